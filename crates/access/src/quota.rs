@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_model::Lock;
@@ -196,6 +196,13 @@ impl Bucket {
         }
     }
 
+    /// Returns true if it is as good as a new one.
+    fn is_full(&self, now: Duration) -> bool {
+        let level = self.state.lock();
+        let gained = now.saturating_sub(level.at).as_secs_f64() * self.bytes_per_second;
+        level.bytes + gained >= self.bytes_per_second * BURST.as_secs_f64()
+    }
+
     /// Takes bytes that have come, and returns the time until the debt is gone. `now` is of a clock that
     /// never goes back.
     pub fn take(&self, bytes: usize, now: Duration) -> Duration {
@@ -221,7 +228,8 @@ type BucketKey = (Option<Box<str>>, Option<Box<str>>, Rate);
 #[derive(Debug, Default)]
 pub struct Quotas {
     rates: BTreeMap<Entity, Rates>,
-    buckets: Lock<HashMap<BucketKey, Weak<Bucket>>>,
+    /// Those in use, and those with less than a full second.
+    buckets: Lock<HashMap<BucketKey, Arc<Bucket>>>,
 }
 
 impl Quotas {
@@ -264,16 +272,16 @@ impl Quotas {
         let user = user.filter(|_| by_user).map(Into::into);
         let key = (user, by_client.then(|| client.into()), rate);
         let mut buckets = self.buckets.lock();
-        let known = buckets.get(&key).and_then(Weak::upgrade);
+        let known = buckets.get(&key).cloned();
         #[expect(clippy::float_cmp, reason = "both are the number that was set")]
         if let Some(known) = known.filter(|bucket| bucket.bytes_per_second == bytes_per_second) {
             return Some(known);
         }
         if buckets.len() >= BUCKETS_MIN && buckets.len() == buckets.capacity() {
-            buckets.retain(|_, bucket| bucket.strong_count() > 0);
+            buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
         }
         let bucket = Arc::new(Bucket::new(bytes_per_second, now));
-        buckets.insert(key, Arc::downgrade(&bucket));
+        buckets.insert(key, Arc::clone(&bucket));
         Some(bucket)
     }
 
@@ -365,6 +373,9 @@ mod tests {
         assert_eq!(bobs.take(100, at(0)), at(0));
         assert_eq!(one.take(0, at(1)), at(0));
         assert_eq!(one.take(50, at(1)), at(0));
+        // Between two requests, a bucket is kept.
+        drop((one, other, bobs));
+        let one = quotas.bucket(Some("ann"), "a", Rate::Produced, at(1)).unwrap();
         // A long silence gives no more than a second's bytes.
         assert_eq!(one.take(200, at(1000)), at(1));
         assert_eq!(one.take(1 << 30, at(1000)), WAIT_MAX);

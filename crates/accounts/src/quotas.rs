@@ -15,7 +15,7 @@ pub struct NewQuota {
 }
 
 impl AccessControl {
-    /// Sets quotas, all or none of them. Without an effect on others: `check_only` stores nothing.
+    /// Sets quotas, all or none of them; with `check_only` none.
     pub async fn set_quotas(
         &self,
         by: &Caller,
@@ -23,7 +23,7 @@ impl AccessControl {
         check_only: bool,
     ) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
-        let mut changed: Vec<(Entity, Rates)> = Vec::new();
+        let mut wanted: Vec<(Entity, Rates)> = Vec::new();
         for NewQuota { entity, rates } in quotas {
             entity.check()?;
             let before = self.directory.with_quotas(|quotas| {
@@ -43,20 +43,20 @@ impl AccessControl {
                 }
             }
             if now != before {
-                changed.push((entity, now));
+                wanted.push((entity, now));
             }
         }
         if check_only {
             return Ok(());
         }
-        let changes = changed.iter().cloned();
+        let changes = wanted.iter().cloned();
         self.store(
             changes
                 .map(|(entity, rates)| Change::SetQuota(entity, rates))
                 .collect(),
         )
         .await?;
-        for (entity, rates) in &changed {
+        for (entity, rates) in &wanted {
             audit::quota(by, entity, rates);
         }
         Ok(())

@@ -26,7 +26,7 @@ impl Broker {
             let forgotten = broker.access().set_limits(&Caller::internal(), of, &every).await;
             let in_it = |one: &TopicPermission| *one.namespace == *namespace.as_str();
             let permissions = broker.access().delete_topic_permissions(&Caller::internal(), in_it).await;
-            if let Err(error) = forgotten.and(permissions.map(drop)) {
+            if let Err(error) = forgotten.and_then(|()| permissions.map(drop)) {
                 tracing::warn!(%error, %namespace, "limits and topic permissions of a namespace that was deleted stay");
             }
             Ok(broker.delete_rest_of(&namespace).await?)

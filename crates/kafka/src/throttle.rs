@@ -44,10 +44,10 @@ impl RequestContext {
             .unwrap_or_default();
         let (generation, user) = (access.directory().generation(), self.caller().name());
         let mut state = self.throttle.0.lock();
-        let is_same = |state: &Box<State>| {
+        let is_same = |state: &State| {
             state.generation == generation && *state.client == *client && state.user.as_deref() == user
         };
-        if state.as_ref().is_some_and(is_same) {
+        if state.as_deref().is_some_and(is_same) {
             return;
         }
         let muted_until = state.as_ref().and_then(|state| state.muted_until);

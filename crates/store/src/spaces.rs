@@ -106,9 +106,9 @@ pub fn load_routing<'a>(
 }
 
 /// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
-pub fn load_access<'a>(
+pub fn load_access(
     journal: &dyn Journal,
-    [users, tokens, rules, quotas, limits, topic_permissions]: [VisitRow<'a>; 6],
+    [users, tokens, rules, quotas, limits, topic_permissions]: [VisitRow<'_>; 6],
 ) -> Result<(), StateUnreadable> {
     let mut tables = [
         (USERS, users),

@@ -44,15 +44,15 @@ struct Named {
 #[serde(deny_unknown_fields)]
 struct Quota {
     /// Name of a user; `*` for all that have no quota of their own. One of `user` and `client` is there.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     /// Client id of Kafka's clients, or the client that `Stafett-Client` names; `*` as for users.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     client: Option<String>,
     /// Absent or null for no limit.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     produced_bytes_per_second: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     fetched_bytes_per_second: Option<f64>,
 }
 

@@ -138,8 +138,8 @@ impl Standing {
                 }
             };
             tokio::select! {
-                changed = changes.changed() => {
-                    if changed.is_err() {
+                notified = changes.changed() => {
+                    if notified.is_err() {
                         std::future::pending::<()>().await;
                     }
                 }

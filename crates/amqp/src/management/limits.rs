@@ -75,7 +75,7 @@ pub(super) fn of_vhost(call: &Call, vhost: &str) -> Map<String, Value> {
     let of = Limited::Namespace(vhost.into());
     match value(&of, &call.context.broker.access().directory().limits(&of)) {
         Value::Object(fields) => fields,
-        _ => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
 

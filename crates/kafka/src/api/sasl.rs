@@ -1,5 +1,6 @@
 //! `SaslHandshake` and `SaslAuthenticate`: logins. Before there are users, nothing can be logged in to.
 
+use stafett_access::Caller;
 use stafett_kafka_wire::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
@@ -59,7 +60,7 @@ pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Deco
                     tracing::debug!(user, peer = %context.entry.peer, "logged in");
                 }
                 // A client logs in again before its token expires.
-                let expiry = caller.as_deref().and_then(|caller| caller.expires_ms());
+                let expiry = caller.as_deref().and_then(Caller::expires_ms);
                 SaslAuthenticateResponse {
                     error_message: None,
                     auth_bytes,
