@@ -19,7 +19,7 @@ help:
 	@echo 'make console build the pages of the console anew (console/dist, which is committed)'
 	@echo 'make console-dev BROKER=url show them from their sources, over a running broker'
 	@echo 'make console-shots make the screenshots of docs/console.md anew'
-	@echo 'make packages build the library for Python: target/packages/*.whl'
+	@echo 'make packages build the libraries for Python and TypeScript: target/packages'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
 run:

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
 
-const SOURCES = ['index.html', 'package.json', 'package-lock.json', 'src', 'tsconfig.json', 'vite.config.ts'];
+const SOURCES = ['index.html', 'lab.html', 'package.json', 'package-lock.json', 'src', 'tsconfig.json', 'vite.config.ts'];
 
 function files(root: string, path: string): string[] {
   if (!statSync(join(root, path)).isDirectory()) return [path];
@@ -34,6 +34,7 @@ function sources(): Plugin {
 }
 
 const broker = process.env.BROKER ?? 'http://127.0.0.1:7070';
+const lab = process.env.LAB ?? 'http://127.0.0.1:7072';
 
 export default defineConfig({
   base: '/console/',
@@ -44,6 +45,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 1000,
     rollupOptions: {
+      input: ['index.html', 'lab.html'],
       output: {
         manualChunks: (id: string) => (id.includes('node_modules') ? 'libraries' : undefined),
       },
@@ -54,6 +56,7 @@ export default defineConfig({
       '/v1': { target: broker, ws: true },
       '/live': { target: broker, ws: true },
       '/health': { target: broker },
+      '/lab/v1': { target: lab },
     },
   },
 });

@@ -40,11 +40,11 @@ async function fill(call) {
 }
 
 /** A worker of the app `totals`, which `fill` declares: it takes the tasks, and commits state. */
-async function work(call, name = 'w-1') {
+async function work(call, name = 'w-1', tasks = 2) {
   const { token } = await call('POST', `apps/totals/workers/${name}/join`, {});
   const command = (verb, body) => call('POST', `apps/totals/workers/${name}/${verb}`, body, { 'stafett-worker': token });
   let claimed = [];
-  for (let after = 0; claimed.length < 2; ) {
+  for (let after = 0; claimed.length < tasks; ) {
     const { events } = await command('poll', { after, wait_ms: 1000 });
     claimed = [...claimed, ...events.filter(({ event }) => event === 'claimed')];
     after = events.at(-1)?.number ?? after;

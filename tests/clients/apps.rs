@@ -1,7 +1,9 @@
-//! Apps with the library for Python: workers and the broker are killed, and each session comes out once.
+//! Apps with the libraries for Python and TypeScript, and without one in Go: workers and the broker are killed,
+//! and each session comes out once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,46 +24,125 @@ fn the_library_for_python_passes_its_tests_on_the_double() {
 }
 
 #[test]
+fn the_library_for_typescript_passes_the_expectations_on_the_double() {
+    let (Some(node), Some(built)) = (peer::node_program(), typescript()) else {
+        return;
+    };
+    let mut command = peer::command(&node);
+    command.arg(root().join("clients/typescript/tests/conformance.mjs"));
+    command.args([built.join("stafett/dist"), built.join("sources")]);
+    peer::run(command.arg(root().join("clients/conformance.json")));
+}
+
+#[test]
 fn sessions_come_out_once_though_a_worker_and_the_broker_are_killed() {
     let Some(python) = peer::python3().filter(|_| is_stafett()) else {
         return;
     };
-    let mut broker = Broker::start();
-    let script = |arguments: &[&str], broker: &Broker| {
-        let mut command = library(&python);
-        command.arg(root().join("tests/clients/python/apps_sessions.py"));
-        peer::run_text(command.arg(broker.http()).args(arguments))
+    Play::new(python.clone()).run(&|broker, name| Worker::python(&python, broker, name));
+}
+
+#[test]
+fn sessions_come_out_once_with_workers_in_typescript() {
+    let (Some(python), Some(node)) = (peer::python3(), peer::node_program()) else {
+        return;
     };
-    let come_out = |count: usize, broker: &Broker| {
+    let Some(built) = typescript().filter(|_| is_stafett()) else {
+        return;
+    };
+    Play::new(python).run(&|broker, name| Worker::typescript(&node, &built, broker, name));
+}
+
+#[test]
+fn sessions_come_out_once_with_workers_in_go_without_a_library() {
+    let Some(python) = peer::python3().filter(|_| is_stafett()) else {
+        return;
+    };
+    let Some(program) = go_program() else { return };
+    Play::new(python).run(&|broker, name| Worker::go(&program, broker, name));
+}
+
+/// Starts a worker of the name.
+type Start<'a> = &'a dyn Fn(&Broker, &str) -> Worker;
+
+/// Sessions fed while a worker, then the broker, is killed.
+struct Play {
+    python: PathBuf,
+    broker: Broker,
+}
+
+impl Play {
+    fn new(python: PathBuf) -> Self {
+        let broker = Broker::start();
+        Self { python, broker }
+    }
+
+    fn script(&self, arguments: &[&str]) -> String {
+        let mut command = library(&self.python);
+        command.arg(root().join("tests/clients/python/apps_sessions.py"));
+        peer::run_text(command.arg(self.broker.http()).args(arguments))
+    }
+
+    fn feed(&self, from: usize, to: usize) {
+        self.script(&["feed", &from.to_string(), &to.to_string()]);
+    }
+
+    /// Waits until this many sessions have come out.
+    fn come_out(&self, count: usize) {
         let began = Instant::now();
-        while script(&["count"], broker).trim().parse::<usize>().unwrap() < count {
+        while self.script(&["count"]).trim().parse::<usize>().unwrap() < count {
             assert!(began.elapsed() < LIMIT, "{count} sessions do not come out");
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    fn run(mut self, start: Start<'_>) {
+        self.script(&["create"]);
+        let mut killed = start(&self.broker, "w-1");
+        let mut kept = start(&self.broker, "w-2");
+        let [first, second, all] = SESSIONS;
+        self.feed(0, first);
+        self.come_out(first / 2);
+        killed.0.kill().unwrap();
+        self.feed(first, second);
+        self.come_out(second / 2);
+        self.broker.kill_and_restart();
+        self.feed(second, all);
+        self.script(&["end"]);
+        self.come_out(all);
+        self.script(&["verify", &all.to_string()]);
+        peer::run(Command::new("kill").arg("-TERM").arg(kept.0.id().to_string()));
+        assert!(
+            kept.0.wait().unwrap().success(),
+            "a worker ends by itself when it is asked to"
+        );
+        assert!(self.broker.stop_and_check().status.success());
+    }
+}
+
+/// Builds the library for TypeScript and its examples. `None` without the compiler.
+fn typescript() -> Option<PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        if !root().join("console/node_modules/.bin/tsc").exists() {
+            peer::skip("TypeScript is not installed", "scripts/setup");
+            return None;
+        }
+        let built = root().join("target/clients/typescript-apps");
+        peer::run(Command::new(root().join("scripts/typescript-apps")).arg(&built));
+        Some(built)
     };
-    let feed = |from: usize, to: usize, broker: &Broker| {
-        script(&["feed", &from.to_string(), &to.to_string()], broker);
-    };
-    script(&["create"], &broker);
-    let mut killed = Worker::start(&python, &broker, "w-1");
-    let mut kept = Worker::start(&python, &broker, "w-2");
-    let [first, second, all] = SESSIONS;
-    feed(0, first, &broker);
-    come_out(first / 2, &broker);
-    killed.0.kill().unwrap();
-    feed(first, second, &broker);
-    come_out(second / 2, &broker);
-    broker.kill_and_restart();
-    feed(second, all, &broker);
-    script(&["end"], &broker);
-    come_out(all, &broker);
-    script(&["verify", &all.to_string()], &broker);
-    peer::run(Command::new("kill").arg("-TERM").arg(kept.0.id().to_string()));
-    assert!(
-        kept.0.wait().unwrap().success(),
-        "a worker ends by itself when it is asked to"
-    );
-    assert!(broker.stop_and_check().status.success());
+    BUILT.get_or_init(build).clone()
+}
+
+/// Builds the example in Go.
+fn go_program() -> Option<PathBuf> {
+    let go = peer::go_compiler()?;
+    let program = root().join("target/clients/go-apps");
+    let mut command = peer::command(&go);
+    command.args(["build", "-o"]).arg(&program).arg(".");
+    peer::run(command.current_dir(root().join("examples/apps/go")));
+    Some(program)
 }
 
 /// Returns a Python that knows the library.
@@ -76,16 +157,25 @@ fn library(python: &Path) -> Command {
 struct Worker(Child);
 
 impl Worker {
-    fn start(python: &Path, broker: &Broker, name: &str) -> Self {
-        let mut command = Command::new(python);
-        command
-            .env("PYTHONPATH", root().join("clients/python"))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .arg(root().join("examples/apps/python/sessions.py"))
-            .arg(format!("http://{}", broker.http()))
-            .arg(name)
-            .stdin(Stdio::null());
-        Self(command.spawn().unwrap())
+    fn start(mut command: Command, broker: &Broker, name: &str) -> Self {
+        command.arg(format!("http://{}", broker.http())).arg(name);
+        Self(command.stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn python(python: &Path, broker: &Broker, name: &str) -> Self {
+        let mut command = library(python);
+        command.arg(root().join("examples/apps/python/sessions.py"));
+        Self::start(command, broker, name)
+    }
+
+    fn typescript(node: &Path, built: &Path, broker: &Broker, name: &str) -> Self {
+        let mut command = Command::new(node);
+        command.arg(built.join("sources/sessions.js"));
+        Self::start(command, broker, name)
+    }
+
+    fn go(program: &Path, broker: &Broker, name: &str) -> Self {
+        Self::start(Command::new(program), broker, name)
     }
 }
 

@@ -74,6 +74,22 @@ pub(crate) fn python3() -> Option<PathBuf> {
     found
 }
 
+pub(crate) fn node_program() -> Option<PathBuf> {
+    let found = on_path("node");
+    if found.is_none() {
+        skip("Node is not installed", "apt-get install nodejs");
+    }
+    found
+}
+
+pub(crate) fn go_compiler() -> Option<PathBuf> {
+    let found = on_path("go");
+    if found.is_none() {
+        skip("Go is not installed", "apt-get install golang");
+    }
+    found
+}
+
 /// The folder with the jars of an example in Java, which is built once per process.
 pub(crate) fn example(name: &str) -> Option<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, bool>> = Mutex::new(BTreeMap::new());

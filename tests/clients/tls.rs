@@ -187,3 +187,66 @@ fn kcat_and_curl_speak_tls_and_are_refused_without_a_certificate() {
     let refused = "stafett_tls_handshake_failures_total{listener=\"http-tls\",reason=\"no_certificate\"} 1";
     assert!(plain.contains(refused), "{plain}");
 }
+
+#[test]
+fn the_user_of_a_certificate_is_that_of_its_requests_and_its_cookie_stays_with_tls() {
+    let Some(curl) = peer::curl() else { return };
+    if !is_stafett() {
+        return;
+    }
+    let broker = Broker::start_with_tls();
+    let tls = broker.tls();
+    let file = |name: &str| tls.folder.join(name).display().to_string();
+    let (authority, own, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+    let json = ["-H", "Content-Type: application/json"];
+    let secure = |arguments: &[&str], path: &str| {
+        let mut command = peer::command(&curl);
+        command.args(["-s", "--cacert", &authority, "--cert", &own, "--key", &key]);
+        command.args(json).args(arguments);
+        peer::run_text(command.arg(format!("https://{}{path}", tls.http)))
+    };
+    let plain = |arguments: &[&str], path: &str| {
+        let mut command = peer::command(&curl);
+        command.arg("-s").args(json).args(arguments);
+        peer::run_text(command.arg(format!("http://{}{path}", broker.http())))
+    };
+    let root = [
+        "-X",
+        "PUT",
+        "-d",
+        r#"{"password": "pw-root", "tags": ["superuser"]}"#,
+    ];
+    plain(&root, "/v1/users/root");
+    // The name alone makes no user: the certificate is a stranger's.
+    let stranger = secure(&[], "/v1/whoami");
+    assert!(stranger.contains("unauthenticated"), "{stranger}");
+    plain(
+        &["-u", "root:pw-root", "-X", "PUT", "-d", "{}"],
+        "/v1/users/client",
+    );
+    let user = secure(&[], "/v1/whoami");
+    assert!(user.contains(r#""name":"client""#), "{user}");
+    // What the request says itself goes before the certificate.
+    let named = secure(&["-u", "root:pw-root"], "/v1/whoami");
+    assert!(named.contains(r#""name":"root""#), "{named}");
+    let login = ["-i", "-d", r#"{"user": "root", "password": "pw-root"}"#];
+    let (by_tls, by_plain) = (secure(&login, "/v1/login"), plain(&login, "/v1/login"));
+    let cookie = |answer: &str| {
+        let mut lines = answer.lines();
+        lines
+            .find(|line| line.starts_with("set-cookie: "))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(
+        cookie(&by_tls).ends_with("; HttpOnly; SameSite=Strict; Secure"),
+        "{by_tls}"
+    );
+    assert!(
+        cookie(&by_plain).ends_with("; HttpOnly; SameSite=Strict"),
+        "{by_plain}"
+    );
+    let session = cookie(&by_tls).split([' ', ';']).nth(1).unwrap().to_owned();
+    let shown = secure(&["-b", &session], "/v1/whoami");
+    assert!(shown.contains(r#""name":"root""#), "{shown}");
+}

@@ -43,6 +43,8 @@ class Handlers:
     """Tables whose entries do not expire."""
     grace_ms: int | None
     """None if the clock gives the time."""
+    passes_first: bool = False
+    """True if the place behind a delivery is stored before it comes."""
 
 
 class Source(Protocol):
@@ -114,14 +116,18 @@ class Batch:
                 self._take(await self._handlers.record(record, State(self, record.key)))
             except Exception as error:
                 self._take_back(emitted)
+                if self._handlers.passes_first:
+                    # Its place is stored: it does not come again.
+                    log.warning("record %s/%d@%d failed", record.topic, record.partition, record.offset, exc_info=error)
+                    continue
                 await self._fail(record, error, has_work=at > 0 or bool(delivery.due))
                 return
             is_last = at + 1 == len(delivery.records)
-            if not is_last and self._falls_due(record.timestamp):
+            if not is_last and not self._handlers.passes_first and self._falls_due(record.timestamp):
                 # The broker delivers it before the records that follow.
                 await self._commit({record.topic: record.offset + 1})
                 return
-        await self._commit(delivery.next)
+        await self._commit({} if self._handlers.passes_first else delivery.next)
 
     def _take(self, results: Results) -> None:
         if results is None:

@@ -53,9 +53,9 @@ class MemoryApp:
         """The worker dies before its next commit; another goes on from the commit before."""
         self._loses = True
 
-    def emitted(self, topic: str) -> list[tuple[Key | None, Any]]:
-        """Returns keys and values of all results for a topic."""
-        found = [emit for emit in self._emitted if emit["topic"] == topic]
+    def emitted(self, target: str) -> list[tuple[Key | None, Any]]:
+        """Returns keys and values of all results for a topic, or for a queue."""
+        found = [emit for emit in self._emitted if emit.get("topic", emit.get("queue")) == target]
         return [(read_key(emit["key"]) if "key" in emit else None, read_value(emit)) for emit in found]
 
     def state(self, table: str, key: Key) -> Any:
@@ -90,6 +90,9 @@ class MemoryTask:
     async def run(self) -> None:
         batch = Batch(self, self._memory._handlers, {})
         while (delivery := self._delivery()) is not None:
+            if self._memory._handlers.passes_first:
+                # The place is stored before the records come.
+                self._pass(delivery.next)
             try:
                 await batch.work(delivery)
             except WorkerDied:

@@ -35,12 +35,19 @@ class Timer:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """A result: a record for a topic. `value` is JSON, or bytes as they are."""
+    """A result: a record for a topic, or a message for a queue. `value` is JSON, or bytes as they are."""
 
-    topic: str
-    value: Any
+    topic: str | None = None
+    value: Any = None
     key: Key | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    queue: str | None = None
+    priority: int | None = None
+    """Priority in a queue."""
+
+    def __post_init__(self) -> None:
+        if (self.topic is None) == (self.queue is None):
+            raise ValueError("a result names a topic or a queue")
 
 
 class Reject(Exception):
@@ -74,7 +81,9 @@ def read_value(shown: dict[str, Any]) -> Any:
 
 
 def shown_emit(emit: Emit) -> dict[str, Any]:
-    shown: dict[str, Any] = {"topic": emit.topic}
+    shown: dict[str, Any] = {"queue": emit.queue} if emit.topic is None else {"topic": emit.topic}
+    if emit.priority is not None:
+        shown["priority"] = emit.priority
     if emit.key is not None:
         shown["key"] = shown_key(emit.key)
     if emit.headers:

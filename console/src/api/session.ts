@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
 import { get, onUnauthenticated, request } from './http';
 import type { Whoami } from './types';
+import { isLab } from '../ui/route';
 import { reconnect } from './watch';
 
 export type Right = 'view' | 'operate' | 'administer';
@@ -41,9 +42,9 @@ export async function logOut(): Promise<void> {
 
 export const WHOAMI = '/v1/whoami';
 
-/** The caller; undefined until it is known. */
+/** The caller; undefined until it is known, and on the page of the lab, which has no users. */
 export const useCaller = (): Whoami | undefined =>
-  useQuery<Whoami>({ queryKey: [WHOAMI], queryFn: ({ signal }) => get<Whoami>(WHOAMI, signal), staleTime: 30_000 }).data;
+  useQuery<Whoami>({ queryKey: [WHOAMI], queryFn: ({ signal }) => get<Whoami>(WHOAMI, signal), staleTime: 30_000, enabled: !isLab }).data;
 
 const WORDS: Record<Right, string> = {
   view: 'see everything (describe on the cluster)',

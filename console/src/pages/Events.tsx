@@ -6,7 +6,7 @@ import { queueAt } from '../ui/pages';
 import { Badge, Failure, Head } from '../ui/parts';
 import { Link, to, useParam } from '../ui/route';
 
-const KINDS = ['queue', 'topic', 'exchange', 'binding', 'group', 'client', 'namespace', 'connection', 'node', 'alarm', 'backup', 'scrub'];
+const KINDS = ['queue', 'topic', 'exchange', 'binding', 'group', 'client', 'namespace', 'app', 'user', 'rule', 'token', 'connection', 'node', 'alarm', 'backup', 'scrub'];
 
 export function Events() {
   const [kind, setKind] = useParam('kind');
@@ -52,10 +52,12 @@ export function EventLine({ event }: { event: EventShown }) {
 
 function On({ event: { on, kind } }: { event: EventShown }) {
   const gone = kind.endsWith('deleted');
-  const text = visible(on.queue ?? on.topic ?? on.group ?? on.exchange ?? on.client ?? on.setting ?? '');
+  const text = visible(on.queue ?? on.topic ?? on.group ?? on.exchange ?? on.client ?? on.app ?? on.user ?? on.setting ?? (kind.startsWith('namespace') ? on.namespace : '') ?? '');
   if (gone || text === '') return <b>{text}</b>;
   if (on.queue) return <Link href={queueAt(on.namespace ?? '/', on.queue)}>{text}</Link>;
   if (on.topic) return <Link href={to(['topics', on.topic])}>{text}</Link>;
   if (on.group) return <Link href={to(['groups', on.group])}>{text}</Link>;
+  if (on.app) return <Link href={to(['apps', on.app])}>{text}</Link>;
+  if (on.user) return <Link href={to(['users', on.user])}>{text}</Link>;
   return <b>{text}</b>;
 }

@@ -29,6 +29,8 @@ interface Props<T> {
   /** Text that has to be typed before. */
   typed?: string;
   disabled?: boolean;
+  /** The button is not there, but its dialog, if it is open, stays. */
+  hidden?: boolean;
   why?: string;
   /** Right on the whole broker that it needs. */
   right?: Right;
@@ -49,6 +51,7 @@ export function Action<T>(props: Props<T>) {
       <button
         type="button"
         className={kind}
+        hidden={props.hidden}
         disabled={props.disabled || missing !== undefined}
         title={missing ?? props.why}
         onClick={() => {

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { useHistory } from '../api/live';
-import { byteRate, bytes, time } from './format';
+import { byteRate, bytes, short, time } from './format';
 import { Failure, save } from './parts';
 import { useParam } from './route';
 import { Scroll, Table, type Column } from './Table';
@@ -86,7 +86,17 @@ export function Chart({ title, of, namespace, series, format }: Props) {
 
 const latest = (line: (number | null)[] | undefined): number | null => line?.findLast((value) => value != null) ?? null;
 
-function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Series[]; format: Props['format'] }) {
+interface Plotted {
+  data: uPlot.AlignedData;
+  series: Series[];
+  format: Props['format'];
+  /** False if the horizontal axis has plain numbers instead of times. */
+  clock?: boolean;
+  /** Series whose points are joined over gaps; the others are points alone. All are lines with gaps by default. */
+  joined?: boolean[];
+}
+
+export function Plot({ data, series, format, clock = true, joined }: Plotted) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   useEffect(() => {
@@ -102,13 +112,13 @@ function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Serie
         padding: [10, 14, 0, 0],
         legend: { show: false },
         cursor: { sync: { key: 'page' }, y: false, points: { size: 6 } },
-        scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
+        scales: { x: { time: clock }, y: { range: (_, __, max) => [0, max > 0 ? max * 1.08 : 1] } },
         axes: [
-          { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8)) },
+          { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map((tick) => (clock ? time(new Date(tick * 1000).toISOString()).replace(/:00$/, '').slice(-8) : short(tick))) },
           { ...axis, size: 62, space: 34, incrs: isBinary(format) ? BINARY : undefined, values: (_, ticks) => ticks.map((tick) => format(tick)) },
         ],
-        series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), width: 1.5, points: { show: false }, spanGaps: false }))],
-        plugins: [tip(series, format)],
+        series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), spanGaps: joined?.[index] ?? false, ...drawn(joined?.[index] ?? true) }))],
+        plugins: [tip(series, format, clock)],
       },
       data,
       element,
@@ -127,12 +137,14 @@ function Plot({ data, series, format }: { data: uPlot.AlignedData; series: Serie
   return <div className="plot" ref={holder} aria-hidden="true" />;
 }
 
+const drawn = (isLine: boolean): Partial<uPlot.Series> => (isLine ? { width: 1.5, points: { show: false } } : { width: 0, points: { show: true, size: 7 } });
+
 /** Steps of an axis of bytes. */
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 const isBinary = (format: Props['format']): boolean => format === bytes || format === byteRate;
 
 /** The values under the pointer. */
-function tip(series: Series[], format: Props['format']): uPlot.Plugin {
+function tip(series: Series[], format: Props['format'], clock: boolean): uPlot.Plugin {
   const element = document.createElement('div');
   element.className = 'tip';
   return {
@@ -144,7 +156,7 @@ function tip(series: Series[], format: Props['format']): uPlot.Plugin {
         if (idx == null || left < 0) return;
         const at = plot.data[0][idx];
         const lines = series.map(({ label }, index) => `${label} ${format(plot.data[index + 1]?.[idx])}`);
-        element.textContent = [at === undefined ? '' : time(new Date(at * 1000).toISOString()), ...lines].join('\n');
+        element.textContent = [at === undefined ? '' : clock ? time(new Date(at * 1000).toISOString()) : short(at), ...lines].join('\n');
         element.classList.toggle('left', left > plot.over.clientWidth / 2);
       },
     },

@@ -55,7 +55,7 @@ export function List<T>(props: Props<T>) {
   const list = found.data;
   const [ticked, setTicked] = useState<Map<string, T>>(new Map());
   const [isHeld, setHeld] = useState(false);
-  const { rows, isStale, refresh } = useSteady(list?.items, keyOf, isHeld, url, found.isPlaceholderData);
+  const { rows, isStale, isGone, refresh } = useSteady(list?.items, keyOf, isHeld, url, found.isPlaceholderData);
   const set = (values: Record<string, string | undefined>, replace = true) => {
     const named = Object.entries({ after: undefined, ...values }).map(([key, text]) => [prefix + key, text]);
     setParams(Object.fromEntries(named) as Record<string, string | undefined>, replace);
@@ -98,7 +98,7 @@ export function List<T>(props: Props<T>) {
       {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches.</div>}
       {rows.length > 0 && (
         <Rows
-          {...{ columns, rows, keyOf, sort: value('sort') ?? props.sortDefault, noun }}
+          {...{ columns, rows, keyOf, isGone, sort: value('sort') ?? props.sortDefault, noun }}
           onSort={(sort) => set({ sort })}
           onHold={setHeld}
           ticks={joint && { ticked, setTicked }}
@@ -148,24 +148,25 @@ function OpenByName({ noun, at }: { noun: string; at: (name: string) => string }
   );
 }
 
-/** Rows that keep their places under the pointer: values change, the order does not. */
+/**
+ * Rows that keep their places under the pointer: values change, the order does not. A row that is gone stays as it was,
+ * so that a dialog of it can tell its result.
+ */
 function useSteady<T>(items: T[] | undefined, keyOf: (row: T) => string, isHeld: boolean, url: string, isOther: boolean) {
-  const order = useRef<{ url: string; keys: string[] }>({ url: '', keys: [] });
+  const shown = useRef<{ url: string; rows: Map<string, T> }>({ url: '', rows: new Map() });
   const [, again] = useState(0);
-  const fresh = items ?? [];
-  const keys = fresh.map(keyOf);
-  const known = order.current;
-  const mayHold = isHeld && known.url === url && known.keys.length > 0;
-  const byKey = new Map(fresh.map((row) => [keyOf(row), row]));
-  const isMoved = mayHold && (known.keys.length !== keys.length || known.keys.some((key, index) => key !== keys[index]));
+  const fresh = new Map((items ?? []).map((row) => [keyOf(row), row]));
+  const known = shown.current;
+  const mayHold = isHeld && known.url === url && known.rows.size > 0;
+  const isMoved = mayHold && [...known.rows.keys()].join('\n') !== [...fresh.keys()].join('\n');
+  const rows = isMoved ? new Map([...known.rows].map(([key, row]) => [key, fresh.get(key) ?? row])) : fresh;
   // Rows of the address before, which are shown until those of this one are there, set no order.
-  if (!isMoved && !isOther) order.current = { url, keys };
-  const rows = isMoved ? known.keys.flatMap((key) => byKey.get(key) ?? []) : fresh;
+  if (!isOther) shown.current = { url, rows };
   const refresh = () => {
-    order.current = { url, keys };
+    shown.current = { url, rows: fresh };
     again((n) => n + 1);
   };
-  return { rows, isStale: isMoved, refresh };
+  return { rows: [...rows.values()], isStale: isMoved, isGone: (row: T) => !fresh.has(keyOf(row)), refresh };
 }
 
 function Search({ value, noun, onChange }: { value?: string; noun: string; onChange: (value: string | undefined) => void }) {
@@ -201,6 +202,7 @@ interface RowsProps<T> {
   columns: Column<T>[];
   rows: T[];
   keyOf: (row: T) => string;
+  isGone: (row: T) => boolean;
   sort?: string;
   noun: string;
   onSort: (sort: string | undefined) => void;
@@ -208,7 +210,7 @@ interface RowsProps<T> {
   ticks?: { ticked: Map<string, T>; setTicked: (ticked: Map<string, T>) => void };
 }
 
-function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: RowsProps<T>) {
+function Rows<T>({ columns, rows, keyOf, isGone, sort, noun, onSort, onHold, ticks }: RowsProps<T>) {
   const holder = useRef<HTMLDivElement>(null);
   const toggled = (row: T, isOn: boolean) => {
     const next = new Map(ticks?.ticked);
@@ -222,9 +224,9 @@ function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: Ro
       className="scroll"
       ref={holder}
       onMouseEnter={() => onHold(true)}
-      onMouseLeave={() => onHold(holder.current?.contains(document.activeElement) ?? false)}
+      onMouseLeave={() => onHold(isInUse(holder.current, document.activeElement))}
       onFocus={() => onHold(true)}
-      onBlur={(event) => onHold(event.currentTarget.contains(event.relatedTarget) || event.currentTarget.matches(':hover'))}
+      onBlur={(event) => onHold(isInUse(event.currentTarget, event.relatedTarget) || event.currentTarget.matches(':hover'))}
       onKeyDown={(event) => moveInRows(event)}
     >
       <Table
@@ -232,6 +234,7 @@ function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: Ro
         columns={columns}
         rows={rows}
         keyOf={keyOf}
+        isGone={isGone}
         heading={(column) => <Heading column={column} sort={sort} onSort={onSort} />}
         ticks={
           ticks && {
@@ -257,6 +260,9 @@ function Rows<T>({ columns, rows, keyOf, sort, noun, onSort, onHold, ticks }: Ro
     </div>
   );
 }
+
+/** True while the focus is in a table, or a dialog of one of its rows is open. */
+const isInUse = (table: Element | null, focused: Element | null): boolean => table !== null && (table.contains(focused) || table.querySelector('dialog') !== null);
 
 function Heading<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; onSort: (sort: string | undefined) => void }) {
   const name = sort?.replace(/^-/, '');

@@ -65,7 +65,10 @@ export function Me() {
   const isAnyone = caller.how === 'open';
   return (
     <>
-      <button type="button" className="me" onClick={() => setOpen(true)} title={isAnyone ? 'No login is needed' : 'Rights, and logging out'}>
+      <button type="button" className="me" aria-label={visible(caller.name)} onClick={() => setOpen(true)} title={isAnyone ? 'No login is needed' : 'Rights, and logging out'}>
+        <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M8 8a3.2 3.2 0 1 0 0-6.4A3.2 3.2 0 0 0 8 8Zm-6 6.4c0-3 2.7-4.8 6-4.8s6 1.8 6 4.8z" fill="currentColor" />
+        </svg>
         <span className="cut">{visible(caller.name)}</span>
       </button>
       {isOpen && (

@@ -22,15 +22,17 @@ interface Props<T> {
   columns: Column<T>[];
   rows: readonly T[];
   keyOf: (row: T, index: number) => string;
-  /** Row of heads for a column; its name by default. */
+  /** Head of a column; its name by default. */
   heading?: (column: Column<T>) => ReactNode;
   /** Boxes in front of the rows. */
   ticks?: { all?: ReactNode; of: (row: T) => ReactNode };
+  /** True for a row that is shown, and no longer there. */
+  isGone?: (row: T) => boolean;
   /** Rows stay rows on a phone: there are two or three short columns. */
   narrow?: boolean;
 }
 
-export function Table<T>({ caption, columns, rows, keyOf, heading, ticks, narrow }: Props<T>) {
+export function Table<T>({ caption, columns, rows, keyOf, heading, ticks, isGone, narrow }: Props<T>) {
   return (
     <table className={narrow ? undefined : 'cards'}>
       <caption className="unseen">{caption}</caption>
@@ -44,7 +46,7 @@ export function Table<T>({ caption, columns, rows, keyOf, heading, ticks, narrow
       </thead>
       <tbody>
         {rows.map((row, index) => (
-          <tr key={keyOf(row, index)}>
+          <tr key={keyOf(row, index)} className={isGone?.(row) ? 'gone' : undefined}>
             {ticks && <td className="tick">{ticks.of(row)}</td>}
             {columns.map((column) => (
               <td key={column.head} className={`${column.num ? 'num' : ''} ${column.phone ?? ''}`} data-head={column.head}>

@@ -1,7 +1,9 @@
 // The address is the state: the path names the page and the object, the query has search, sort, tab and range.
 import { createElement, useCallback, useSyncExternalStore, type AnchorHTMLAttributes, type ReactElement } from 'react';
 
-const BASE = '/console/';
+/** True on the page of the lab, false in the console of a broker. */
+export const isLab = location.pathname.startsWith('/lab/');
+const BASE = isLab ? '/lab/' : '/console/';
 const listeners = new Set<() => void>();
 const tell = (): void => listeners.forEach((listener) => listener());
 window.addEventListener('popstate', tell);

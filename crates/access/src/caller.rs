@@ -68,6 +68,8 @@ pub struct Caller {
     directory: Option<Arc<Directory>>,
     who: Who,
     peer: IpAddr,
+    /// End of the proof of its identity, in ms since 1970.
+    expires_ms: Option<i64>,
     decisions: Lock<Option<Box<Decisions>>>,
 }
 
@@ -79,6 +81,7 @@ impl Caller {
             directory: None,
             who: Who::Internal,
             peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            expires_ms: None,
             decisions: Lock::new(None),
         }
     }
@@ -94,11 +97,28 @@ impl Caller {
         Self::new(directory, Who::User(name.into()), peer)
     }
 
+    /// Has the identity end at a time, in ms since 1970.
+    #[must_use]
+    pub fn until(self, expires_ms: i64) -> Self {
+        let expires_ms = Some(expires_ms);
+        Self { expires_ms, ..self }
+    }
+
+    /// Returns the time at which its identity ends. `None` if it lasts.
+    pub fn expires_ms(&self) -> Option<i64> {
+        self.expires_ms
+    }
+
+    pub fn is_expired(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_some_and(|expiry| expiry <= now_ms)
+    }
+
     fn new(directory: &Arc<Directory>, who: Who, peer: IpAddr) -> Self {
         Self {
             directory: Some(Arc::clone(directory)),
             who,
             peer: peer.to_canonical(),
+            expires_ms: None,
             decisions: Lock::new(None),
         }
     }

@@ -12,17 +12,20 @@ use stafett_model::SharedLock;
 
 use crate::action::Action;
 use crate::caller::{Caller, Denied, Who};
+use crate::limit::{Limit, Limited, Limits};
+use crate::quota::{Entity, Quotas, Rates};
 use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Rule, Subject};
 use crate::rules::{Rules, Verdict};
 use crate::token::{Token, TokenHash};
+use crate::topic_permission::{KeyUse, TopicPermission, TopicPermissions};
 use crate::user::{ADMINISTRATOR, MONITORING, SUPERUSER, User};
 
 /// Kinds that administrators manage.
 const ADMINISTERED: Kinds = Kinds::of(&[Kind::Cluster, Kind::Namespace, Kind::User, Kind::Token]);
 
 /// A change of the directory, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     PutUser(User),
     DeleteUser(Box<str>),
@@ -30,6 +33,12 @@ pub enum Change {
     DeleteToken(TokenHash),
     /// Replaces the actions of a rule; without actions it is removed.
     SetRule(Rule),
+    /// Replaces the rates of a quota; without any it is removed.
+    SetQuota(Entity, Rates),
+    /// Replaces the limits of a namespace or user; without any they are removed.
+    SetLimits(Limited, Limits),
+    PutTopicPermission(TopicPermission),
+    DeleteTopicPermission(TopicPermission),
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +47,9 @@ struct State {
     administrators: usize,
     tokens: HashMap<TokenHash, Arc<Token>>,
     rules: Rules,
+    quotas: Quotas,
+    limits: BTreeMap<Limited, Limits>,
+    topic_permissions: TopicPermissions,
 }
 
 /// Function that hears of refusals.
@@ -48,6 +60,8 @@ pub struct Directory {
     state: SharedLock<State>,
     generation: AtomicU64,
     is_closed: AtomicBool,
+    has_quotas: AtomicBool,
+    has_topic_permissions: AtomicBool,
     on_denied: OnceLock<OnDenied>,
 }
 
@@ -70,6 +84,10 @@ impl Directory {
             state.apply(change);
         }
         self.is_closed.store(state.administrators > 0, Ordering::Release);
+        self.has_quotas.store(!state.quotas.is_empty(), Ordering::Release);
+        let has_topic_permissions = !state.topic_permissions.is_empty();
+        self.has_topic_permissions
+            .store(has_topic_permissions, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -125,6 +143,58 @@ impl Directory {
     /// Reads the rules under a lock; `read` should be short.
     pub fn with_rules<T>(&self, read: impl FnOnce(&Rules) -> T) -> T {
         read(&self.state.read().rules)
+    }
+
+    /// Returns true if there are quotas.
+    pub fn has_quotas(&self) -> bool {
+        self.has_quotas.load(Ordering::Acquire)
+    }
+
+    /// Returns true if there are permissions for routing keys.
+    pub fn has_topic_permissions(&self) -> bool {
+        self.has_topic_permissions.load(Ordering::Acquire)
+    }
+
+    pub fn topic_permissions(&self) -> Vec<TopicPermission> {
+        self.state.read().topic_permissions.all()
+    }
+
+    /// Returns true if a user may publish or bind with a routing key of an exchange.
+    pub fn permits_key(
+        &self,
+        user: &str,
+        namespace: &str,
+        exchange: &str,
+        key_use: KeyUse,
+        key: &str,
+    ) -> bool {
+        let state = self.state.read();
+        let is_superuser = state.users.get(user).is_some_and(|user| user.has_tag(SUPERUSER));
+        is_superuser
+            || state
+                .topic_permissions
+                .permits(user, namespace, exchange, key_use, key)
+    }
+
+    /// Returns a limit of a namespace or user. `None` if there is none.
+    pub fn limit(&self, of: &Limited, limit: Limit) -> Option<u64> {
+        self.state.read().limits.get(of)?.get(&limit).copied()
+    }
+
+    pub fn limits(&self, of: &Limited) -> Limits {
+        self.state.read().limits.get(of).cloned().unwrap_or_default()
+    }
+
+    /// Returns all limits, by owner.
+    pub fn all_limits(&self) -> Vec<(Limited, Limits)> {
+        let state = self.state.read();
+        let all = state.limits.iter();
+        all.map(|(of, limits)| (of.clone(), limits.clone())).collect()
+    }
+
+    /// Reads the quotas under a lock; `read` should be short.
+    pub fn with_quotas<T>(&self, read: impl FnOnce(&Quotas) -> T) -> T {
+        read(&self.state.read().quotas)
     }
 
     /// Decides, without regard to a caller's memory.
@@ -184,6 +254,15 @@ impl State {
                 self.tokens.remove(&hash);
             }
             Change::SetRule(rule) => self.rules.set(rule),
+            Change::SetQuota(entity, rates) => self.quotas.set(entity, rates),
+            Change::PutTopicPermission(permission) => self.topic_permissions.put(permission),
+            Change::DeleteTopicPermission(permission) => self.topic_permissions.delete(permission),
+            Change::SetLimits(of, limits) if limits.is_empty() => {
+                self.limits.remove(&of);
+            }
+            Change::SetLimits(of, limits) => {
+                self.limits.insert(of, limits);
+            }
         }
     }
 }

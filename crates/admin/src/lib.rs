@@ -21,6 +21,7 @@
 //! - [`ws`]: the same over WebSocket, and watched lists
 //! - `access`: logins, rights of routes, users, tokens and rules
 //! - `caller`: the client for which a request is made
+//! - [`audit`]: actions and refusals with their callers
 //! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
 //! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
@@ -31,6 +32,7 @@
 mod about;
 mod access;
 mod apps;
+pub mod audit;
 mod bindings;
 mod caller;
 mod clients;
@@ -207,6 +209,7 @@ fn routes() -> Routes {
         .with(operations::routes)
         .with(node::routes)
         .with(events::routes)
+        .with(audit::routes)
         .with(overview::routes)
         .with(access::routes)
         .with(metrics::routes)

@@ -1,5 +1,6 @@
 //! The routes, over a broker on a journal in memory.
 
+mod app_results;
 mod apps;
 mod consumers;
 mod document;
@@ -189,7 +190,12 @@ impl World {
         self.response_to(request, &[], body).await
     }
 
-    async fn response_to(&self, request: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Response {
+    pub(crate) async fn response_to(
+        &self,
+        request: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Response {
         let (method, uri) = request.split_once(' ').unwrap();
         let mut request = Request::builder()
             .method(method)

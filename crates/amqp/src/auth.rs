@@ -111,8 +111,9 @@ pub(crate) async fn log_in(
     }
     let user = user.as_str();
     match access.login(Proof::Password { user, password }, peer).await {
+        // A token as password names the user itself.
         Ok(caller) => Ok(LoggedIn {
-            user: user.into(),
+            user: caller.name().unwrap_or(user).into(),
             caller,
         }),
         Err(_) => Err(AuthError::WrongCredentials {

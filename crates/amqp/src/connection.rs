@@ -79,7 +79,8 @@ async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
     };
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
-    let (agreed, caller) = match opened {
+    // Counted until the connection ends.
+    let (agreed, caller, _admitted) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(ended)) => return ended,
         Err(_) => return Ended::NotOpened("it took too long".to_owned()),
@@ -359,7 +360,9 @@ impl Open {
         let with_wait = |operation: Operation| (operation.wait(), operation);
         while let Some((wait, operation)) = self.session.next_operation().map(with_wait) {
             let waiting = entry.waiting(wait);
-            let done = operation.perform(&self.session.context).await;
+            let done = operation
+                .perform(&self.session.context, &self.session.caller)
+                .await;
             drop(waiting);
             self.session.on_done(done)?;
         }
@@ -367,6 +370,7 @@ impl Open {
     }
 
     fn on_tick(&mut self, written_before: &mut u64) -> Result<(), Ended> {
+        self.session.end_expired()?;
         // Nothing is read from a blocked client, so it does not count as silent.
         self.missed = if self.session.is_blocked() {
             0

@@ -39,6 +39,7 @@ impl Amqp {
                 metrics,
                 replies: Addresses::default(),
                 churn: Churn::default(),
+                tally: stafett_access::Tally::default(),
             }),
         }
     }

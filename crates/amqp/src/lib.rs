@@ -42,6 +42,7 @@ mod front_end;
 mod handshake;
 mod input;
 mod known_arguments;
+mod limits;
 mod management;
 mod message_attributes;
 mod metrics;

@@ -16,8 +16,12 @@ use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::handshake::{self, Agreed, FRAME_BYTES_BEFORE, Handshake, HandshakeAction};
 use crate::input::Input;
+use crate::limits::Admitted;
 use crate::output::Output;
 use crate::session::{ConnectionEnd, rights};
+
+/// Agreement, caller and place of an opened connection.
+pub(crate) type Opened = (Agreed, Arc<Caller>, Admitted);
 
 /// A connection that is not authenticated and opened yet.
 pub(crate) struct Opening {
@@ -30,7 +34,7 @@ impl Opening {
         &mut self,
         context: &AmqpContext,
         connection: &mut Connection,
-    ) -> Result<(Agreed, Arc<Caller>), Ended> {
+    ) -> Result<Opened, Ended> {
         let peer = connection.entry.peer.ip();
         let entry = Arc::clone(&connection.entry);
         let budget = Arc::clone(&connection.budget);
@@ -115,13 +119,15 @@ impl Opening {
         agreed: Agreed,
         caller: Arc<Caller>,
         write: &mut WriteHalf<'_>,
-    ) -> Result<(Agreed, Arc<Caller>), Ended> {
+    ) -> Result<Opened, Ended> {
         let may_enter = rights::check_virtual_host(&caller, &agreed);
-        if let Err(exception) = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host)) {
-            return Err(self.refuse(&exception.caused_by((10, 40)), write).await);
-        }
+        let opened = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host));
+        let admitted = match opened.and_then(|()| context.admit(&agreed)) {
+            Ok(admitted) => admitted,
+            Err(exception) => return Err(self.refuse(&exception.caused_by((10, 40)), write).await),
+        };
         self.output.send(0, OpenOk::default());
-        Ok((agreed, caller))
+        Ok((agreed, caller, admitted))
     }
 
     /// Sends the exception, then ends the connection.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use stafett_access::Caller;
 use stafett_delivery::{Delivery, Dispatcher};
 use stafett_messaging::queues::{DeclareError, DeclaredQueue, DeleteQueueError, OwnerId, Queue};
 use stafett_messaging::{CommitError, Committed, Published};
@@ -88,7 +89,8 @@ impl Operation {
         }
     }
 
-    pub(crate) async fn perform(self, context: &AmqpContext) -> Done {
+    /// Performs it for a caller.
+    pub(crate) async fn perform(self, context: &AmqpContext, by: &Caller) -> Done {
         match self {
             Self::AwaitPublished(mut batch) => {
                 let outcomes = (&mut batch).await;
@@ -113,7 +115,7 @@ impl Operation {
                 let is_new = declared.is_new();
                 let declared = declared.stored().await;
                 if let Some(queue) = declared.as_ref().ok().filter(|queue| is_new && queue.is_kept()) {
-                    record("queue.made", &queue.name, &queue.namespace);
+                    record(by, "queue.made", &queue.name, &queue.namespace);
                 }
                 Done::Declared(name, declared)
             }
@@ -128,7 +130,7 @@ impl Operation {
                 let is_kept = queues.get(&namespace, &name).is_some_and(|queue| queue.is_kept());
                 let deleted = queues.delete(&namespace, &name, if_unused, if_empty, owner).await;
                 if is_kept && deleted.is_ok() {
-                    record("queue.deleted", &name, &namespace);
+                    record(by, "queue.deleted", &name, &namespace);
                 }
                 Done::QueueDeleted(deleted)
             }
@@ -152,7 +154,8 @@ impl Operation {
 }
 
 /// Records an event: a definition was made or deleted.
-pub(crate) fn record(kind: &'static str, name: &str, namespace: &Namespace) {
+pub(crate) fn record(by: &Caller, kind: &'static str, name: &str, namespace: &Namespace) {
+    let (by, from) = (by.name(), by.peer());
     let done = kind.rsplit('.').next().unwrap_or_default();
-    tracing::info!(target: EVENTS, kind, name, %namespace, via = "amqp", "{done}");
+    tracing::info!(target: EVENTS, kind, name, %namespace, by, %from, via = "amqp", "{done}");
 }

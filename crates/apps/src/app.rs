@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
-use stafett_journal::StateWait;
+use stafett_journal::{Frame, Journal, StateWait};
 use stafett_model::{Durability, Lock, SharedLock};
-use stafett_store::{Changes, Clock};
+use stafett_store::{Changes, Changing, Clock, spaces, store_synced};
 use stafett_topics::{Topic, TopicCatalog};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::deadlines::Deadlines;
 use crate::definition::StoredApp;
@@ -16,7 +16,8 @@ use crate::delivery::Delivery;
 use crate::entry::Position;
 use crate::error::AppError;
 use crate::machine::{Effect, Event, JoinSpec, Joined, Machine, WorkerError};
-use crate::metrics::Metrics;
+use crate::metrics::Counts;
+use crate::queues::QueueResults;
 use crate::slot::Slot;
 use crate::state::StateTotals;
 use crate::task::TaskId;
@@ -24,11 +25,12 @@ use crate::task::TaskId;
 /// Parts of the broker that apps use.
 #[derive(Debug)]
 pub(crate) struct Parts {
+    pub(crate) journal: Arc<dyn Journal>,
     pub(crate) catalog: Arc<TopicCatalog>,
+    pub(crate) queues: OnceLock<Arc<dyn QueueResults>>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) changes: Changes,
     pub(crate) deadlines: Arc<Deadlines>,
-    pub(crate) metrics: Metrics,
 }
 
 /// An app.
@@ -37,14 +39,19 @@ pub struct App {
     pub name: Box<str>,
     pub(crate) this: Weak<Self>,
     pub(crate) parts: Arc<Parts>,
-    pub(crate) stored: SharedLock<Arc<StoredApp>>,
+    stored: SharedLock<Arc<StoredApp>>,
+    /// Changes of what is stored follow each other.
+    row: Semaphore,
     machine: Lock<Machine>,
     pub(crate) slots: SharedLock<BTreeMap<TaskId, Arc<Slot>>>,
     /// Polls that wait, by worker.
     wakes: Lock<HashMap<Arc<str>, Arc<Notify>>>,
     /// Earliest deadline in the queue.
     scheduled_ms: AtomicI64,
+    /// Steady time at which expired entries are to be removed.
+    pub(crate) sweep_ms: AtomicI64,
     pub(crate) is_deleted: AtomicBool,
+    pub(crate) counts: Counts,
 }
 
 /// Caller of a worker's command.
@@ -52,6 +59,27 @@ pub struct App {
 pub struct Session<'a> {
     pub worker: &'a str,
     pub number: u64,
+    /// True if the call is not the worker's own, and so no sign of life.
+    is_quiet: bool,
+}
+
+impl<'a> Session<'a> {
+    pub fn new(worker: &'a str, number: u64) -> Self {
+        Self {
+            worker,
+            number,
+            is_quiet: false,
+        }
+    }
+
+    /// Returns the session for calls that are made in the name of the worker.
+    #[must_use]
+    pub fn quietly(self) -> Self {
+        Self {
+            is_quiet: true,
+            ..self
+        }
+    }
 }
 
 /// A claim as its worker names it.
@@ -79,17 +107,61 @@ impl App {
             this: this.clone(),
             parts: Arc::clone(parts),
             stored: SharedLock::new(Arc::new(stored)),
+            row: Semaphore::new(1),
             machine: Lock::new(machine),
             slots: SharedLock::new(slots),
             wakes: Lock::default(),
             scheduled_ms: AtomicI64::new(i64::MAX),
+            sweep_ms: AtomicI64::new(i64::MAX),
             is_deleted: AtomicBool::new(false),
+            counts: Counts::default(),
         })
     }
 
     /// Returns the definition and the logs of the tasks.
     pub fn stored(&self) -> Arc<StoredApp> {
         Arc::clone(&self.stored.read())
+    }
+
+    pub(crate) async fn row(&self) -> SemaphorePermit<'_> {
+        let row = self.row.acquire().await;
+        row.expect("the turn is never closed")
+    }
+
+    /// Stores a change of what is stored of the app, together with other frames.
+    pub(crate) async fn update(
+        &self,
+        mut frames: Vec<Frame>,
+        change: impl FnOnce(&mut StoredApp),
+    ) -> Result<(), AppError> {
+        let _row = self.row().await;
+        if self.is_deleted.load(Ordering::Acquire) {
+            return Err(AppError::NoSuchApp);
+        }
+        let mut stored = (*self.stored()).clone();
+        change(&mut stored);
+        frames.push(spaces::APPS.put(self.name.as_bytes().to_vec(), stored.encode()));
+        store_synced(&*self.parts.journal, frames).await?;
+        *self.stored.write() = Arc::new(stored);
+        Ok(())
+    }
+
+    /// Makes a change of pins or drains, and stores them as they are then.
+    pub fn mark<E: Into<AppError> + Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Machine, i64, &mut Vec<Effect>) -> Result<(), E>,
+    ) -> Changing<(), AppError> {
+        let changed = self.step(change).map_err(Into::into);
+        let app = Arc::clone(self);
+        self.parts.changes.begin(async move {
+            changed?;
+            app.store_marks().await
+        })
+    }
+
+    async fn store_marks(&self) -> Result<(), AppError> {
+        let marks = |stored: &mut StoredApp| stored.marks = self.with_machine(Machine::marks);
+        self.update(Vec::new(), marks).await
     }
 
     /// Looks at the machine.
@@ -105,15 +177,15 @@ impl App {
         let result = change(&mut machine, now_ms, &mut effects);
         let deadline = machine.deadline_ms();
         drop(machine);
-        if let Some(at_ms) = deadline
-            && at_ms < self.scheduled_ms.load(Ordering::Acquire)
-        {
-            self.scheduled_ms.fetch_min(at_ms, Ordering::AcqRel);
-            self.parts.deadlines.push(at_ms, self.this.clone());
+        if let Some(at_ms) = deadline {
+            self.schedule(at_ms);
         }
         for effect in effects {
             match effect {
                 Effect::Claim { task, epoch } => self.begin_claim(task, epoch),
+                Effect::Marks => self.end_marks(),
+                Effect::Claimed { reason, gap_ms } => self.counts.on_claimed(reason, gap_ms),
+                Effect::Overdue => self.counts.overdue.inc(),
                 Effect::Wake(worker) => {
                     if let Some(wake) = self.wakes.lock().get(&worker) {
                         wake.notify_one();
@@ -124,9 +196,24 @@ impl App {
         result
     }
 
-    pub(crate) fn on_time(&self) {
-        self.scheduled_ms.store(i64::MAX, Ordering::Release);
+    /// Takes care that the deadline is looked at then, if not earlier.
+    pub(crate) fn schedule(&self, at_ms: i64) {
+        if at_ms < self.scheduled_ms.fetch_min(at_ms, Ordering::AcqRel) {
+            self.parts.deadlines.push(at_ms, self.this.clone());
+        }
+    }
+
+    /// Does due work. A deadline that an earlier one has replaced is none.
+    pub(crate) fn on_time(&self, at_ms: i64) {
+        let scheduled = &self.scheduled_ms;
+        if scheduled
+            .compare_exchange(at_ms, i64::MAX, Ordering::AcqRel, Ordering::Acquire)
+            .is_err()
+        {
+            return;
+        }
         self.step(Machine::on_time);
+        self.sweep_due();
         let workers = self.with_machine(Machine::workers);
         let is_there = |name: &Arc<str>| workers.iter().any(|worker| worker.name == *name);
         self.wakes
@@ -140,8 +227,21 @@ impl App {
                 .collect()
         });
         for slot in idle.iter().filter_map(|task| self.slot(*task)) {
-            *slot.state.lock() = None;
+            slot.drop_state();
         }
+    }
+
+    /// Stores that drains ended.
+    fn end_marks(&self) {
+        let Some(app) = self.this.upgrade() else { return };
+        let storing = self.parts.changes.begin(async move {
+            let stored = app.store_marks().await;
+            if let Err(why) = &stored {
+                tracing::warn!(app = &*app.name, "the end of a drain is not stored: {why}");
+            }
+            stored
+        });
+        drop(storing);
     }
 
     fn begin_claim(&self, task: TaskId, epoch: u64) {
@@ -165,6 +265,7 @@ impl App {
         slot.store_epoch(&self.parts.catalog, claim.epoch, self.wait())
             .await?;
         slot.load(&self.parts.catalog, &self.topics()?).await?;
+        self.note_expiry(&slot);
         let delivery = slot.with_state(|state| Ok(Delivery::begin(claim.epoch, state)))?;
         *slot.delivery.lock() = delivery;
         Ok(())
@@ -213,7 +314,12 @@ impl App {
         if self.is_deleted.load(Ordering::Acquire) {
             return Err(AppError::NoSuchApp);
         }
-        let now_ms = self.parts.clock.now_ms();
+        // The last sign of life is never moved back.
+        let now_ms = if session.is_quiet {
+            i64::MIN
+        } else {
+            self.parts.clock.now_ms()
+        };
         Ok(self.machine.lock().beat(session.worker, session.number, now_ms)?)
     }
 
@@ -283,51 +389,6 @@ impl App {
     /// Returns the time of the clock, ms since 1970.
     pub fn wall_ms(&self) -> i64 {
         self.parts.clock.wall_ms()
-    }
-
-    /// Returns the position of a task, which is read if it has to be.
-    pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
-        let slot = self.readable(task).await?;
-        slot.with_state(|state| Ok(state.position.clone()))
-    }
-
-    /// Returns position and totals of a task whose state is in memory.
-    pub fn position_now(&self, task: TaskId) -> Option<(Position, StateTotals)> {
-        let slot = self.slot(task)?;
-        let state = slot.state.lock();
-        state
-            .as_ref()
-            .map(|state| (state.position.clone(), state.totals()))
-    }
-
-    /// Returns the gap at which a task rests.
-    pub fn gap(&self, task: TaskId) -> Option<crate::delivery::Gap> {
-        self.slot(task)?.delivery.lock().gap
-    }
-
-    /// Returns a record that fails, if there is one, and its input.
-    pub fn failure(&self, task: TaskId) -> Option<(usize, crate::failure::Failure)> {
-        let slot = self.slot(task)?;
-        let state = slot.state.lock();
-        let (input, failure) = state.as_ref()?.failures().first_key_value()?;
-        Some((usize::from(*input), failure.clone()))
-    }
-
-    /// Returns position and state of a claim. `None` if the worker does not have it any more.
-    pub fn claim_view(&self, session: Session<'_>, claim: Claim) -> Option<ClaimView> {
-        let slot = self.claimed(session, claim).ok()?;
-        let view = slot.with_state(|state| {
-            Ok(ClaimView {
-                position: state.position.clone(),
-                done: state
-                    .done()
-                    .iter()
-                    .map(|(key, behind)| (key.clone(), behind.clone()))
-                    .collect(),
-                totals: state.totals(),
-            })
-        });
-        view.ok()
     }
 
     /// Claims certain tasks, or up to `count` free ones. Returns the tasks.

@@ -13,6 +13,7 @@ use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key
 use crate::error::AppError;
 use crate::failure::Failure;
 use crate::index::OFFSETS_MAX;
+use crate::queues::QueueMessages;
 use crate::state::{Applied, TaskState};
 
 /// Limits of every task.
@@ -38,6 +39,8 @@ pub struct NewCommit {
     /// Timers in their order: key, name, and the time, or `None` to clear it.
     pub timers: Vec<(Bytes, Bytes, Option<i64>)>,
     pub emit: Vec<(Box<str>, NewRecord)>,
+    /// Results for queues.
+    pub messages: QueueMessages,
 }
 
 /// An entry to store or delete.
@@ -77,6 +80,7 @@ pub(crate) struct Prepared {
     pub(crate) changes: Vec<Applied>,
     /// Topic, partition and number of records of each emitted batch.
     pub(crate) emitted: Vec<(Box<str>, u32, u32)>,
+    pub(crate) messages: QueueMessages,
 }
 
 /// Surroundings of a commit.
@@ -107,6 +111,10 @@ impl Build {
             changes: Vec::new(),
             now_ms,
         }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.batch.bytes()
     }
 
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, change: Applied) -> Result<(), AppError> {
@@ -171,6 +179,14 @@ impl CommitContext<'_> {
         if let Some((input, failure)) = failure {
             build.push_failure(input, Some(failure))?;
         }
+        let growth = state.growth(&build.changes);
+        let max = self.definition.state_bytes_max;
+        if growth > 0 && state.totals().bytes.saturating_add_signed(growth) > max {
+            return Err(AppError::TooLarge {
+                what: "the state of the task",
+                max,
+            });
+        }
         if state.end() + build.changes.len() as u64 >= OFFSETS_MAX {
             let max = OFFSETS_MAX;
             return Err(AppError::TooLarge { what: "the log", max });
@@ -182,6 +198,7 @@ impl CommitContext<'_> {
             position,
             changes,
             emitted,
+            messages: commit.messages.clone(),
         })
     }
 
@@ -216,7 +233,7 @@ impl CommitContext<'_> {
             });
             next.push(place);
         }
-        Ok(Position {
+        let mut position = Position {
             seq: commit.seq,
             epoch: self.epoch,
             time: before
@@ -224,7 +241,10 @@ impl CommitContext<'_> {
                 .max(self.delivery.time_at(self.definition.time, &next)),
             next,
             safe,
-        })
+            ahead: before.ahead.clone(),
+        };
+        position.drop_reached();
+        Ok(position)
     }
 
     /// Adds finished keys, and drops those that have no record at or behind the safe offset.
@@ -292,7 +312,6 @@ impl CommitContext<'_> {
 
     fn push_entries(&self, state: &TaskState, commit: &NewCommit, build: &mut Build) -> Result<(), AppError> {
         let mut seen = HashSet::new();
-        let mut added = 0;
         for entry in &commit.entries {
             let known = self.definition.table(&entry.table);
             let (table, rules) = known.ok_or_else(|| AppError::NoSuchTable(entry.table.clone()))?;
@@ -322,18 +341,8 @@ impl CommitContext<'_> {
             let ttl_ms = entry.ttl_ms.or(rules.ttl_ms);
             let expiry = ttl_ms.map_or(NEVER, |ttl| self.now_ms.saturating_add_unsigned(ttl));
             let value = state_value(expiry, value);
-            let bytes = key.len() + value.len();
-            if state.place_of(table, &entry.key).is_none() {
-                added += bytes as u64;
-            }
-            build.push(&key, Some(&value), Applied::State(hash, Some(bytes)))?;
-        }
-        let max = self.definition.state_bytes_max;
-        if added > 0 && state.totals().bytes + added > max {
-            return Err(AppError::TooLarge {
-                what: "the state of the task",
-                max,
-            });
+            let entry = (key.len() + value.len(), expiry);
+            build.push(&key, Some(&value), Applied::State(hash, Some(entry)))?;
         }
         Ok(())
     }
@@ -357,7 +366,8 @@ impl CommitContext<'_> {
             }
             let record = timer_key(key, name);
             let value = due.map(i64::to_le_bytes);
-            let change = Applied::Timer(state.hash(&record), due);
+            let timer = due.map(|due| (due, record.len()));
+            let change = Applied::Timer(state.hash(&record), timer);
             build.push(&record, value.as_ref().map(|value| &value[..]), change)?;
         }
         Ok(())

@@ -53,10 +53,10 @@ impl Deadlines {
         self.wake.notify_one();
     }
 
-    fn pop_due(&self, now_ms: i64) -> Option<Weak<App>> {
+    fn pop_due(&self, now_ms: i64) -> Option<Deadline> {
         let mut queue = self.queue.lock();
         queue.peek().filter(|Reverse(first)| first.at_ms <= now_ms)?;
-        queue.pop().map(|Reverse(due)| due.app)
+        queue.pop().map(|Reverse(due)| due)
     }
 
     fn first(&self) -> Option<i64> {
@@ -67,9 +67,9 @@ impl Deadlines {
 /// Runs until it is stopped.
 pub(crate) async fn run(deadlines: Arc<Deadlines>, clock: Arc<Clock>, stop: CancellationToken) {
     loop {
-        while let Some(app) = deadlines.pop_due(clock.now_ms()) {
-            if let Some(app) = app.upgrade() {
-                app.on_time();
+        while let Some(due) = deadlines.pop_due(clock.now_ms()) {
+            if let Some(app) = due.app.upgrade() {
+                app.on_time(due.at_ms);
             }
         }
         let next = deadlines

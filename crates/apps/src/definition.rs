@@ -1,15 +1,17 @@
 //! Definition of an app, and its stored form: key name.
 //!
 //! ```text
-//! version 1 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused) · balance u8
+//! version 2 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused, 16 not splittable) · balance u8
 //! guarantee u8 · durability text (empty: the broker's) · from text (empty: earliest)
 //! worker timeout, revoke, grace, idle u64, in ms · state bytes u64
 //! attempts u32 · dead letters text (empty: none)
-//! topics u32 · (name, id u128)* · tables u32 · (name, format u8, ttl u64, 0 for none)*
+//! topics u32 · (name, id u128)* · tables u32 · (name, format u8 (128: not keyed), ttl u64, 0 for none)*
 //! tasks u32 · (name, log u64, starts u32 · u64*)*
+//! pins u32 · (task, worker, absent u8)* · drains u32 · (worker, step i64 in ms)* · unfinished logs u32 · u64*
 //! ```
 //!
-//! `starts` are the offsets at which a task begins, per input; none for the earliest.
+//! `starts` are the offsets at which a task begins, per input; none for the earliest. Version 1 ends
+//! behind the tasks.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +19,12 @@ use stafett_model::codec::{get, get_text, put_text};
 use stafett_model::{Durability, LogId};
 use stafett_topics::TopicId;
 
-use crate::machine::Balance;
+use crate::machine::{Absent, Balance, Marks};
 use crate::task::TaskId;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Bit of a table's format.
+const NOT_KEYED: u8 = 128;
 /// Limit on the names of apps, workers and tables, in bytes.
 pub const NAME_BYTES_MAX: usize = 249;
 pub(crate) const TABLES_MAX: usize = 1000;
@@ -51,6 +55,8 @@ pub struct Definition {
     pub attempts_max: u32,
     /// Topic of the records that failed for the last time; without one their task stops.
     pub dead_letter: Option<Box<str>>,
+    /// False if tasks stay whole partitions.
+    pub splittable: bool,
 }
 
 /// Order of results and position.
@@ -59,6 +65,8 @@ pub enum Guarantee {
     #[default]
     ExactlyOnce,
     AtLeastOnce,
+    /// Positions are stored before records are delivered.
+    AtMostOnce,
 }
 
 /// Time of tasks.
@@ -73,10 +81,22 @@ pub struct TimeRules {
 }
 
 /// A table of an app.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
     pub format: Format,
     pub ttl_ms: Option<u64>,
+    /// False if entries belong to the task as a whole, and cannot be divided by their keys.
+    pub keyed: bool,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            format: Format::default(),
+            ttl_ms: None,
+            keyed: true,
+        }
+    }
 }
 
 /// Form of a table's values.
@@ -95,6 +115,9 @@ pub struct StoredApp {
     pub topics: Vec<TopicId>,
     pub tasks: BTreeMap<TaskId, StoredTask>,
     pub paused: bool,
+    pub marks: Marks,
+    /// Logs of a split or a merge that is not finished.
+    pub unfinished: Vec<LogId>,
 }
 
 /// Log of a task, and the offsets at which it begins.
@@ -125,6 +148,7 @@ impl Default for Definition {
             stops_at_gap: true,
             attempts_max: 5,
             dead_letter: None,
+            splittable: true,
         }
     }
 }
@@ -161,11 +185,79 @@ impl Definition {
             ("on_gap", self.stops_at_gap != other.stops_at_gap),
             ("attempts_max", self.attempts_max != other.attempts_max),
             ("dead_letter", self.dead_letter != other.dead_letter),
+            ("splittable", self.splittable != other.splittable),
         ];
         checks
             .into_iter()
             .find_map(|(field, differs)| differs.then_some(field))
     }
+}
+
+fn put_marks(marks: &Marks, out: &mut Vec<u8>) {
+    put_count(marks.pins.len(), out);
+    for (task, (worker, absent)) in &marks.pins {
+        put_text(&task.to_string(), out);
+        put_text(worker, out);
+        out.push(*absent as u8);
+    }
+    put_count(marks.drains.len(), out);
+    for (worker, step_ms) in &marks.drains {
+        put_text(worker, out);
+        out.extend_from_slice(&step_ms.to_le_bytes());
+    }
+}
+
+fn get_marks(rest: &mut &[u8]) -> Option<Marks> {
+    let mut marks = Marks::default();
+    for _ in 0..get_count(rest)? {
+        let (task, worker) = (get_text(rest)?.parse().ok()?, get_text(rest)?.into());
+        let [absent] = get(rest)?;
+        let absent = *[Absent::Wait, Absent::Balance, Absent::Refuse].get(usize::from(absent))?;
+        marks.pins.insert(task, (worker, absent));
+    }
+    for _ in 0..get_count(rest)? {
+        let worker = get_text(rest)?.into();
+        marks.drains.insert(worker, i64::from_le_bytes(get(rest)?));
+    }
+    Some(marks)
+}
+
+fn get_tables(rest: &mut &[u8]) -> Option<BTreeMap<Box<str>, Table>> {
+    let mut tables = BTreeMap::new();
+    for _ in 0..get_count(rest)? {
+        let name = get_text(rest)?.into();
+        let [format] = get(rest)?;
+        let keyed = format & NOT_KEYED == 0;
+        let format = *[Format::Json, Format::Bytes].get(usize::from(format & !NOT_KEYED))?;
+        let ttl_ms = Some(u64::from_le_bytes(get(rest)?)).filter(|ttl| *ttl > 0);
+        tables.insert(
+            name,
+            Table {
+                format,
+                ttl_ms,
+                keyed,
+            },
+        );
+    }
+    Some(tables)
+}
+
+fn get_tasks(rest: &mut &[u8]) -> Option<BTreeMap<TaskId, StoredTask>> {
+    let mut tasks = BTreeMap::new();
+    for _ in 0..get_count(rest)? {
+        let id = get_text(rest)?.parse().ok()?;
+        let log = LogId(u64::from_le_bytes(get(rest)?));
+        let mut starts = Vec::new();
+        for _ in 0..get_count(rest)? {
+            starts.push(u64::from_le_bytes(get(rest)?));
+        }
+        tasks.insert(id, StoredTask { log, starts });
+    }
+    Some(tasks)
+}
+
+fn get_count(rest: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(get(rest)?))
 }
 
 fn put_count(count: usize, out: &mut Vec<u8>) {
@@ -178,7 +270,8 @@ impl StoredApp {
         let flags = u8::from(it.time.of_records)
             | u8::from(it.stops_at_gap) << 1
             | u8::from(it.manual_rebalance) << 2
-            | u8::from(self.paused) << 3;
+            | u8::from(self.paused) << 3
+            | u8::from(!it.splittable) << 4;
         let mut out = vec![VERSION, flags, it.balance as u8, it.guarantee as u8];
         let durability = it.durability.map(|level| level.to_string());
         put_text(durability.as_deref().unwrap_or_default(), &mut out);
@@ -201,7 +294,7 @@ impl StoredApp {
         put_count(it.tables.len(), &mut out);
         for (name, table) in &it.tables {
             put_text(name, &mut out);
-            out.push(table.format as u8);
+            out.push(table.format as u8 | if table.keyed { 0 } else { NOT_KEYED });
             out.extend_from_slice(&table.ttl_ms.unwrap_or(0).to_le_bytes());
         }
         put_count(self.tasks.len(), &mut out);
@@ -211,18 +304,26 @@ impl StoredApp {
             put_count(task.starts.len(), &mut out);
             out.extend(task.starts.iter().flat_map(|start| start.to_le_bytes()));
         }
+        put_marks(&self.marks, &mut out);
+        put_count(self.unfinished.len(), &mut out);
+        out.extend(self.unfinished.iter().flat_map(|log| log.0.to_le_bytes()));
         out
     }
 
     pub(crate) fn decode(mut rest: &[u8]) -> Option<Self> {
         let rest = &mut rest;
         let [version, flags, balance, guarantee] = get(rest)?;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return None;
         }
         let balance =
             *[Balance::Count, Balance::Weight, Balance::Load, Balance::Manual].get(usize::from(balance))?;
-        let guarantee = *[Guarantee::ExactlyOnce, Guarantee::AtLeastOnce].get(usize::from(guarantee))?;
+        let guarantee = *[
+            Guarantee::ExactlyOnce,
+            Guarantee::AtLeastOnce,
+            Guarantee::AtMostOnce,
+        ]
+        .get(usize::from(guarantee))?;
         let durability = match get_text(rest)? {
             "" => None,
             text => Some(text.parse().ok()?),
@@ -235,27 +336,17 @@ impl StoredApp {
         let dead_letter = Some(get_text(rest)?).filter(|name| !name.is_empty());
         let dead_letter = dead_letter.map(Into::into);
         let (mut names, mut topics) = (Vec::new(), Vec::new());
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
+        for _ in 0..get_count(rest)? {
             names.push(get_text(rest)?.into());
             topics.push(TopicId(u128::from_le_bytes(get(rest)?)));
         }
-        let mut tables = BTreeMap::new();
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
-            let name = get_text(rest)?.into();
-            let [format] = get(rest)?;
-            let format = *[Format::Json, Format::Bytes].get(usize::from(format))?;
-            let ttl_ms = Some(u64::from_le_bytes(get(rest)?)).filter(|ttl| *ttl > 0);
-            tables.insert(name, Table { format, ttl_ms });
-        }
-        let mut tasks = BTreeMap::new();
-        for _ in 0..u32::from_le_bytes(get(rest)?) {
-            let id = get_text(rest)?.parse().ok()?;
-            let log = LogId(u64::from_le_bytes(get(rest)?));
-            let mut starts = Vec::new();
-            for _ in 0..u32::from_le_bytes(get(rest)?) {
-                starts.push(u64::from_le_bytes(get(rest)?));
+        let (tables, tasks) = (get_tables(rest)?, get_tasks(rest)?);
+        let (mut marks, mut unfinished) = (Marks::default(), Vec::new());
+        if version > 1 {
+            marks = get_marks(rest)?;
+            for _ in 0..get_count(rest)? {
+                unfinished.push(LogId(u64::from_le_bytes(get(rest)?)));
             }
-            tasks.insert(id, StoredTask { log, starts });
         }
         let definition = Definition {
             topics: names,
@@ -276,12 +367,15 @@ impl StoredApp {
             stops_at_gap: flags & 2 != 0,
             attempts_max,
             dead_letter,
+            splittable: flags & 16 == 0,
         };
         rest.is_empty().then_some(Self {
             definition,
             topics,
             tasks,
             paused: flags & 8 != 0,
+            marks,
+            unfinished,
         })
     }
 }
@@ -295,11 +389,13 @@ mod tests {
         let table = Table {
             format: Format::Bytes,
             ttl_ms: Some(5),
+            keyed: false,
         };
         let definition = Definition {
             topics: vec!["a".into(), "b".into()],
             from: "latest".into(),
-            guarantee: Guarantee::AtLeastOnce,
+            guarantee: Guarantee::AtMostOnce,
+            splittable: false,
             durability: Some(Durability::Os),
             balance: Balance::Load,
             manual_rebalance: true,
@@ -322,6 +418,11 @@ mod tests {
                 .map(|half| (half, task.clone()))
                 .collect(),
             paused: true,
+            marks: Marks {
+                pins: BTreeMap::from([(whole, ("w".into(), Absent::Balance))]),
+                drains: BTreeMap::from([("v".into(), 7)]),
+            },
+            unfinished: vec![LogId(3), LogId(4)],
             definition,
         };
         let bytes = app.encode();

@@ -13,6 +13,7 @@ use stafett_model::{LogId, Offset, StoredRecord};
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, TopicCatalog};
 
 use crate::definition::TimeRules;
+use crate::entry::Position;
 use crate::state::{DueTimer, TaskState};
 use crate::task::Slice;
 
@@ -72,6 +73,8 @@ pub struct Fetched {
     pub records: Vec<Delivered>,
     /// Timers that were due before the first record.
     pub due: Vec<DueTimer>,
+    /// Place at which it began, per input.
+    pub base: Vec<u64>,
     /// Place behind everything, per input.
     pub next: Vec<u64>,
     /// Ends of the inputs.
@@ -222,7 +225,7 @@ impl Delivery {
                     if !source.slice.has(record.key.as_deref()) {
                         continue;
                     }
-                    if mark.is_done(input, &record) {
+                    if mark.is_done(input, &record) || mark.is_passed(input, &record) {
                         fetched.ignored += 1;
                         continue;
                     }
@@ -294,8 +297,7 @@ impl Pace {
 /// Part of the state that a fetch needs.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
-    /// Stored position, per input.
-    next: Vec<u64>,
+    position: Position,
     done: Arc<HashMap<Bytes, Box<[u64]>>>,
     /// Time of the earliest stored timer that was not delivered.
     next_timer: Option<i64>,
@@ -311,7 +313,7 @@ impl Mark {
             failure.is_held(now_ms, stops).then_some(failure.offset)
         };
         Self {
-            next: state.position.next.clone(),
+            position: state.position.clone(),
             done: Arc::clone(state.done()),
             next_timer: state.next_timer_but(told),
             holds: inputs.map(hold).collect(),
@@ -339,7 +341,13 @@ impl Mark {
 
     /// True for a record before the stored position, which was done and is read again.
     fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
-        self.next.get(input).is_some_and(|next| record.offset.0 < *next)
+        record.offset.0 < self.position.next_for(input, record.key.as_deref())
+    }
+
+    /// True for a record of a slice that is ahead.
+    fn is_passed(&self, input: usize, record: &StoredRecord) -> bool {
+        let key = record.key.as_deref();
+        self.position.is_passed(input, record.offset.0, key)
     }
 
     fn is_finished(&self, record: &StoredRecord) -> bool {

@@ -3,6 +3,7 @@
 //! ```text
 //! key                                      value
 //! p                                        version 1 · seq u64 · epoch u64 · time i64 · inputs u8 · (next u64, safe u64)*
+//!                                          version 2 also: slices ahead u16 · (bits u16 · length u8 · (next u64, safe u64)*)*
 //! d key                                    offset u64 of the last record, per input
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
@@ -15,7 +16,11 @@
 use bytes::Bytes;
 use stafett_model::codec::get;
 
+use crate::task::Slice;
+
+/// Version of positions without slices ahead.
 const VERSION: u8 = 1;
+const VERSION_AHEAD: u8 = 2;
 pub(crate) const POSITION: &[u8] = b"p";
 /// Expiry of an entry that does not expire.
 pub(crate) const NEVER: i64 = i64::MAX;
@@ -32,6 +37,17 @@ pub struct Position {
     /// Next offset to do, per input.
     pub next: Vec<u64>,
     /// Offset from which a restart has to read, per input.
+    pub safe: Vec<u64>,
+    /// Slices that are further, after tasks were joined. Of two that have a key, the first counts.
+    pub ahead: Vec<Ahead>,
+}
+
+/// A slice that is further than the rest of its task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ahead {
+    pub slice: Slice,
+    /// As those of the position.
+    pub next: Vec<u64>,
     pub safe: Vec<u64>,
 }
 
@@ -119,30 +135,72 @@ impl Position {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let version = if self.ahead.is_empty() {
+            VERSION
+        } else {
+            VERSION_AHEAD
+        };
+        let mut out = vec![version];
         out.extend_from_slice(&self.seq.to_le_bytes());
         out.extend_from_slice(&self.epoch.to_le_bytes());
         out.extend_from_slice(&self.time.to_le_bytes());
         out.push(u8::try_from(self.next.len()).unwrap_or(u8::MAX));
-        for (next, safe) in self.next.iter().zip(&self.safe) {
-            out.extend_from_slice(&next.to_le_bytes());
-            out.extend_from_slice(&safe.to_le_bytes());
+        put_places(&self.next, &self.safe, &mut out);
+        if !self.ahead.is_empty() {
+            let count = u16::try_from(self.ahead.len()).unwrap_or(u16::MAX);
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        for Ahead { slice, next, safe } in &self.ahead {
+            let (bits, length) = slice.parts();
+            out.extend_from_slice(&bits.to_le_bytes());
+            out.push(length);
+            put_places(next, safe, &mut out);
         }
         out
     }
 
+    /// Returns the slice ahead that has a key.
+    fn ahead_of(&self, key: Option<&[u8]>) -> Option<&Ahead> {
+        self.ahead.iter().find(|ahead| ahead.slice.has(key))
+    }
+
+    /// Returns the next offset of an input for a key.
+    pub fn next_for(&self, input: usize, key: Option<&[u8]>) -> u64 {
+        let next = self.ahead_of(key).map_or(&self.next, |ahead| &ahead.next);
+        next.get(input).copied().unwrap_or(0)
+    }
+
+    /// True for a record that nobody has to read again: its slice is ahead.
+    pub(crate) fn is_passed(&self, input: usize, offset: u64, key: Option<&[u8]>) -> bool {
+        let ahead = self.ahead_of(key);
+        ahead.is_some_and(|ahead| ahead.safe.get(input).is_some_and(|safe| offset < *safe))
+    }
+
+    /// Forgets slices that the rest has reached.
+    pub(crate) fn drop_reached(&mut self) {
+        let (safe, ahead) = (&self.safe, &mut self.ahead);
+        ahead.retain(|ahead| ahead.next.iter().zip(safe).any(|(next, safe)| next > safe));
+    }
+
     pub(crate) fn decode(mut rest: &[u8]) -> Option<Self> {
         let rest = &mut rest;
-        if get(rest)? != [VERSION] {
+        let [version] = get(rest)?;
+        if version != VERSION && version != VERSION_AHEAD {
             return None;
         }
         let (seq, epoch) = (u64::from_le_bytes(get(rest)?), u64::from_le_bytes(get(rest)?));
         let time = i64::from_le_bytes(get(rest)?);
         let [inputs] = get(rest)?;
-        let (mut next, mut safe) = (Vec::new(), Vec::new());
-        for _ in 0..inputs {
-            next.push(u64::from_le_bytes(get(rest)?));
-            safe.push(u64::from_le_bytes(get(rest)?));
+        let (next, safe) = get_places(inputs, rest)?;
+        let mut ahead = Vec::new();
+        if version == VERSION_AHEAD {
+            for _ in 0..u16::from_le_bytes(get(rest)?) {
+                let bits = u16::from_le_bytes(get(rest)?);
+                let [length] = get(rest)?;
+                let slice = Slice::of_parts(bits, length)?;
+                let (next, safe) = get_places(inputs, rest)?;
+                ahead.push(Ahead { slice, next, safe });
+            }
         }
         rest.is_empty().then_some(Self {
             seq,
@@ -150,8 +208,25 @@ impl Position {
             time,
             next,
             safe,
+            ahead,
         })
     }
+}
+
+fn put_places(next: &[u64], safe: &[u64], out: &mut Vec<u8>) {
+    for (next, safe) in next.iter().zip(safe) {
+        out.extend_from_slice(&next.to_le_bytes());
+        out.extend_from_slice(&safe.to_le_bytes());
+    }
+}
+
+fn get_places(inputs: u8, rest: &mut &[u8]) -> Option<(Vec<u64>, Vec<u64>)> {
+    let (mut next, mut safe) = (Vec::new(), Vec::new());
+    for _ in 0..inputs {
+        next.push(u64::from_le_bytes(get(rest)?));
+        safe.push(u64::from_le_bytes(get(rest)?));
+    }
+    Some((next, safe))
 }
 
 #[cfg(test)]
@@ -175,14 +250,16 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             let _ = EntryKey::decode(&Bytes::from(bytes.clone()));
             if let Some(position) = Position::decode(&bytes) {
-                prop_assert_eq!(position.encode(), bytes);
+                prop_assert_eq!(Position::decode(&position.encode()), Some(position));
             }
         }
 
         #[test]
         fn positions_are_read_back(seq: u64, epoch: u64, time: i64, offsets in prop::collection::vec(any::<(u64, u64)>(), 0..4)) {
-            let (next, safe) = offsets.into_iter().unzip();
-            let position = Position { seq, epoch, time, next, safe };
+            let (next, safe): (Vec<_>, Vec<_>) = offsets.into_iter().unzip();
+            let slice = crate::task::TaskId::whole(0).halves().unwrap()[1].slice();
+            let ahead = Ahead { slice, next: safe.clone(), safe: next.clone() };
+            let position = Position { seq, epoch, time, next, safe, ahead: vec![ahead] };
             let bytes = position.encode();
             prop_assert_eq!(Position::decode(&bytes), Some(position));
             prop_assert_eq!(Position::decode(&bytes[..bytes.len() - 1]), None);

@@ -38,6 +38,18 @@ pub enum AppError {
     Worker(#[from] WorkerError),
     #[error("the app has no task {0}")]
     NoSuchTask(TaskId),
+    #[error("task {0} cannot be cut into as many slices: a slice has 10 bits at most")]
+    TooFine(TaskId),
+    #[error("the app, or the worker of the task, reads whole partitions")]
+    NotSplittable,
+    #[error("task {0} has entries in tables whose entries belong to the task as a whole")]
+    NotKeyed(TaskId),
+    #[error("there is no queue {0:?}")]
+    NoSuchQueue(Box<str>),
+    #[error("queue {0:?} is as long as it may be")]
+    QueueFull(Box<str>),
+    #[error("a result for queue {0:?} is larger than a message may be")]
+    MessageTooLarge(Box<str>),
     #[error("the worker is not there now")]
     NoSuchWorker,
     #[error("the app has no table {0:?}")]

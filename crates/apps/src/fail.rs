@@ -61,7 +61,7 @@ impl App {
         let (worker, number) = (session.worker.to_owned(), session.number);
         self.parts.changes.begin(async move {
             let worker = &*worker;
-            app.fail_here(Session { worker, number }, claim, failure).await
+            app.fail_here(Session::new(worker, number), claim, failure).await
         })
     }
 
@@ -88,7 +88,7 @@ impl App {
             return Ok(answer(new.seq, true, &known.unwrap_or_default(), dead_letter));
         }
         let next = position.next.get(new.input).copied().unwrap_or(0);
-        let record = self.record_at(&slot, &new, next).await?;
+        let record = self.record_at(&slot, &new, next, &position).await?;
         let mut failure = known.unwrap_or_else(|| Failure {
             offset: new.offset,
             ..Failure::default()
@@ -123,16 +123,19 @@ impl App {
         };
         let prepared = slot.with_state(|state| context.prepare(state, &commit, kept))?;
         self.store(&slot, claim, prepared).await?;
-        self.parts.metrics.failed.inc();
-        self.parts
-            .metrics
-            .dead_lettered
-            .inc_by(u64::from(dead_letter.is_some()));
+        self.counts.failed.inc();
+        self.counts.dead_lettered.inc_by(u64::from(dead_letter.is_some()));
         Ok(answer(new.seq, false, &failure, dead_letter))
     }
 
     /// Reads the first record at or behind the position, which has to be the one that failed.
-    async fn record_at(&self, slot: &Slot, new: &NewFailure, next: u64) -> Result<StoredRecord, AppError> {
+    pub(crate) async fn record_at(
+        &self,
+        slot: &Slot,
+        new: &NewFailure,
+        next: u64,
+        position: &Position,
+    ) -> Result<StoredRecord, AppError> {
         let topics = self.topics()?;
         let topic = topics.get(new.input);
         let log = topic.and_then(|topic| topic.log(slot.task.partition));
@@ -150,6 +153,8 @@ impl App {
             while let Some(item) = tail.item() {
                 match item {
                     RecordItem::Record(record) if !slot.task.slice().has(record.key.as_deref()) => {}
+                    RecordItem::Record(record)
+                        if position.is_passed(new.input, record.offset.0, record.key.as_deref()) => {}
                     RecordItem::Record(record) if record.offset.0 == new.offset => return Ok(record),
                     RecordItem::Record(record) => return Err(bad(record.offset.0)),
                     RecordItem::Skipped(_) => {}

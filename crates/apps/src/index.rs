@@ -54,9 +54,18 @@ impl KeyIndex {
 
     /// Returns the offset of the record with this key.
     pub(crate) fn offset(&self, hash: KeyHash) -> Option<u64> {
+        self.entry(hash).map(offset_of)
+    }
+
+    /// Returns the size of the record with this key as it is counted, 0 if there is none.
+    pub(crate) fn size(&self, hash: KeyHash) -> u64 {
+        self.entry(hash).map_or(0, |entry| size_of(size_in(entry)))
+    }
+
+    fn entry(&self, hash: KeyHash) -> Option<u128> {
         let (_, leaf) = self.leaves.range(..=hash.0).next_back()?;
         let entry = *leaf.get(place(leaf, hash))?;
-        (entry >> HASH_SHIFT == hash.0).then(|| offset_of(entry))
+        (entry >> HASH_SHIFT == hash.0).then_some(entry)
     }
 
     pub(crate) fn insert(&mut self, hash: KeyHash, offset: u64, bytes: usize) {
@@ -131,6 +140,11 @@ fn size_class(bytes: usize) -> u8 {
     let exponent = bytes.ilog2();
     let mantissa = (bytes >> (exponent - 3)) & 7;
     u8::try_from((exponent - 3) << 3 | mantissa).unwrap_or(u8::MAX)
+}
+
+/// Returns the size of a record as it is counted.
+pub(crate) fn counted(bytes: usize) -> u64 {
+    size_of(size_class(bytes))
 }
 
 fn size_of(class: u8) -> u64 {

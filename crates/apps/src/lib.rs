@@ -7,11 +7,15 @@
 //!
 //! - `task`: names of tasks; `balance`: shares; [`machine`]: workers and claims, as a pure state machine
 //! - `definition`: apps as they are stored; `registry`: all apps
-//! - `app`: one app and the commands of workers; `work`: records, state and commits
+//! - `app`: one app and the commands of workers; `work`: records, state and commits; `storing`: appends of
+//!   tasks; `view`: what is known of tasks
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
 //! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
+//! - `split`: tasks cut into slices, and joined again
 //! - `reset`: positions set by an operator, and settings changed
+//! - `queues`: results that go into queues
+//! - `expiry`: removal of expired entries
 //! - `deadlines`: the task that keeps time; `error`, `metrics`
 //!
 //! This crate knows no protocol and no connection.
@@ -24,16 +28,21 @@ mod definition;
 mod delivery;
 mod entry;
 mod error;
+mod expiry;
 mod fail;
 mod failure;
 mod index;
 pub mod machine;
 mod metrics;
+mod queues;
 mod registry;
 mod reset;
 mod slot;
+mod split;
 mod state;
+mod storing;
 mod task;
+mod view;
 mod work;
 
 pub use app::{App, Claim, ClaimView, Session};
@@ -42,11 +51,14 @@ pub use definition::{
     Definition, Format, Guarantee, NAME_BYTES_MAX, StoredApp, StoredTask, Table, TimeRules,
 };
 pub use delivery::{Delivered, FetchLimits, Fetched, Gap};
-pub use entry::Position;
+pub use entry::{Ahead, Position};
 pub use error::AppError;
 pub use fail::{Failed, NewFailure};
 pub use failure::{Attempt, Failure};
+pub use queues::{Appended, QueueMessages, QueueRefusal, QueueResults};
 pub use registry::{Apps, Start};
 pub use reset::{Reset, ResetTo, TaskReset};
+pub use slot::Known;
+pub use split::Cut;
 pub use state::{DueTimer, Entry, Scan, StateTotals};
 pub use task::{NotATask, SLICE_BITS_MAX, Slice, TaskId};

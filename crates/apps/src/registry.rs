@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
@@ -19,12 +19,13 @@ use crate::app::{App, Parts};
 use crate::deadlines::{self, Deadlines};
 use crate::definition::{Definition, NAME_BYTES_MAX, StoredApp, StoredTask, TABLES_MAX, TOPICS_MAX};
 use crate::error::AppError;
-use crate::machine::{Machine, Rules};
-use crate::metrics::Metrics;
+use crate::machine::{Machine, Marks, Rules};
+use crate::metrics::AppMetrics;
+use crate::queues::QueueResults;
 use crate::task::TaskId;
 
 const APPS_MAX: usize = 10_000;
-const TASKS_MAX: usize = 65_536;
+pub(crate) const TASKS_MAX: usize = 65_536;
 const WORKERS_MAX: usize = 10_000;
 
 /// Place at which tasks begin that have never committed.
@@ -57,18 +58,23 @@ impl Apps {
         clock: &Arc<Clock>,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let parts = Arc::new(Parts {
+            journal: Arc::clone(journal),
+            queues: OnceLock::new(),
             catalog: Arc::clone(catalog),
             clock: Arc::clone(clock),
             changes: Changes::default(),
             deadlines: Arc::default(),
-            metrics: Metrics::default(),
         });
         let mut apps = BTreeMap::new();
         spaces::APPS.load_values(&**journal, |key, value| {
             let name: Box<str> = std::str::from_utf8(key).ok()?.into();
             let stored = StoredApp::decode(value)?;
-            let machine = machine(&**journal, &stored);
+            let machine = machine(&**journal, &stored, clock.now_ms());
+            let deadline = machine.deadline_ms();
             let app = App::new(name.clone(), stored, machine, &parts);
+            if let Some(at_ms) = deadline {
+                app.schedule(at_ms);
+            }
             apps.insert(name, app);
             Some(())
         })?;
@@ -79,6 +85,17 @@ impl Apps {
             stop.clone(),
         );
         tasks.spawn(keeps_time);
+        let known: Vec<Arc<App>> = apps.values().cloned().collect();
+        let learning = stop.clone();
+        tasks.spawn(async move {
+            // Positions are known before a worker comes, so that the lag of an app without one is.
+            for app in known {
+                let learned = learning.run_until_cancelled(app.know_positions()).await;
+                if learned.is_none() {
+                    return;
+                }
+            }
+        });
         Ok(Arc::new_cyclic(|this| Self {
             this: this.clone(),
             journal: Arc::clone(journal),
@@ -90,6 +107,12 @@ impl Apps {
         }))
     }
 
+    /// Sets the owner of queues; without one, there are none.
+    pub fn set_queues(&self, queues: Arc<dyn QueueResults>) {
+        // Set once, at the start.
+        drop(self.parts.queues.set(queues));
+    }
+
     /// Waits until every change has ended. No change may begin afterwards.
     pub async fn finish(&self) {
         self.stop.cancel();
@@ -99,7 +122,7 @@ impl Apps {
     }
 
     pub fn register_metrics(&self, registry: &mut Registry) {
-        self.parts.metrics.register(registry);
+        registry.register_collector(Box::new(AppMetrics(self.this.clone())));
     }
 
     /// Returns an app by its name.
@@ -173,6 +196,8 @@ impl Apps {
             definition,
             tasks,
             paused: false,
+            marks: Marks::default(),
+            unfinished: Vec::new(),
         };
         let spec = log_spec(durability.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability));
         let logs = Frame::CreateLogs {
@@ -182,7 +207,7 @@ impl Apps {
         };
         let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
         store_synced(&*self.journal, [logs, row]).await?;
-        let machine = machine(&*self.journal, &stored);
+        let machine = machine(&*self.journal, &stored, self.parts.clock.now_ms());
         let app = App::new(name.clone(), stored, machine, &self.parts);
         self.by_name.write().insert(name, Arc::clone(&app));
         Ok((app, true))
@@ -250,6 +275,7 @@ impl Apps {
             if !force && app.with_machine(Machine::has_claims) {
                 return Err(AppError::InUse);
             }
+            let _row = app.row().await;
             let stored = app.stored();
             let row = spaces::APPS.delete(name.as_bytes().to_vec());
             let frames: Vec<Frame> = deletions(&stored.tasks).into_iter().chain([row]).collect();
@@ -267,14 +293,8 @@ impl Apps {
             let apps = this.upgrade().ok_or(NotStored::Unknown)?;
             let _turn = apps.turn().await;
             let app = apps.named(&name)?;
-            let stored = StoredApp {
-                paused,
-                ..(*app.stored()).clone()
-            };
-            let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
-            store_synced(&*apps.journal, [row]).await?;
-            *app.stored.write() = Arc::new(stored);
-            Ok(())
+            let set = |stored: &mut StoredApp| stored.paused = paused;
+            app.update(Vec::new(), set).await
         })
     }
 }
@@ -312,14 +332,16 @@ pub(crate) fn rules(definition: &Definition) -> Rules {
 }
 
 /// Creates the machine of an app. The epochs of its tasks are those of their logs.
-fn machine(journal: &dyn Journal, stored: &StoredApp) -> Machine {
+fn machine(journal: &dyn Journal, stored: &StoredApp, now_ms: i64) -> Machine {
     let tasks = stored.tasks.iter().map(|(id, task)| {
         let OwnerEpoch(epoch) = journal.owner(task.log).unwrap_or_default();
         (*id, epoch)
     });
     // A session of an earlier run is never taken for one of this run.
     let first_session = RandomState::new().hash_one(stored.topics.len());
-    Machine::new(rules(&stored.definition), tasks).with_sessions_from(first_session)
+    Machine::new(rules(&stored.definition), tasks)
+        .with_sessions_from(first_session)
+        .with_marks(&stored.marks, now_ms)
 }
 
 pub(crate) fn check_names(name: &str, definition: &Definition) -> Result<(), AppError> {

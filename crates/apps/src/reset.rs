@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use stafett_journal::Frame;
 use stafett_model::LogId;
-use stafett_store::{Changing, NotStored, spaces, store_synced};
+use stafett_store::{Changing, NotStored};
 use stafett_topics::Topic;
 
 use crate::app::App;
 use crate::commit::{Build, Prepared};
-use crate::definition::{Definition, StoredApp};
+use crate::definition::Definition;
 use crate::entry::{POSITION, Position, done_key};
 use crate::error::AppError;
 use crate::registry::{Apps, Start, check_names, deletions, log_spec, rules};
@@ -139,11 +139,9 @@ impl Apps {
         }
         let spec = log_spec(app.durability());
         let logs = Frame::CreateLogs { first, count, spec };
-        let row = spaces::APPS.put(app.name.as_bytes().to_vec(), stored.encode());
-        let frames: Vec<Frame> = [logs].into_iter().chain(deletions(&old)).chain([row]).collect();
-        store_synced(&*self.journal, frames).await?;
-        let stored = Arc::new(stored);
-        *app.stored.write() = Arc::clone(&stored);
+        let frames = [logs].into_iter().chain(deletions(&old)).collect();
+        let tasks = stored.tasks.clone();
+        app.update(frames, |stored| stored.tasks = tasks).await?;
         for reset in plan {
             let Some(task) = stored.tasks.get(&reset.task) else {
                 continue;
@@ -166,14 +164,9 @@ impl Apps {
             let app = apps.named(&name)?;
             check_names(&name, &definition)?;
             apps.check_dead_letter(&definition)?;
-            let stored = StoredApp {
-                definition,
-                ..(*app.stored()).clone()
-            };
-            let row = spaces::APPS.put(name.as_bytes().to_vec(), stored.encode());
-            store_synced(&*apps.journal, [row]).await?;
-            let rules = rules(&stored.definition);
-            *app.stored.write() = Arc::new(stored);
+            let rules = rules(&definition);
+            app.update(Vec::new(), |stored| stored.definition = definition)
+                .await?;
             app.step(|machine, now, effects| machine.set_rules(rules, now, effects));
             Ok(())
         })
@@ -185,7 +178,7 @@ impl App {
     fn end_claim(&self, task: TaskId) {
         self.step(|machine, now, effects| {
             let epoch = machine.task(task).map_or(0, |task| task.epoch);
-            machine.lose(task, epoch, "reset", effects);
+            machine.lose(task, epoch, "reset", now, effects);
             machine.on_time(now, effects);
         });
     }
@@ -232,5 +225,6 @@ fn prepare(
         position,
         changes,
         emitted: Vec::new(),
+        messages: Vec::new(),
     })
 }

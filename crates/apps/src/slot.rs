@@ -9,9 +9,10 @@ use stafett_topics::{Topic, TopicCatalog};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::definition::StoredTask;
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Fetched};
+use crate::entry::Position;
 use crate::error::AppError;
-use crate::state::TaskState;
+use crate::state::{StateTotals, TaskState, read_position};
 use crate::task::TaskId;
 
 /// A task. Whatever is stored for it is stored in its turn, so claims and commits follow each other.
@@ -23,7 +24,19 @@ pub(crate) struct Slot {
     turn: Semaphore,
     /// As of the last commit; `None` if it has to be read.
     pub(crate) state: Lock<Option<TaskState>>,
+    /// Position and totals while the state is not in memory.
+    kept: Lock<Option<Known>>,
     pub(crate) delivery: Lock<Delivery>,
+    /// Offsets behind everything that was delivered in this run, per input.
+    handed: Lock<Vec<u64>>,
+}
+
+/// What is known of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub position: Position,
+    /// Absent until the state is read.
+    pub totals: Option<StateTotals>,
 }
 
 impl Slot {
@@ -34,7 +47,9 @@ impl Slot {
             starts: stored.starts.clone(),
             turn: Semaphore::new(1),
             state: Lock::default(),
+            kept: Lock::default(),
             delivery: Lock::default(),
+            handed: Lock::default(),
         })
     }
 
@@ -54,19 +69,86 @@ impl Slot {
         if self.state.lock().is_some() {
             return Ok(());
         }
-        let starts = if self.begins_at_earliest() {
-            let start = |topic: &Arc<Topic>| {
-                let bounds = catalog.bounds(topic.log(self.task.partition)?)?;
-                Some(bounds.start.0)
-            };
-            topics.iter().map(|topic| start(topic).unwrap_or(0)).collect()
-        } else {
-            self.starts.clone()
-        };
-        let loaded = TaskState::load(catalog, self.log, starts).await;
+        let loaded = TaskState::load(catalog, self.log, self.starts(catalog, topics)).await;
         let state = loaded.map_err(|why| AppError::Unreadable { task: self.task, why })?;
         *self.state.lock() = Some(state);
+        *self.kept.lock() = None;
         Ok(())
+    }
+
+    /// Returns the offsets at which the task begins.
+    fn starts(&self, catalog: &TopicCatalog, topics: &[Arc<Topic>]) -> Vec<u64> {
+        if !self.begins_at_earliest() {
+            return self.starts.clone();
+        }
+        let start = |topic: &Arc<Topic>| {
+            let bounds = catalog.bounds(topic.log(self.task.partition)?)?;
+            Some(bounds.start.0)
+        };
+        topics.iter().map(|topic| start(topic).unwrap_or(0)).collect()
+    }
+
+    /// Drops the state from memory, but for position and totals.
+    pub(crate) fn drop_state(&self) {
+        let state = self.state.lock().take();
+        if let Some(state) = state {
+            *self.kept.lock() = Some(Known {
+                totals: Some(state.totals()),
+                position: state.position,
+            });
+        }
+    }
+
+    /// Returns what is known without reading the log.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let state = self.state.lock();
+        let of_state = state.as_ref().map(|state| Known {
+            position: state.position.clone(),
+            totals: Some(state.totals()),
+        });
+        of_state.or_else(|| self.kept.lock().clone())
+    }
+
+    /// Reads the position from the end of the log, unless it is known. The state is not read.
+    pub(crate) async fn know(&self, catalog: &TopicCatalog, topics: &[Arc<Topic>]) -> Result<(), String> {
+        if self.known().is_some() {
+            return Ok(());
+        }
+        let position = read_position(catalog, self.log).await?;
+        let position = position.unwrap_or_else(|| Position::start(self.starts(catalog, topics)));
+        let totals = None;
+        *self.kept.lock() = Some(Known { position, totals });
+        Ok(())
+    }
+
+    /// Returns true if the timer of a record's key is at this place.
+    pub(crate) fn has_timer_at(&self, key: &[u8], place: u64) -> bool {
+        let state = self.state.lock();
+        state
+            .as_ref()
+            .is_some_and(|state| state.is_current_timer(key, place))
+    }
+
+    /// Notes a delivery of an input up to an offset. Returns the number of its records that were delivered
+    /// before.
+    pub(crate) fn note_handed(&self, fetched: &Fetched) -> u64 {
+        let mut handed = self.handed.lock();
+        if handed.len() < fetched.next.len() {
+            handed.resize(fetched.next.len(), 0);
+        }
+        let (Some(handed), Some(next)) = (handed.get_mut(fetched.input), fetched.next.get(fetched.input))
+        else {
+            return 0;
+        };
+        let before = *handed;
+        *handed = before.max(*next);
+        fetched.records.partition_point(|it| it.record.offset.0 < before) as u64
+    }
+
+    /// Returns true if the entry of a record's key is at this place.
+    pub(crate) fn has_at(&self, key: &[u8], place: u64) -> bool {
+        let state = self.state.lock();
+        state.as_ref().is_some_and(|state| state.is_current(key, place))
     }
 
     /// Stores the epoch of a claim.

@@ -11,9 +11,9 @@ use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, StoredRecord, records};
 use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, SkipReason, TopicCatalog};
 
-use crate::entry::{EntryKey, Position, read_offsets, split_value, state_key, timer_key};
+use crate::entry::{EntryKey, NEVER, POSITION, Position, read_offsets, split_value, state_key, timer_key};
 use crate::failure::Failure;
-use crate::index::{KeyHash, KeyHasher, KeyIndex};
+use crate::index::{KeyHash, KeyHasher, KeyIndex, OFFSETS_MAX, counted};
 
 /// Bytes of one read while a log is read back.
 const READ_BYTES: usize = 1 << 20;
@@ -31,6 +31,11 @@ pub(crate) struct TaskState {
     timers: Timers,
     /// Finished keys, with the offset of their last record per input.
     done: Arc<HashMap<Bytes, Box<[u64]>>>,
+    done_bytes: u64,
+    /// No entry expires earlier.
+    pub(crate) first_expiry: i64,
+    /// Steady time before which expired entries are not removed.
+    pub(crate) sweep_from_ms: i64,
     /// Record that fails, per input.
     failures: BTreeMap<u8, Failure>,
     /// Offset of the next commit.
@@ -40,8 +45,32 @@ pub(crate) struct TaskState {
 /// Timers by key and by time. Keys and names stay on disk.
 #[derive(Debug, Default)]
 struct Timers {
-    by_key: HashMap<KeyHash, (i64, u64)>,
+    by_key: HashMap<KeyHash, KnownTimer>,
     by_time: BTreeSet<(i64, u64)>,
+    bytes: u64,
+}
+
+/// When a timer is due, where it is, and its bytes above the bits of an offset.
+#[derive(Debug, Clone, Copy)]
+struct KnownTimer {
+    due: i64,
+    place: u64,
+}
+
+impl KnownTimer {
+    fn new(due: i64, offset: u64, bytes: usize) -> Self {
+        // A timer has a key and a name of 32 KiB each at most.
+        let place = offset | (bytes as u64) << OFFSETS_MAX.trailing_zeros();
+        Self { due, place }
+    }
+
+    fn at(self) -> (i64, u64) {
+        (self.due, self.place & (OFFSETS_MAX - 1))
+    }
+
+    fn bytes(self) -> u64 {
+        self.place >> OFFSETS_MAX.trailing_zeros()
+    }
 }
 
 /// A timer that is due.
@@ -72,9 +101,10 @@ pub struct Scan {
 pub(crate) enum Applied {
     Position,
     Done(Bytes, Option<Box<[u64]>>),
-    Timer(KeyHash, Option<i64>),
-    /// With the bytes of the record, or none if it is deleted.
-    State(KeyHash, Option<usize>),
+    /// With its time and the bytes of the record, or none if it is cleared.
+    Timer(KeyHash, Option<(i64, usize)>),
+    /// With the bytes of the record and its expiry, or none if it is deleted.
+    State(KeyHash, Option<(usize, i64)>),
     Failure(u8, Option<Failure>),
 }
 
@@ -82,7 +112,7 @@ pub(crate) enum Applied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StateTotals {
     pub entries: usize,
-    /// Bytes of keys and values, about.
+    /// Bytes of the keys and values of entries, timers and finished keys, about.
     pub bytes: u64,
     pub timers: usize,
     pub done: usize,
@@ -98,6 +128,9 @@ impl TaskState {
             index: KeyIndex::default(),
             timers: Timers::default(),
             done: Arc::default(),
+            done_bytes: 0,
+            first_expiry: NEVER,
+            sweep_from_ms: i64::MIN,
             failures: BTreeMap::new(),
             end: bounds.end.0,
         };
@@ -140,7 +173,8 @@ impl TaskState {
                     let due = value.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
                     due.ok_or_else(unknown)
                 });
-                Applied::Timer(self.hasher.hash(key), due.transpose()?)
+                let due = due.transpose()?.map(|due| (due, key.len()));
+                Applied::Timer(self.hasher.hash(key), due)
             }
             EntryKey::Failure { input } => {
                 let failure = record
@@ -150,8 +184,11 @@ impl TaskState {
                 Applied::Failure(input, failure.transpose()?)
             }
             EntryKey::State { .. } => {
-                let bytes = record.value.as_ref().map(|value| key.len() + value.len());
-                Applied::State(self.hasher.hash(key), bytes)
+                let entry = record.value.as_ref().map(|value| {
+                    let (expiry, _) = split_value(value).ok_or_else(unknown)?;
+                    Ok::<_, String>((key.len() + value.len(), expiry))
+                });
+                Applied::State(self.hasher.hash(key), entry.transpose()?)
             }
         };
         self.apply_one(record.offset.0, change);
@@ -170,10 +207,23 @@ impl TaskState {
     fn apply_one(&mut self, offset: u64, change: Applied) {
         match change {
             Applied::Position => {}
-            Applied::Done(key, Some(offsets)) => drop(Arc::make_mut(&mut self.done).insert(key, offsets)),
-            Applied::Done(key, None) => drop(Arc::make_mut(&mut self.done).remove(&key)),
-            Applied::Timer(key, due) => self.timers.set(key, due.map(|due| (due, offset))),
-            Applied::State(key, Some(bytes)) => self.index.insert(key, offset, bytes),
+            Applied::Done(key, offsets) => {
+                self.done_bytes += done_bytes(&key, offsets.as_deref());
+                self.done_bytes -= done_bytes(&key, self.done.get(&key).map(|known| &**known));
+                let done = Arc::make_mut(&mut self.done);
+                match offsets {
+                    Some(offsets) => drop(done.insert(key, offsets)),
+                    None => drop(done.remove(&key)),
+                }
+            }
+            Applied::Timer(key, due) => {
+                let timer = due.map(|(due, bytes)| KnownTimer::new(due, offset, bytes));
+                self.timers.set(key, timer);
+            }
+            Applied::State(key, Some((bytes, expiry))) => {
+                self.index.insert(key, offset, bytes);
+                self.first_expiry = self.first_expiry.min(expiry);
+            }
             Applied::State(key, None) => drop(self.index.remove(key)),
             Applied::Failure(input, Some(failure)) => drop(self.failures.insert(input, failure)),
             Applied::Failure(input, None) => drop(self.failures.remove(&input)),
@@ -203,10 +253,30 @@ impl TaskState {
     pub(crate) fn totals(&self) -> StateTotals {
         StateTotals {
             entries: self.index.len(),
-            bytes: self.index.bytes(),
+            bytes: self.index.bytes() + self.timers.bytes + self.done_bytes,
             timers: self.timers.by_key.len(),
             done: self.done.len(),
         }
+    }
+
+    /// Returns the bytes by which changes make the state larger, or smaller.
+    pub(crate) fn growth(&self, changes: &[Applied]) -> i64 {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let of_one = |change: &Applied| match change {
+            Applied::Position | Applied::Failure(..) => 0,
+            Applied::Done(key, offsets) => {
+                let known = self.done.get(key).map(|known| &**known);
+                signed(done_bytes(key, offsets.as_deref())) - signed(done_bytes(key, known))
+            }
+            Applied::Timer(key, due) => {
+                let known = self.timers.by_key.get(key).map_or(0, |timer| timer.bytes());
+                signed(due.map_or(0, |(_, bytes)| bytes as u64)) - signed(known)
+            }
+            Applied::State(key, entry) => {
+                signed(entry.map_or(0, |(bytes, _)| counted(bytes))) - signed(self.index.size(*key))
+            }
+        };
+        changes.iter().map(of_one).sum()
     }
 
     /// Returns the place of an entry's record.
@@ -215,8 +285,14 @@ impl TaskState {
     }
 
     /// Returns true if the record with this key at this offset is the latest.
-    fn is_current(&self, key: &[u8], offset: u64) -> bool {
+    pub(crate) fn is_current(&self, key: &[u8], offset: u64) -> bool {
         self.index.offset(self.hash(key)) == Some(offset)
+    }
+
+    /// Returns true if the timer with this key is at this offset.
+    pub(crate) fn is_current_timer(&self, key: &[u8], offset: u64) -> bool {
+        let known = self.timers.by_key.get(&self.hash(key));
+        known.is_some_and(|timer| timer.at().1 == offset)
     }
 
     /// Returns the time of the earliest timer, but for some.
@@ -247,18 +323,51 @@ impl TaskState {
 }
 
 impl Timers {
-    fn set(&mut self, key: KeyHash, timer: Option<(i64, u64)>) {
+    fn set(&mut self, key: KeyHash, timer: Option<KnownTimer>) {
         let before = match timer {
             Some(timer) => {
-                self.by_time.insert(timer);
+                self.by_time.insert(timer.at());
+                self.bytes += timer.bytes();
                 self.by_key.insert(key, timer)
             }
             None => self.by_key.remove(&key),
         };
         if let Some(before) = before {
-            self.by_time.remove(&before);
+            self.by_time.remove(&before.at());
+            self.bytes -= before.bytes();
         }
     }
+}
+
+fn done_bytes(key: &Bytes, offsets: Option<&[u64]>) -> u64 {
+    offsets.map_or(0, |offsets| (key.len() + 8 * offsets.len()) as u64)
+}
+
+/// Reads the position of a task from the end of its log. `None` if the task never committed.
+pub(crate) async fn read_position(catalog: &TopicCatalog, log: LogId) -> Result<Option<Position>, String> {
+    let bounds = catalog.bounds(log).ok_or("the log does not exist")?;
+    let Some(last) = bounds.end.0.checked_sub(1) else {
+        return Ok(None);
+    };
+    let ticket = catalog.read_log(log, Offset(last), 1, Visibility::Stored);
+    let run = match ticket.finish().await {
+        LogRead::Batches(run) => run,
+        LogRead::Skip(_) => return Err("its end is gone".to_owned()),
+        LogRead::End(why) => return Err(why.to_string()),
+    };
+    // Each commit begins with the position.
+    let mut position = None;
+    for record in
+        records(&Bytes::from(run.pieces.concat()), BATCH_BYTES_MAX).map_err(|why| why.to_string())?
+    {
+        let record = record.map_err(|why| why.to_string())?;
+        if record.key.as_deref() == Some(POSITION) {
+            position = record.value.as_deref().and_then(Position::decode);
+        }
+    }
+    position
+        .map(Some)
+        .ok_or_else(|| "its end has no position".to_owned())
 }
 
 /// Reads the records at some offsets of a log. One that is not there is `None`.

@@ -53,6 +53,23 @@ impl TaskId {
         Some([half(0), half(1)])
     }
 
+    /// Returns this many slices, a power of 2. `None` if they would be too fine.
+    pub fn slices(self, count: u32) -> Option<Vec<Self>> {
+        let mut slices = vec![self];
+        while slices.len() < count as usize {
+            let halves = slices.into_iter().map(Self::halves).collect::<Option<Vec<_>>>()?;
+            slices = halves.concat();
+        }
+        Some(slices)
+    }
+
+    /// Returns true for the task itself and its slices.
+    pub fn is_within(self, other: Self) -> bool {
+        let (own, of) = (self.slice, other.slice);
+        let differ = u32::from(own.bits ^ of.bits) >> (16 - u32::from(of.count));
+        self.partition == other.partition && own.count >= of.count && differ == 0
+    }
+
     /// Returns the task of which this is a half, if it is one.
     pub fn parent(self) -> Option<Self> {
         let count = self.slice.count.checked_sub(1)?;
@@ -63,6 +80,17 @@ impl TaskId {
 }
 
 impl Slice {
+    /// Returns the bits, left-aligned, and their number.
+    pub(crate) fn parts(self) -> (u16, u8) {
+        (self.bits, self.count)
+    }
+
+    /// Returns a slice of its parts.
+    pub(crate) fn of_parts(bits: u16, count: u8) -> Option<Self> {
+        let is_aligned = bits.checked_shl(u32::from(count)).unwrap_or(0) == 0;
+        (count <= SLICE_BITS_MAX && is_aligned).then_some(Self { bits, count })
+    }
+
     /// Returns true for all of a partition.
     pub fn is_whole(self) -> bool {
         self.count == 0
@@ -159,6 +187,17 @@ mod tests {
         let [low, high] = one.halves().unwrap();
         assert!(TaskId::whole(3) < zero && zero < one && low < high && one.parent() < Some(low));
         assert_eq!(high.to_string(), "3.11");
+        assert!(high.is_within(one) && high.is_within(TaskId::whole(3)) && one.is_within(one));
+        assert!(!one.is_within(high) && !zero.is_within(one) && !high.is_within(TaskId::whole(2)));
+        let slices = TaskId::whole(3).slices(4).unwrap();
+        let names: Vec<_> = slices.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["3.00", "3.01", "3.10", "3.11"]);
+        assert_eq!(slices[0].slices(1 << 9), None);
+        for slice in slices.iter().map(|task| task.slice()) {
+            let (bits, count) = slice.parts();
+            assert_eq!(Slice::of_parts(bits, count), Some(slice));
+            assert_eq!(Slice::of_parts(bits | 1, count), None);
+        }
     }
 
     /// The bits that chose the partition say nothing about the slice.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_journal::{Outcome, Refusal};
-use stafett_store::{Changing, NotStored};
+use stafett_store::Changing;
 use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
-use crate::commit::{CommitContext, Committed, Emitted, NewCommit, Prepared};
-use crate::definition::Definition;
+use crate::commit::{CommitContext, Committed, NewCommit};
+use crate::definition::{Definition, Guarantee};
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
 use crate::entry::Position;
 use crate::error::AppError;
@@ -52,9 +51,16 @@ impl App {
                 let stored = self.stored();
                 slot.with_state(|state| refuse_stopped(claim.task, state, &stored.definition))?;
             }
+            let passes = self.stored().definition.guarantee == Guarantee::AtMostOnce;
+            if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
+                continue;
+            }
             if is_found || is_over {
-                self.parts.metrics.delivered.inc_by(fetched.records.len() as u64);
-                self.parts.metrics.ignored.inc_by(fetched.ignored);
+                self.counts.delivered.inc_by(fetched.records.len() as u64);
+                self.counts.again.inc_by(slot.note_handed(&fetched));
+                let late = fetched.records.iter().filter(|it| it.late).count();
+                self.counts.late.inc_by(late as u64);
+                self.counts.ignored.inc_by(fetched.ignored);
                 return Ok(fetched);
             }
             tokio::select! {
@@ -119,6 +125,7 @@ impl App {
             ..Fetched::default()
         };
         begin_at(&mut fetched.next, from, &delivery.reached, &definition)?;
+        fetched.base.clone_from(&fetched.next);
         if !definition.time.of_records {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
@@ -155,7 +162,7 @@ impl App {
         self.keep(slot, claim, delivery)?;
         let Some(gap) = gap else { return Ok(fetched) };
         if !had_gap {
-            self.parts.metrics.gaps.inc();
+            self.counts.gaps.inc();
         }
         Err(AppError::Gap {
             task: claim.task,
@@ -195,7 +202,7 @@ impl App {
         Ok(())
     }
 
-    fn lost(&self, claim: Claim) -> AppError {
+    pub(crate) fn lost(&self, claim: Claim) -> AppError {
         let known = self.with_machine(|machine| machine.task(claim.task));
         let lost = WorkerError::LostClaim {
             task: claim.task,
@@ -312,7 +319,13 @@ impl App {
         let (worker, number) = (session.worker.to_owned(), session.number);
         self.parts.changes.begin(async move {
             let worker = &*worker;
-            app.commit_here(Session { worker, number }, claim, commit).await
+            let committed = app.commit_here(Session::new(worker, number), claim, commit).await;
+            match &committed {
+                Ok(_) => {}
+                Err(AppError::Worker(WorkerError::LostClaim { .. })) => app.counts.fenced.inc(),
+                Err(_) => app.counts.refused.inc(),
+            }
+            committed
         })
     }
 
@@ -322,12 +335,7 @@ impl App {
         claim: Claim,
         commit: NewCommit,
     ) -> Result<Committed, AppError> {
-        let metrics = &self.parts.metrics;
-        let slot = self.claimed(session, claim).inspect_err(|why| {
-            if matches!(why, AppError::Worker(WorkerError::LostClaim { .. })) {
-                metrics.fenced.inc();
-            }
-        })?;
+        let slot = self.claimed(session, claim)?;
         let _turn = slot.turn().await;
         // The claim may have ended while others had their turns.
         self.claimed(session, claim)?;
@@ -351,7 +359,7 @@ impl App {
             context.prepare(state, &commit, None).map(Some)
         })?;
         let Some(prepared) = prepared else {
-            metrics.repeated.inc();
+            self.counts.repeated.inc();
             return Ok(Committed {
                 seq: commit.seq,
                 repeated: true,
@@ -375,72 +383,6 @@ impl App {
             .iter()
             .map(|topic| end(topic).unwrap_or(0))
             .collect())
-    }
-
-    pub(crate) async fn store(
-        &self,
-        slot: &Slot,
-        claim: Claim,
-        mut prepared: Prepared,
-    ) -> Result<Committed, AppError> {
-        let emitted = std::mem::take(&mut prepared.emitted);
-        let Position {
-            seq, time, ref next, ..
-        } = prepared.position;
-        let next = next.clone();
-        let bases = match self.store_prepared(slot, prepared).await {
-            Err(AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { .. }))) => {
-                self.parts.metrics.fenced.inc();
-                let reason = "fenced";
-                self.step(|machine, _, effects| machine.lose(claim.task, claim.epoch, reason, effects));
-                return Err(self.lost(claim));
-            }
-            bases => bases?,
-        };
-        let mut delivery = slot.delivery.lock();
-        if delivery.epoch == claim.epoch {
-            delivery.on_commit(&next, time);
-        }
-        drop(delivery);
-        let results = emitted.into_iter().zip(bases);
-        let emitted: Vec<Emitted> = results
-            .map(|((topic, partition, count), base)| Emitted {
-                topic,
-                partition,
-                base,
-                count,
-            })
-            .collect();
-        self.parts.metrics.commits.inc();
-        let results = emitted.iter().map(|it| u64::from(it.count)).sum();
-        self.parts.metrics.emitted.inc_by(results);
-        Ok(Committed {
-            seq,
-            repeated: false,
-            emitted,
-        })
-    }
-}
-
-impl App {
-    /// Stores an append of a task in its turn, and applies it to the state. Returns the bases of the results'
-    /// batches.
-    pub(crate) async fn store_prepared(&self, slot: &Slot, prepared: Prepared) -> Result<Vec<u64>, AppError> {
-        let outcome = self.parts.catalog.append(vec![prepared.append]).await.pop();
-        let placed = match outcome {
-            Some(Outcome::Committed(placed)) => placed,
-            Some(Outcome::Refused(why)) => return Err(NotStored::Refused(why).into()),
-            Some(Outcome::Unknown) | None => {
-                *slot.state.lock() = None;
-                return Err(NotStored::Unknown.into());
-            }
-        };
-        let base = placed.first().map_or(0, |batch| batch.base.0);
-        slot.with_state(|state| {
-            state.apply(base, prepared.position, prepared.changes);
-            Ok(())
-        })?;
-        Ok(placed.iter().skip(1).map(|batch| batch.base.0).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
+use stafett_accounts::AccessControl;
 use stafett_apps::Apps;
 use stafett_groups::{GroupSettings, Groups, MemberProtocol};
 use stafett_journal::{Journal, StateUnreadable};
@@ -14,7 +15,7 @@ use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_
 use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
 use stafett_transactions::{TransactionSettings, Transactions};
 
-use crate::access::AccessControl;
+use crate::app_results::AppResults;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
 
@@ -121,6 +122,7 @@ impl Broker {
         let access = Arc::new(AccessControl::load(&journal)?);
         let shares = Shares::open(&journal, catalog.topics(), base.logs.durability, &clock)?;
         let apps = Apps::open(&journal, &catalog, &clock)?;
+        apps.set_queues(Arc::new(AppResults(messaging.joint_sender())));
         let broker = Self {
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
@@ -141,6 +143,7 @@ impl Broker {
             store_synced(&*broker.journal, [put]).await?;
         }
         broker.catalog.finish_deletions();
+        broker.apps.finish_splits().await?;
         broker.apply_group_settings();
         let defaults = broker.overrides.over(base);
         broker

@@ -3,7 +3,6 @@
 //! It knows no protocol and no connection.
 //!
 //! - `broker`: start, stop, and the parts
-//! - [`access`]: users, tokens and rules as stored state, and logins
 //! - `topic_changes`: deletion and growth of topics, with their effects on other parts
 //! - `group_changes`: deletion of groups
 //! - `namespaces`: deletion of namespaces
@@ -11,7 +10,7 @@
 //! - `history`: the last hour of everything that counts, and of the node
 //! - `live_logs`: stored topics behind live topics
 
-mod access;
+mod app_results;
 mod broker;
 mod group_changes;
 mod history;
@@ -20,8 +19,11 @@ mod namespaces;
 mod overrides;
 mod topic_changes;
 
-pub use access::{AUDIT, AccessControl, AccessError, LoginError, NewToken, Proof, ScramLogin};
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
+pub use stafett_accounts::{
+    AUDIT, AccessControl, AccessError, AuditTrail, BearerError, BearerSettings, LoginError, NewQuota,
+    NewToken, Proof, ScramLogin,
+};
 pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};

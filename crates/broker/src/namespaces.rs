@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stafett_access::{Caller, Limit, Limited, TopicPermission};
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 use stafett_store::{Changing, NotStored};
@@ -20,6 +21,14 @@ impl Broker {
             let (marked, closed) = broker.messaging.exchanges().close_namespace(&namespace)?;
             marked.await?;
             closed.forget().await?;
+            let of = Limited::Namespace(namespace.as_str().into());
+            let every = [Limit::Connections, Limit::Queues].map(|limit| (limit, None));
+            let forgotten = broker.access().set_limits(&Caller::internal(), of, &every).await;
+            let in_it = |one: &TopicPermission| *one.namespace == *namespace.as_str();
+            let permissions = broker.access().delete_topic_permissions(&Caller::internal(), in_it).await;
+            if let Err(error) = forgotten.and(permissions.map(drop)) {
+                tracing::warn!(%error, %namespace, "limits and topic permissions of a namespace that was deleted stay");
+            }
             Ok(broker.delete_rest_of(&namespace).await?)
         })
     }

@@ -18,6 +18,7 @@ use axum::routing::{MethodFilter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use stafett_access::Caller;
 use stafett_net::EVENTS;
 
 use crate::code::Code;
@@ -361,7 +362,9 @@ struct Asked {
 impl Asked {
     fn of(path: &str, request: &Request, query: &Query) -> Self {
         let (headers, extensions) = (request.headers(), request.extensions());
-        let by = headers.get("stafett-client").and_then(|name| name.to_str().ok());
+        let client = headers.get("stafett-client").and_then(|name| name.to_str().ok());
+        let user = extensions.get::<Arc<Caller>>().and_then(|caller| caller.name());
+        let by = user.or(client);
         let pairs = path.split('/').zip(request.uri().path().split('/'));
         let names = pairs.filter(|(known, _)| known.starts_with('{'));
         let name = names.last().and_then(|(_, name)| crate::query::decoded(name));

@@ -199,6 +199,12 @@ codes! {
         "A record has no key: its topic is compacted by key, or the field of the key is missing."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
+    TooFine "too_fine" 422 Never
+        "A slice of a task has 10 bits at most."
+    NotSplittable "not_splittable" 422 Never
+        "The app, or the worker of the task, reads whole partitions."
+    NotKeyed "not_keyed" 422 Never
+        "The task has entries in a table whose entries belong to the task as a whole."
     NotCopartitioned "not_copartitioned" 422 Never
         "The topics of an app have different numbers of partitions. The refusal has both."
     TooManyTargets "too_many_targets" 422 Never
@@ -219,6 +225,8 @@ codes! {
         "The journal refused the change, and nothing of it was stored. The detail says why."
     OutcomeUnknown "outcome_unknown" 500 SameKey
         "The journal stopped before it could tell whether the change was stored. Look at the thing before the request is sent again, or send it with the same Idempotency-Key."
+    OverQuota "over_quota" 429 Later
+        "The user or the client moved more bytes than its quota allows. Retry-After says when it may go on."
     NotServing "not_serving" 503 Later
         "The broker is starting, stopping, or recovering from a failure."
     Overloaded "overloaded" 503 Later

@@ -1,7 +1,7 @@
 //! Changes of users and rules that a request waits for.
 
 use stafett_access::{Rule, User};
-use stafett_broker::AccessError;
+use stafett_broker::{AccessError, NewQuota};
 
 use crate::call::Close;
 use crate::context::RequestContext;
@@ -14,6 +14,8 @@ pub(crate) enum AccessOperation {
     AddRules(Vec<Rule>, Then<Vec<Changed>>),
     RemoveRules(Vec<Rule>, Then<Vec<Changed>>),
     PutUsers(Vec<User>, Then<Vec<Changed>>),
+    /// Set quotas; if true, check them only.
+    SetQuotas(Vec<NewQuota>, bool, Then<Changed>),
 }
 
 impl AccessOperation {
@@ -29,6 +31,9 @@ impl AccessOperation {
             }
             Self::RemoveRules(rules, then) => {
                 then.on_done(context, vec![access.remove_rules(by, rules).await])
+            }
+            Self::SetQuotas(quotas, check_only, then) => {
+                then.on_done(context, access.set_quotas(by, quotas, check_only).await)
             }
             Self::PutUsers(users, then) => {
                 let mut done = Vec::with_capacity(users.len());

@@ -1,5 +1,6 @@
 //! The caller of a connection, and its rights in Kafka's words.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use stafett_access::{Action, Caller, Kind, Resource};
@@ -7,6 +8,8 @@ use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Lock;
 use stafett_net::{ConnectionEntry, TlsSession};
+use stafett_store::wall_ms;
+use stafett_topics::TopicId;
 
 use crate::context::RequestContext;
 use crate::sasl::Sasl;
@@ -17,6 +20,8 @@ pub(crate) struct Identity {
     anonymous: Arc<Caller>,
     /// Set once, by the login.
     login: OnceLock<Arc<Caller>>,
+    /// Time at which the last login expires, in ms since 1970; 0 for never.
+    expires_ms: AtomicI64,
     pub sasl: Lock<Sasl>,
 }
 
@@ -28,6 +33,7 @@ impl Identity {
         Self {
             anonymous: broker.access().before_login(user, entry.peer.ip()),
             login: OnceLock::new(),
+            expires_ms: AtomicI64::new(0),
             sasl: Lock::default(),
         }
     }
@@ -38,9 +44,47 @@ impl Identity {
 
     /// Takes the caller of a login. A later login must be of the same user; returns false otherwise.
     pub(crate) fn log_in(&self, caller: Arc<Caller>) -> bool {
-        let name = caller.name().map(str::to_owned);
-        self.login.get_or_init(|| caller).name() == name.as_deref()
+        let (name, expiry) = (caller.name().map(str::to_owned), caller.expires_ms());
+        let is_same = self.login.get_or_init(|| caller).name() == name.as_deref();
+        if is_same {
+            self.expires_ms.store(expiry.unwrap_or(0), Ordering::Relaxed);
+        }
+        is_same
     }
+
+    fn is_expired(&self) -> bool {
+        let expiry = self.expires_ms.load(Ordering::Relaxed);
+        expiry != 0 && expiry <= wall_ms()
+    }
+}
+
+/// Refuses an action on a topic, or on the queue that it shows.
+pub(crate) fn check_topic(
+    broker: &Broker,
+    caller: &Caller,
+    action: Action,
+    name: &str,
+) -> Result<(), ErrorCode> {
+    let checked = caller.check(action, &Resource::topic(name));
+    let checked =
+        checked.and_then(|()| of_queue_shown_as(broker, caller, name, |queue| caller.check(action, queue)));
+    checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+}
+
+/// Looks at the right on the queue that a topic shows, if it shows one.
+fn of_queue_shown_as<E>(
+    broker: &Broker,
+    caller: &Caller,
+    name: &str,
+    right: impl FnOnce(&Resource<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    if caller.is_unrestricted() || !name.starts_with("queue") {
+        return Ok(());
+    }
+    let Some(queue) = broker.messaging().queues().shown_as(name) else {
+        return Ok(());
+    };
+    right(&Resource::queue(queue.namespace.as_str(), &queue.name))
 }
 
 impl RequestContext {
@@ -50,37 +94,28 @@ impl RequestContext {
 
     /// Returns true while the client may do nothing but log in.
     pub(crate) fn must_log_in(&self) -> bool {
-        !self.caller().is_valid()
+        !self.caller().is_valid() || self.identity.is_expired()
     }
 
     pub(crate) fn check_topic(&self, action: Action, name: &str) -> Result<(), ErrorCode> {
-        let caller = self.caller();
-        let checked = caller.check(action, &Resource::topic(name));
-        let checked =
-            checked.and_then(|()| self.of_queue_shown_as(name, |queue| caller.check(action, queue)));
-        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+        check_topic(&self.shared.broker, self.caller(), action, name)
     }
 
     /// As [`Self::check_topic`], without a line in the audit.
     pub(crate) fn may_topic(&self, action: Action, name: &str) -> bool {
         let caller = self.caller();
         let may_queue = |queue: &Resource<'_>| caller.may(action, queue).then_some(()).ok_or(());
-        caller.may(action, &Resource::topic(name)) && self.of_queue_shown_as(name, may_queue).is_ok()
+        caller.may(action, &Resource::topic(name))
+            && of_queue_shown_as(&self.shared.broker, caller, name, may_queue).is_ok()
     }
 
-    /// Looks at the right on the queue that a topic shows, if it shows one.
-    fn of_queue_shown_as<E>(
-        &self,
-        name: &str,
-        right: impl FnOnce(&Resource<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if self.caller().is_unrestricted() || !name.starts_with("queue") {
-            return Ok(());
+    /// Returns true if a topic may be seen. One that is gone shows nothing.
+    pub(crate) fn may_see_id(&self, id: TopicId) -> bool {
+        if self.caller().is_unrestricted() {
+            return true;
         }
-        let Some(queue) = self.shared.broker.messaging().queues().shown_as(name) else {
-            return Ok(());
-        };
-        right(&Resource::queue(queue.namespace.as_str(), &queue.name))
+        let topic = self.shared.broker.topics().with_id(id);
+        topic.is_none_or(|topic| self.may_topic(Action::Describe, &topic.name))
     }
 
     pub(crate) fn check_group(&self, action: Action, name: &str) -> Result<(), ErrorCode> {

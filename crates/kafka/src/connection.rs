@@ -27,6 +27,7 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
 use crate::session::{self, Input};
+use crate::throttle::Throttle;
 use crate::traced::Traced;
 
 /// Length of the shortest request: API, version, correlation id.
@@ -89,6 +90,7 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
         opened_sessions: Lock::default(),
         shedding: connection.shedding.clone(),
         trace: connection.trace.clone(),
+        throttle: Throttle::default(),
         has_refused: AtomicBool::new(false),
     };
     let intake = Intake::new(connection.shedding.as_ref());
@@ -196,6 +198,8 @@ impl<'a> Performing<'a> {
 enum Event {
     Response(NextResponse),
     Read(Status),
+    /// The client is no longer beyond its quota.
+    Unmuted,
 }
 
 impl Loop<'_> {
@@ -204,6 +208,7 @@ impl Loop<'_> {
             let event = self.next_event().await?;
             match event {
                 Event::Response(next) => self.respond(next).await?,
+                Event::Unmuted => {}
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
                     if self.reader.take_was_empty() {
@@ -252,7 +257,9 @@ impl Loop<'_> {
     }
 
     async fn next_event(&mut self) -> Result<Event, Ended> {
+        let muted = self.context.muted_until();
         let may_read = self.is_reading
+            && muted.is_none()
             && self.held.is_empty()
             && self.responses.len() < self.context.shared.settings.answers_max;
         let Self {
@@ -271,12 +278,19 @@ impl Loop<'_> {
                 None => std::future::pending().await,
             }
         };
+        let unmuted = async {
+            match muted {
+                Some(until) => context.drain.run_until_cancelled(sleep_until(until)).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             next = poll_fn(|cx| performing.poll_next(context, responses, cx)), if !responses.is_empty() => {
                 Ok(Event::Response(next))
             }
             status = reader.next_frames(read, frames), if may_read => Ok(Event::Read(status?)),
+            _ = unmuted => Ok(Event::Unmuted),
             () = too_late => Err(Close::NoLogin.into()),
         }
     }

@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::offsets_topic::OffsetsTopic;
 use crate::settings::{Endpoint, KafkaSettings};
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
+use crate::throttle::Throttle;
 
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
@@ -103,6 +104,7 @@ pub(crate) struct RequestContext {
     pub shedding: Option<Arc<Shedding>>,
     /// `None` if there is no performance log.
     pub trace: Option<Arc<Trace>>,
+    pub throttle: Throttle,
     /// True once a batch was refused because requests waited too long: batches behind it may be on their way.
     pub has_refused: AtomicBool,
 }

@@ -1,12 +1,13 @@
 //! A partition of a fetch, and the reply for it.
 
 use smallvec::SmallVec;
-use stafett_access::{Action, Caller, Resource};
+use stafett_access::{Action, Caller};
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
 use stafett_topics::{Bounds, LogSlice, OFFSETS_TOPIC, ReadFrom, Visibility};
 
+use crate::authority::check_topic;
 use crate::leader_epoch::check_leader_epoch;
 use crate::request_reader::TopicKey;
 
@@ -149,7 +150,6 @@ impl Partition {
             None if self.topic.by_id => return Ok(()),
             None => &*self.topic.name,
         };
-        let checked = caller.check(Action::Read, &Resource::topic(name));
-        checked.map_err(|_| ErrorCode::TopicAuthorizationFailed)
+        check_topic(broker, caller, Action::Read, name)
     }
 }

@@ -82,6 +82,7 @@ mod share_request;
 mod share_sessions;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod time_search;
 mod traced;
 mod wait;

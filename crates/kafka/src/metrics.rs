@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use stafett_access::Rate;
 use stafett_kafka_wire::{ApiKey, ErrorCode};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -24,6 +25,11 @@ struct ErrorLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RateLabel {
+    rate: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +52,8 @@ pub(crate) struct Metrics {
     apis: Vec<ForApi>,
     errors: Family<ErrorLabels, Counter>,
     closed: Family<ReasonLabel, Counter>,
+    throttled: Family<RateLabel, Counter>,
+    throttle_ms: Family<RateLabel, Counter>,
     answer: Histogram,
     pub produced_batches: Counter,
     pub produced_records: Counter,
@@ -89,6 +97,8 @@ impl Metrics {
             apis: apis.map(for_api).collect(),
             errors: Family::default(),
             closed: Family::default(),
+            throttled: Family::default(),
+            throttle_ms: Family::default(),
             answer: stages
                 .get_or_create(&StageLabels {
                     api: "all",
@@ -113,7 +123,27 @@ impl Metrics {
             it.closed.clone(),
         );
         it.register_flow(registry);
+        it.register_quotas(registry);
         it
+    }
+
+    fn register_quotas(&self, registry: &mut Registry) {
+        let throttled = self.throttled.clone();
+        registry.register("throttled", "Requests beyond a quota, by rate", throttled);
+        let help = "Milliseconds that clients beyond a quota had to wait, by rate";
+        registry.register("throttle_milliseconds", help, self.throttle_ms.clone());
+    }
+
+    /// Counts a request beyond its quota.
+    pub(crate) fn on_throttled(&self, rate: Rate, wait: Duration) {
+        let rate = match rate {
+            Rate::Produced => "produced",
+            Rate::Fetched => "fetched",
+        };
+        let label = RateLabel { rate };
+        self.throttled.get_or_create(&label).inc();
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.throttle_ms.get_or_create(&label).inc_by(ms);
     }
 
     fn register_flow(&self, registry: &mut Registry) {

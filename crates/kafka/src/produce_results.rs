@@ -47,6 +47,8 @@ pub(crate) struct ProduceResults {
     pub is_wanted: bool,
     /// Topics, each with its number of partitions.
     pub topics: SmallVec<[(TopicKey, usize); 1]>,
+    /// Time that the client has to wait before its next request.
+    pub throttle_ms: i32,
     /// Results per partition, in the order of the request.
     pub results: SmallVec<[PartitionResult; 1]>,
 }
@@ -129,8 +131,7 @@ impl ProduceResults {
             }
             w.tags();
         }
-        // Throttle time.
-        w.e.i32(0);
+        w.e.i32(self.throttle_ms);
         w.tags();
         Ok(w.finish()?.into())
     }

@@ -1,8 +1,9 @@
-//! SASL: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, as messages of `SaslAuthenticate`.
+//! SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER, as messages of `SaslAuthenticate`.
 //!
 //! ```text
 //! Start ──SaslHandshake──▶ Chosen ──PLAIN──────────────────────────▶ Done
-//!                             └──SCRAM──▶ Proving ──second message──▶ Done
+//!                             ├──SCRAM──▶ Proving ──second message──▶ Done
+//!                             └──OAUTHBEARER (RFC 7628)──────────────▶ Done
 //! ```
 //!
 //! Anything else is a failure, after which the connection is closed.
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_access::ScramError;
 use stafett_access::{Caller, Hash};
-use stafett_broker::{LoginError, Proof, ScramLogin};
+use stafett_broker::{AccessControl, LoginError, Proof, ScramLogin};
 
 use crate::context::RequestContext;
 
@@ -20,14 +21,29 @@ use crate::context::RequestContext;
 pub(crate) enum Mechanism {
     Plain,
     Scram(Hash),
+    OAuthBearer,
 }
 
 impl Mechanism {
-    pub(crate) const ALL: [Self; 3] = [Self::Scram(Hash::Sha512), Self::Scram(Hash::Sha256), Self::Plain];
+    const ALL: [Self; 4] = [
+        Self::Scram(Hash::Sha512),
+        Self::Scram(Hash::Sha256),
+        Self::Plain,
+        Self::OAuthBearer,
+    ];
+
+    /// Returns the mechanisms that are offered.
+    pub(crate) fn offered(access: &AccessControl) -> impl Iterator<Item = Self> {
+        let takes_bearer = access.takes_bearer();
+        Self::ALL
+            .into_iter()
+            .filter(move |mechanism| takes_bearer || *mechanism != Self::OAuthBearer)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
+            Self::OAuthBearer => "OAUTHBEARER",
             Self::Scram(Hash::Sha256) => "SCRAM-SHA-256",
             Self::Scram(Hash::Sha512) => "SCRAM-SHA-512",
         }
@@ -41,6 +57,8 @@ pub(crate) enum Sasl {
     Start,
     Chosen(Mechanism),
     Proving(ScramLogin),
+    /// The token was refused, and the client knows why: it sends a last message.
+    Refusing,
     Done,
     Failed,
 }
@@ -54,6 +72,8 @@ pub(crate) enum SaslError {
     OutOfOrder,
     #[error("Authentication failed: {0}")]
     Login(#[from] LoginError),
+    #[error("Invalid OAUTHBEARER client first message")]
+    MalformedBearer,
     #[error("Invalid SASL/PLAIN response")]
     MalformedPlain,
     #[error("Cannot change principals during re-authentication")]
@@ -76,6 +96,18 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
             *context.identity.sasl.lock() = Sasl::Proving(login);
             return Ok((answer.into(), None));
         }
+        Sasl::Chosen(Mechanism::OAuthBearer) => {
+            let token = bearer(&message).ok_or(SaslError::MalformedBearer)?;
+            match access.login(Proof::Token(token), peer).await {
+                Ok(caller) => (Bytes::new(), caller),
+                Err(LoginError::Busy) => return Err(LoginError::Busy.into()),
+                Err(_) => {
+                    *context.identity.sasl.lock() = Sasl::Refusing;
+                    return Ok((Bytes::from_static(br#"{"status":"invalid_token"}"#), None));
+                }
+            }
+        }
+        Sasl::Refusing => return Err(LoginError::BadToken.into()),
         Sasl::Proving(login) => {
             let (caller, answer) = access.finish_scram(login, &message, peer)?;
             (answer.into(), caller)
@@ -87,6 +119,17 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
     }
     *context.identity.sasl.lock() = Sasl::Done;
     Ok((answer, Some(caller)))
+}
+
+/// Returns the token of a client's first message (RFC 7628, section 3.1), which names no user to act for.
+fn bearer(message: &[u8]) -> Option<&[u8]> {
+    let (head, pairs) = message.split_at(message.iter().position(|byte| *byte == 1)?);
+    let mut pairs = pairs.split(|byte| *byte == 1);
+    let token = pairs.find_map(|pair| {
+        let (scheme, token) = pair.strip_prefix(b"auth=")?.split_at_checked(7)?;
+        scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
+    });
+    token.filter(|_| head == b"n,,")
 }
 
 /// Parses `[authorization] NUL user NUL password` (RFC 4616). A user acts for itself only.

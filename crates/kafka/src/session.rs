@@ -43,7 +43,10 @@ pub(crate) fn on_input(
         ..Staging::default()
     };
     let mut receive = input.received_in;
-    while !responses.is_blocked() && responses.len() < shared.settings.answers_max {
+    while !responses.is_blocked()
+        && responses.len() < shared.settings.answers_max
+        && context.muted_until().is_none()
+    {
         let Some(Frame { payload, permit }) = frames.pop_front() else {
             break;
         };
@@ -58,6 +61,7 @@ pub(crate) fn on_input(
                 if !context.is_introduced.load(Ordering::Relaxed) {
                     context.introduce(client.as_deref(), ("", ""));
                 }
+                context.note_client(call.api, client.as_deref());
                 let response = match gate::check(context, call, &body) {
                     Ok(None) => {
                         api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)

@@ -23,8 +23,8 @@ pub use consumers::{
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{
-    CommitError, Committed, Moved, Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published,
-    QUEUES_MAX, Send, SendError, Stopped, Transaction,
+    CommitError, Committed, JointSender, Moved, Preview, Publish, PublishError, PublishRefusal,
+    PublishTicket, Published, QUEUES_MAX, Send, SendError, Stopped, Transaction,
 };
 pub use queues::Queues;
 pub use readers::Readers;

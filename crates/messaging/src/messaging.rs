@@ -16,8 +16,8 @@ use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
-    self, CommitError, Committed, Moved, Preview, Publish, PublishError, PublishTicket, ReleaseTask, Send,
-    SendError, Transaction, move_chosen, move_messages,
+    self, CommitError, Committed, JointSender, Moved, Preview, Publish, PublishError, PublishTicket,
+    ReleaseTask, Send, SendError, Transaction, move_chosen, move_messages,
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
@@ -187,6 +187,11 @@ impl Messaging {
         request: Option<RequestId>,
     ) -> impl Future<Output = Result<bool, SendError>> + use<> {
         publish::send(&self.resolver, namespace, sends, request)
+    }
+
+    /// Returns the way to send messages together with frames of others.
+    pub fn joint_sender(&self) -> JointSender {
+        JointSender(Arc::clone(&self.resolver))
     }
 
     /// Sends messages to queues by name, each for itself. They are staged together when this returns, and

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{Broker, BrokerSettings, FrontEndHooks};
+use stafett_broker::{AuditTrail, BearerSettings, Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
+use tokio::time::timeout;
 
 use crate::config::Settings;
 use crate::failure::Failure;
@@ -59,6 +60,7 @@ impl Core {
             .await
             .context("the broker cannot start")?;
         broker.access().require_remote_login(settings.require_login);
+        change_bearer(&broker, settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry();
         broker.register_metrics(&mut registry);
@@ -83,6 +85,24 @@ impl Core {
     pub(crate) async fn change_live_logs(&self, settings: &Settings) -> anyhow::Result<()> {
         let changed = self.broker.change_live_logs(&settings.live.logs).await;
         changed.context("a log behind live topics cannot be opened")
+    }
+
+    /// Stores entries of the audit as they come. Does not return.
+    pub(crate) async fn store_audit(&self, audit: &AuditTrail) {
+        audit.store(self.broker.access(), self.broker.catalog()).await;
+    }
+
+    /// Stores the last entries of the audit.
+    pub(crate) async fn end_audit(&self, audit: &AuditTrail, time_max: Duration) {
+        let stored = audit.store_waiting(self.broker.access(), self.broker.catalog());
+        if !timeout(time_max, stored).await.unwrap_or(false) {
+            tracing::warn!("entries of the audit were not stored");
+        }
+    }
+
+    /// Reads the keys of the authorization server again.
+    pub(crate) fn change_bearer(&self, settings: &Settings) -> anyhow::Result<()> {
+        change_bearer(&self.broker, settings)
     }
 
     /// Applies the rules of `settings` for duplicates.
@@ -114,6 +134,25 @@ impl Core {
             tracing::error!(%error, "the journal did not close");
         }
     }
+}
+
+/// Takes the tokens of the authorization server in `settings`, if there is one.
+fn change_bearer(broker: &Broker, settings: &Settings) -> anyhow::Result<()> {
+    let oauth = &settings.oauth;
+    let Some(file) = &oauth.keys else {
+        return Ok(broker.access().set_bearer(None)?);
+    };
+    let keys = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let bearer = BearerSettings {
+        keys,
+        issuer: oauth.issuer.clone(),
+        audience: oauth.audience.clone(),
+        user_claim: oauth.user_claim.clone(),
+    };
+    broker
+        .access()
+        .set_bearer(Some(&bearer))
+        .with_context(|| format!("{} cannot be used", file.display()))
 }
 
 fn journal_settings(settings: &Settings) -> stafett_journal::Settings {

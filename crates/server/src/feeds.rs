@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use stafett_admin::audit::AuditEntry;
 use stafett_admin::events::{Event, Feeds, Line, TARGET};
+use stafett_broker::{AUDIT, AuditTrail};
 use stafett_journal::disk::Clock;
 use tracing::field::{Field, Visit};
 use tracing::{Level, Metadata, Subscriber};
@@ -16,6 +18,10 @@ const FIELD_BYTES_MAX: usize = 4096;
 /// Keeps lines of the log.
 #[derive(Debug)]
 pub(crate) struct LogLayer(pub(crate) Feeds);
+
+/// Gives changes, logins and refusals to the audit, whatever the level of the log.
+#[derive(Debug)]
+pub(crate) struct AuditLayer(pub(crate) AuditTrail);
 
 /// Keeps events, whatever the level of the log.
 #[derive(Debug)]
@@ -95,6 +101,46 @@ impl<S: Subscriber> Layer<S> for EventLayer {
             request,
         });
     }
+}
+
+impl<S: Subscriber> Layer<S> for AuditLayer {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let Fields { text, mut more } = Fields::of(event);
+        let is_event = event.metadata().target() == TARGET;
+        let mut take = |name: &str| more.remove(name).filter(|text| !text.is_empty());
+        let kind = take("kind").unwrap_or_default();
+        let subject = kind.split('.').next().unwrap_or_default().to_owned();
+        let from = take("from");
+        // Events without a caller are the node's own; changes of users have lines of their own.
+        if is_event && (from.is_none() || ["connection", "user", "token", "rule"].contains(&&*subject)) {
+            return;
+        }
+        let action = take("action");
+        let entry = AuditEntry {
+            at: String::new(),
+            by: take("by"),
+            from,
+            via: take("via"),
+            action: match action {
+                Some(action) if subject.is_empty() || action.contains('.') => action,
+                Some(action) => format!("{subject}.{action}"),
+                None => kind,
+            },
+            result: take("result").unwrap_or_else(|| "done".to_owned()),
+            kind: Some(subject).filter(|kind| !kind.is_empty()),
+            namespace: take("namespace"),
+            name: take("name"),
+            details: take("details").unwrap_or(text),
+            request: take("request"),
+        };
+        let at_ms = Clock::system().now_ms();
+        self.0.add(at_ms, entry.stored(at_ms));
+    }
+}
+
+/// Returns true for lines that the audit may be about.
+pub(crate) fn is_audited(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO && (metadata.target() == AUDIT || is_event(metadata))
 }
 
 /// Returns true for lines that are events.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use stafett_admin::events::Feeds;
+use stafett_broker::AuditTrail;
 use tracing::Level;
 use tracing_subscriber::filter::{Targets, filter_fn};
 use tracing_subscriber::fmt;
@@ -16,7 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
 use crate::config::{Log, LogFormat};
-use crate::feeds::{self, EventLayer, LogLayer};
+use crate::feeds::{self, AuditLayer, EventLayer, LogLayer};
 
 /// Handle to change the log filter.
 #[derive(Debug)]
@@ -29,8 +30,9 @@ impl LogFilterHandle {
     }
 }
 
-/// Starts logging, once per process. A panic becomes a log line too. Lines and events are kept in `feeds`.
-pub(crate) fn start(settings: &Log, feeds: &Feeds) -> anyhow::Result<LogFilterHandle> {
+/// Starts logging, once per process. A panic becomes a log line too. Lines and events are kept in `feeds`,
+/// and entries of the audit given to `audit`.
+pub(crate) fn start(settings: &Log, feeds: &Feeds, audit: &AuditTrail) -> anyhow::Result<LogFilterHandle> {
     let filter = Targets::from_str(&settings.level).context("log.level")?;
     let (filter, level) = reload::Layer::new(filter);
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match settings.format {
@@ -47,9 +49,12 @@ pub(crate) fn start(settings: &Log, feeds: &Feeds) -> anyhow::Result<LogFilterHa
     let kept = LogLayer(feeds.clone());
     let events =
         EventLayer(feeds.clone()).with_filter(filter_fn(feeds::is_event).with_max_level_hint(Level::DEBUG));
+    let audited = AuditLayer(audit.clone());
+    let audited = audited.with_filter(filter_fn(feeds::is_audited).with_max_level_hint(Level::INFO));
     let started = registry()
         .with(lines.and_then(kept).with_filter(filter))
         .with(events)
+        .with(audited)
         .try_init();
     started.context("logging cannot be started")?;
     panic::set_hook(Box::new(|panic| {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::config::kind::{Kind, LogFilter};
-use crate::config::{self, ConfigError, Definition, Flags, Loaded, Settings, SettingsInForce};
+use crate::config::{self, ConfigError, DEFINITIONS, Definition, Flags, Loaded, Settings, SettingsInForce};
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::logging::LogFilterHandle;
@@ -175,6 +175,7 @@ impl Reload {
                 Err(error) => failed(definition, &error, &mut reloaded),
             }
         }
+        self.change_bearer(new, core, &differences, &mut reloaded);
         let filter = has("live.duplicates")
             .into_iter()
             .chain(has("live.duplicates_max"));
@@ -218,6 +219,29 @@ const OF_TLS: &[&str] = &[
 ];
 
 impl Reload {
+    /// Reads the keys of the authorization server again, also if only the file differs.
+    fn change_bearer(
+        &mut self,
+        new: &Settings,
+        core: &Core,
+        differences: &[&'static Definition],
+        reloaded: &mut Reloaded,
+    ) {
+        let of_oauth = differences.iter().filter(|it| it.key.starts_with("oauth."));
+        match core.change_bearer(new) {
+            Ok(()) => {
+                self.settings.oauth.clone_from(&new.oauth);
+                of_oauth.for_each(|definition| changed(definition, reloaded));
+            }
+            Err(error) => {
+                // The earlier keys stay.
+                if let Some(definition) = DEFINITIONS.iter().find(|it| it.key == "oauth.keys") {
+                    failed(definition, &error, reloaded);
+                }
+            }
+        }
+    }
+
     /// Reads certificates again, also if only their files differ.
     fn change_certificates(
         &mut self,

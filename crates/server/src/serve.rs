@@ -29,6 +29,7 @@ use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
 use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
 use stafett_amqp::Management;
+use stafett_broker::AuditTrail;
 use stafett_http::{Access, Health, HttpServer, Slot, State};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
@@ -69,6 +70,8 @@ const HTTP_END_MAX: Duration = Duration::from_millis(500);
 const TRACE_END_MAX: Duration = Duration::from_millis(200);
 /// Part of [`END_MAX`] for operations.
 const OPERATIONS_END_MAX: Duration = Duration::from_millis(500);
+/// Part of [`END_MAX`] for the audit.
+const AUDIT_END_MAX: Duration = Duration::from_millis(200);
 /// Largest part of [`END_MAX`] for background tasks.
 const BACKGROUND_END_MAX: Duration = Duration::from_millis(500);
 
@@ -93,15 +96,15 @@ enum End {
 
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
-    let feeds = Feeds::default();
-    let level = logging::start(&loaded.settings.log, &feeds)?;
+    let (feeds, audit) = (Feeds::default(), AuditTrail::default());
+    let level = logging::start(&loaded.settings.log, &feeds, &audit)?;
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {
         let (commands, received) = node::commands();
         let reload = Reload::listen(loaded, flags, level, received.settings)?;
         let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
-        run_again(reload, signals, commands, (descriptors, feeds)).await
+        run_again(reload, signals, commands, (descriptors, feeds, audit)).await
     });
     let deadline = ended.as_ref().ok().copied();
     runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));
@@ -122,7 +125,7 @@ async fn run_again(
     mut reload: Reload,
     mut signals: StopSignals,
     commands: Commands,
-    (descriptors, feeds): (u64, Feeds),
+    (descriptors, feeds, audit): (u64, Feeds, AuditTrail),
 ) -> Result<Instant, Failure> {
     if !reload.has_file() {
         // Without a file to read again, SIGHUP stops the process.
@@ -134,6 +137,8 @@ async fn run_again(
         let started = Instant::now();
         let mut process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets))?;
         process.admin.feeds = feeds.clone();
+        process.audit = audit.clone();
+        audit.register_metrics(&mut process.registry());
         let failure = match process.run(&mut signals, &mut reload).await {
             Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::Failed { reason }) => {
@@ -188,6 +193,8 @@ pub(crate) struct Process {
     pub(crate) node: Arc<ThisNode>,
     /// Parts behind the API, some of which are available while the broker serves alone.
     pub(crate) admin: Backend,
+    /// Entries of the audit, which outlive a restart of the parts.
+    audit: AuditTrail,
     /// RabbitMQ's HTTP API.
     pub(crate) management: Management,
     /// Live topics, which share the HTTP listener and end with the other front ends.
@@ -246,6 +253,7 @@ impl Process {
             trace,
             registry: Arc::new(RwLock::new(registry)),
             admin,
+            audit: AuditTrail::default(),
             management: Management::new(Arc::<ThisNode>::clone(&node), connections),
             net,
             health,
@@ -293,6 +301,7 @@ impl Process {
             reason = core.failed() => Some(reason),
             () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
+            () = core.store_audit(&self.audit) => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -312,6 +321,7 @@ impl Process {
         {
             tracing::warn!("operations go on while the broker stops");
         }
+        core.end_audit(&self.audit, AUDIT_END_MAX).await;
         self.admin.broker.close();
         self.management.close();
         core.close().await;

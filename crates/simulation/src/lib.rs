@@ -12,7 +12,7 @@
 //! - [`kafka`]: producers, readers and topics; [`ledger`]: their answers, and the expected logs;
 //!   [`transactions`]: the possible outcomes of transactions
 //! - [`amqp`]: publishers, consumers and queues
-//! - [`live`]: clients of live topics; [`mail`]: a client of the messages over HTTP
+//! - [`live`]: clients of live topics; [`mail`]: a client of the messages over HTTP; [`jobs`]: workers of an app
 //! - [`full`]: a full disk; [`loss`]: lost or damaged files; [`backup`]: a start on a backup
 //! - [`seeds`]: runs many seeds, and reduces one that fails
 //!
@@ -22,6 +22,7 @@ pub mod amqp;
 pub mod backup;
 pub mod full;
 pub mod host;
+pub mod jobs;
 pub mod journal;
 pub mod kafka;
 pub mod ledger;

@@ -5,6 +5,7 @@ mod mix;
 use self::mix::Mix;
 use crate::amqp::{DefinitionStep, Move, Patience, Removal, SpaceStep, StreamStep, TxStep, ViewStep};
 use crate::full::UsedUp;
+use crate::jobs::JobStep;
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
@@ -126,6 +127,8 @@ pub enum Action {
     Live(LiveStep),
     /// A client of the HTTP API's messages acts.
     Mail(MailStep),
+    /// A worker of an app acts, or its operator.
+    Job(JobStep),
     /// Messages are moved between queues.
     Move(Move),
     /// A namespace is created, used or deleted.
@@ -189,7 +192,8 @@ impl Action {
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
-            Self::Read { .. }
+            Self::Job(_)
+            | Self::Read { .. }
             | Self::Reader(_)
             | Self::Stream(_)
             | Self::Remove(_)

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::amqp::Amqp;
 use crate::backup::{self, Backup};
 use crate::host;
+use crate::jobs::Jobs;
 use crate::kafka::Kafka;
 use crate::live::Live;
 use crate::loss::{Loss, Lost};
@@ -117,6 +118,7 @@ pub struct World {
     pub amqp: Amqp,
     pub live: Live,
     pub mail: Mail,
+    pub jobs: Jobs,
     pub trace: Trace,
 }
 
@@ -181,6 +183,7 @@ impl World {
             amqp: Amqp::new(),
             live: Live::new(),
             mail: Mail::default(),
+            jobs: Jobs::default(),
             trace,
         }
     }
@@ -203,6 +206,7 @@ impl World {
             }
             self.kafka.on_end();
             self.live.on_end(died, self.amqp.is_stopping);
+            self.jobs.on_end();
             self.mail.on_end(died, self.may_refuse, self.steady_ms);
             self.amqp.on_end(self.steady_ms);
             if let Some(death) = died {
@@ -217,6 +221,7 @@ impl World {
         self.life = None;
         self.failing = Failing::default();
         if self.restore()? {
+            self.jobs.forget();
             died = Some(backup::LIKE);
         }
         self.began_offset_ms = self.wall_offset_ms;
@@ -340,6 +345,7 @@ impl World {
         self.check_definitions(server)?;
         self.check_view(server).await?;
         self.check_mail(server).await?;
+        self.check_jobs(server).await?;
         if !server.open_live().await.is_ok_and(|is_open| is_open) {
             self.tick(server).await?;
             return Err(Finding("live topics have no log".to_owned()).into());
@@ -375,6 +381,7 @@ impl World {
         let mut notes = self.kafka.turn(may_refuse, self.steady_ms)?;
         notes.extend(self.live.turn(may_refuse)?);
         notes.extend(self.mail.turn(may_refuse, self.may_refuse, self.steady_ms)?);
+        notes.extend(self.jobs.turn());
         notes.extend(self.amqp.turn(may_refuse, self.steady_ms)?);
         self.check_received()?;
         self.apply_outcomes()?;
@@ -438,6 +445,7 @@ impl World {
         self.kafka.begin_stop();
         // The program waits for its connections, and ends the others, before the broker stops.
         self.mail.leave();
+        self.jobs.leave();
         let mut heard = Ok(());
         let stopped = server
             .stop(|| {

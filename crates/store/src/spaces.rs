@@ -54,8 +54,14 @@ pub const USERS: Table = Table::tagged(16, 0, "the user");
 pub const TOKENS: Table = Table::tagged(16, 1, "the token");
 /// Rules of access: key all of the rule but its actions.
 pub const RULES: Table = Table::tagged(16, 2, "the rule");
+/// Quotas: key user and client.
+pub const QUOTAS: Table = Table::tagged(16, 3, "the quota");
+/// Limits of namespaces and users: key owner.
+pub const LIMITS: Table = Table::tagged(16, 4, "the limits");
+/// Permissions for routing keys: key user, namespace and exchange.
+pub const TOPIC_PERMISSIONS: Table = Table::tagged(16, 5, "the topic permission");
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 23] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -75,6 +81,9 @@ const TABLES: [Table; 20] = [
     USERS,
     TOKENS,
     RULES,
+    QUOTAS,
+    LIMITS,
+    TOPIC_PERMISSIONS,
     APPS,
 ];
 
@@ -99,11 +108,17 @@ pub fn load_routing<'a>(
 /// Loads [`USERS`], [`TOKENS`] and [`RULES`], which share a space, in one pass. As [`Table::load`].
 pub fn load_access<'a>(
     journal: &dyn Journal,
-    users: VisitRow<'a>,
-    tokens: VisitRow<'a>,
-    rules: VisitRow<'a>,
+    [users, tokens, rules, quotas, limits, topic_permissions]: [VisitRow<'a>; 6],
 ) -> Result<(), StateUnreadable> {
-    load_together(journal, &mut [(USERS, users), (TOKENS, tokens), (RULES, rules)])
+    let mut tables = [
+        (USERS, users),
+        (TOKENS, tokens),
+        (RULES, rules),
+        (QUOTAS, quotas),
+        (LIMITS, limits),
+        (TOPIC_PERMISSIONS, topic_permissions),
+    ];
+    load_together(journal, &mut tables)
 }
 
 /// True if a table of the space has the tag.

@@ -57,6 +57,6 @@ pub use stafett_journal::{
 };
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
-pub use topic::{OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
+pub use topic::{AUDIT_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
 pub use traffic::{LogTraffic, Traffic, TrafficCounts};
 pub use truncation::TruncateError;

@@ -18,9 +18,12 @@ pub const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// Name of the topic that stands for the stored state of transactions.
 pub const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 
+/// Name of the topic that stores the audit.
+pub const AUDIT_TOPIC: &str = "stafett.audit";
+
 /// Returns true if only the broker writes the topic: patterns of consumers do not match it.
 pub fn is_internal(name: &str) -> bool {
-    name == OFFSETS_TOPIC || name == TRANSACTIONS_TOPIC
+    [OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AUDIT_TOPIC].contains(&name)
 }
 
 /// Id of a topic. A topic recreated under the same name has another one.

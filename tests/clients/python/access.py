@@ -118,12 +118,92 @@ refused(
 )
 
 
-def permit(read):
-    rights = {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read}
-    url = f"http://{HTTP}/api/permissions/%2F/bob"
-    request = urllib.request.Request(url, json.dumps(rights).encode(), method="PUT")
+def ask(method, path, body=None):
+    url = f"http://{HTTP}/api/{path}"
+    request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
     request.add_header("Authorization", "Basic " + base64.b64encode(b"root:pw-root").decode())
-    urllib.request.urlopen(request, timeout=60).close()
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def permit(read):
+    ask("PUT", "permissions/%2F/bob", {"configure": "^bob-", "write": "^(bob-.*|amq\\.default)$", "read": read})
+
+
+# Topic permissions limit the keys of a topic exchange.
+ask("PUT", "exchanges/%2F/bob-topics", {"type": "topic"})
+ask("PUT", "topic-permissions/%2F/bob", {"exchange": "bob-topics", "write": "^{username}\\.", "read": "^news"})
+line = {"user": "bob", "vhost": "/", "exchange": "bob-topics", "write": "^{username}\\.", "read": "^news"}
+assert ask("GET", "users/bob/topic-permissions") == [line]
+assert ask("GET", "definitions")["topic_permissions"] == [line]
+keys = bob.channel()
+keys.confirm_delivery()
+keys.basic_publish("bob-topics", "bob.a", b"x")
+keys.queue_bind("bob-q", "bob-topics", "news.#")
+IN = "in exchange 'bob-topics' in vhost '/' refused for user 'bob'"
+
+
+def publish_with(channel, headers=None):
+    channel.confirm_delivery()
+    channel.basic_publish("bob-topics", "eve.a" if headers is None else "bob.a", b"x", pika.BasicProperties(headers=headers))
+
+
+refused(publish_with, 403, f"ACCESS_REFUSED - write access to topic 'eve.a' {IN}")
+refused(
+    lambda it: publish_with(it, {"CC": ["eve.b"]}),
+    403,
+    f"ACCESS_REFUSED - write access to topic 'eve.b' {IN}",
+)
+refused(
+    lambda it: it.queue_bind("bob-q", "bob-topics", "other"),
+    403,
+    f"ACCESS_REFUSED - read access to topic 'other' {IN}",
+)
+ask("DELETE", "topic-permissions/%2F/bob")
+keys.basic_publish("bob-topics", "eve.a", b"x")
+assert ask("GET", "topic-permissions") == []
+
+# Limits of virtual hosts and users, with RabbitMQ's texts.
+ask("PUT", "vhost-limits/%2F/max-queues", {"value": 1})
+ask("PUT", "vhost-limits/%2F/max-connections", {"value": 2})
+assert ask("GET", "vhost-limits/%2F") == [{"vhost": "/", "value": {"max-connections": 2, "max-queues": 1}}]
+refused(
+    lambda it: it.queue_declare("bob-more"),
+    406,
+    "PRECONDITION_FAILED - cannot declare queue 'bob-more': queue limit in vhost '/' (1) is reached",
+)
+bob.channel().queue_declare("bob-q")
+second = connect("bob", "pw-bob")
+try:
+    connect("bob", "pw-bob")
+except pika.exceptions.ConnectionClosedByBroker as error:
+    end = "access to vhost '/' refused for user 'bob': connection limit (2) is reached"
+    assert (error.reply_code, error.reply_text) == (530, f"NOT_ALLOWED - {end}"), error
+except pika.exceptions.ProbableAccessDeniedError:
+    pass
+else:
+    raise AssertionError("a third connection came in")
+second.close()
+definitions = ask("GET", "definitions")
+limits = {"component": "vhost-limits", "name": "limits", "vhost": "/", "value": {"max-connections": 2, "max-queues": 1}}
+assert definitions["parameters"] == [limits], definitions["parameters"]
+ask("DELETE", "vhost-limits/%2F/max-queues")
+ask("PUT", "vhost-limits/%2F/max-connections", {"value": -1})
+assert ask("GET", "vhost-limits") == []
+ask("PUT", "user-limits/bob/max-channels", {"value": 0})
+ask("PUT", "user-limits/bob/max-connections", {"value": 5})
+assert ask("GET", "users/bob")["limits"] == {"max-connections": 5, "max-channels": 0}
+try:
+    connect("bob", "pw-bob").channel()
+except pika.exceptions.ConnectionClosedByBroker as error:
+    end = "number of channels opened for user 'bob' has reached the maximum allowed user limit of (0)"
+    assert (error.reply_code, error.reply_text) == (530, f"NOT_ALLOWED - {end}"), error
+else:
+    raise AssertionError("a channel was opened")
+for name in ("max-channels", "max-connections"):
+    ask("DELETE", f"user-limits/bob/{name}")
+assert ask("GET", "user-limits/bob") == []
 
 
 # A consumer ends with its right, before it gets another message.
@@ -140,6 +220,10 @@ root.channel().basic_publish("", "bob-q", b"after")
 while not ended:
     bob.process_data_events(time_limit=10)
 assert got == [b"before"], got
+counts = bob.channel().queue_declare("bob-q", passive=True).method
+assert (counts.message_count, counts.consumer_count) == (0, 0), counts
+while root.channel().queue_declare("bob-q", passive=True).method.message_count != 1:
+    pass
 _, _, body = root.channel().basic_get("bob-q", auto_ack=True)
 assert body == b"after", body
 root.close()

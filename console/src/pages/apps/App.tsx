@@ -63,9 +63,9 @@ export function App({ name }: { name: string }) {
   );
 }
 
-/** Sum over the tasks that are in memory; null if none is. */
+/** Sum over the tasks whose state is known; null if none is. */
 const sum = (app: State, of: 'bytes' | 'entries' | 'timers'): number | null => {
-  const known = app.tasks.flatMap(({ position }) => (position ? [position[of]] : []));
+  const known = app.tasks.flatMap(({ position }) => position?.[of] ?? []);
   return known.length === 0 ? null : known.reduce((total, value) => total + value, 0);
 };
 

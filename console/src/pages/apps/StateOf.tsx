@@ -162,7 +162,7 @@ function One({ app, table, name, task }: { app: App; table: string; name: string
     <>
       <Failure error={error} />
       {data && (
-        <section className="card">
+        <section className="card stack">
           <Entry of={data} />
           <Facts
             rows={[

@@ -54,28 +54,29 @@ const columns = (app: App): Column<AppWorker>[] => [
 function Drain({ app, worker }: { app: App; worker: AppWorker }) {
   const [over, setOver] = useState('');
   const path = (query: Record<string, string | boolean | undefined>) => appUrl(app.name, `/workers/${seg(worker.name)}/drain`, query);
-  if (worker.draining) {
-    return (
-      <Action<AppDone> label="End the drain" title={`Let ${visible(worker.name)} have tasks again`} confirm="End the drain" call={() => ({ method: 'POST', path: path({ cancel: true }) })}>
-        <p>It is given its share of the tasks again.</p>
-      </Action>
-    );
-  }
   const others = app.workers.length - 1;
   return (
-    <Action<AppDone>
-      label="Drain"
-      title={`Drain ${visible(worker.name)}`}
-      confirm={`Hand over ${count(worker.tasks)} tasks`}
-      call={() => ({ method: 'POST', path: path({ over: over === '' ? undefined : `${over}s` }) })}
-      result={() => `${visible(worker.name)} hands its tasks over, and is given none.`}
-    >
-      <p>
-        Before its program is stopped: its <b>{count(worker.tasks)} tasks</b> {others === 0 ? 'wait without a worker, as there is no other one' : `go to the other ${count(others)}`}, each after a commit, and it is given nothing meanwhile.
-      </p>
-      <Field label="Over seconds" help="Empty: at once">
-        <input type="number" min="0" max="3600" value={over} onChange={(event) => setOver(event.target.value)} autoFocus data-focus />
-      </Field>
-    </Action>
+    <>
+      <Action<AppDone>
+        label="Drain"
+        hidden={worker.draining}
+        title={`Drain ${visible(worker.name)}`}
+        confirm={`Hand over ${count(worker.tasks)} tasks`}
+        call={() => ({ method: 'POST', path: path({ over: over === '' ? undefined : `${over}s` }) })}
+        result={() => `${visible(worker.name)} hands its tasks over, and is given none.`}
+      >
+        <p>
+          Before its program is stopped: its <b>{count(worker.tasks)} tasks</b> {others === 0 ? 'wait without a worker, as there is no other one' : `go to the other ${count(others)}`}, each after a commit, and it is given nothing meanwhile.
+        </p>
+        <Field label="Over seconds" help="Empty: at once">
+          <input type="number" min="0" max="3600" value={over} onChange={(event) => setOver(event.target.value)} autoFocus data-focus />
+        </Field>
+      </Action>
+      {worker.draining && (
+        <Action<AppDone> label="End the drain" title={`Let ${visible(worker.name)} have tasks again`} confirm="End the drain" call={() => ({ method: 'POST', path: path({ cancel: true }) })}>
+          <p>It is given its share of the tasks again.</p>
+        </Action>
+      )}
+    </>
   );
 }

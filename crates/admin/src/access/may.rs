@@ -32,7 +32,10 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Parameter::text("action", "One action, such as `read`."),
             Parameter::text("on", "Kind of the thing, such as `topic`."),
             Parameter::text("name", "Name of the thing; empty for the cluster."),
-            Parameter::text("namespace", "Namespace of a queue or an exchange; the default if it is absent."),
+            Parameter::text(
+                "namespace",
+                "Namespace of a queue or an exchange; the default if it is absent.",
+            ),
             Parameter::text("host", "Address of the client; this machine if it is absent."),
         ])
         .answers::<Decision>(200)

@@ -11,9 +11,11 @@
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
+//! - `quotas`: `/v1/quotas`, and the quotas of requests
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 mod may;
+mod quotas;
 pub(crate) mod rights;
 mod routes;
 mod rules;
@@ -78,8 +80,7 @@ pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output 
 
 /// Refuses an action of this task's caller on a thing that a body or a query names.
 pub(crate) fn check(broker: &Broker, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
-    let checked = caller(broker).check(action, resource);
-    checked.map_err(|_| rights::forbidden(action, resource))?;
+    rights::check_thing(broker, &caller(broker), action, resource)?;
     // Outside of requests nothing is noted.
     let _ = SCOPE.try_with(|scope| {
         scope
@@ -145,10 +146,9 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         return stafett_http::slot::closed().into_response();
     };
     let access = broker.access();
-    // Requests of the process itself have their caller.
-    let given = request.extensions().get::<Arc<Caller>>().cloned();
-    let caller = match given {
-        Some(caller) => caller,
+    let caller = match request.extensions().get::<Arc<Caller>>() {
+        // A request of the process itself.
+        Some(caller) => Arc::clone(caller),
         None if access.directory().user_count() == 0 => access.anonymous(peer),
         None => {
             let certificate = server::tls(&request).cloned();
@@ -161,7 +161,8 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         }
     };
     let token = bearer(request.headers()).map(TokenHash::of);
-    let token = token.filter(|_| caller.name().is_some());
+    // A token of an authorization server ends by itself.
+    let token = token.filter(|_| caller.name().is_some() && caller.expires_ms().is_none());
     let standing = Arc::new(Standing::new(Arc::clone(&broker), caller, token, &request));
     let caller = Arc::clone(&standing.caller);
     if let Err(problem) = standing.check() {
@@ -174,6 +175,10 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     if let Err(problem) = check_client(&caller, request.headers()) {
         return problem.into_response();
     }
+    let charged = match quotas::charge(&broker, &caller, template(&request), &request) {
+        Ok(charged) => charged,
+        Err(refused) => return *refused,
+    };
     request.extensions_mut().insert(Arc::clone(&caller));
     let handovers = if rights::is_upgrade(&request) {
         standing::intercept(&mut request)
@@ -190,6 +195,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
+    quotas::charge_answer(&broker, &charged, &response);
     if let Some((outer, own)) = handovers
         && let Some(next) = own.take()
     {

@@ -46,7 +46,8 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
     let managed = if reads { Describe } else { Alter };
     Some(match rest {
         "" | "/openapi.json" | "/problems/{code}" | "/login" => Needs::Nothing,
-        "/logout"
+        "/audit"
+        | "/logout"
         | "/whoami"
         | "/ws"
         | "/watch"
@@ -55,6 +56,11 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
         "/bindings" if !reads => Needs::Login,
+        "/quotas" => Needs::Cluster(if reads {
+            Action::DescribeSettings
+        } else {
+            Action::AlterSettings
+        }),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),
@@ -118,6 +124,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/transactions/{id}" => (Describe, Kind::TransactionalId),
         "/apps/{app}" => (definition, Kind::App),
         _ if rest.starts_with("/apps/{app}/state/") => (Read, Kind::App),
+        "/apps/{app}/work" => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/workers/") && !rest.ends_with("/drain") => (Write, Kind::App),
         _ if rest.starts_with("/apps/{app}/") => (Alter, Kind::App),
         _ => return None,
@@ -152,7 +159,7 @@ pub(crate) fn check_path(
         Some(Needs::Nothing | Needs::Login) => return Ok(()),
         Some(Needs::Cluster(action)) => (action, Resource::CLUSTER),
         Some(Needs::Named(action, kind)) => (action, named(kind, &namespace, &name)),
-        Some(Needs::Client(_)) if caller.name() == Some(&*name) => return Ok(()),
+        Some(Needs::Client(_)) if is_own_client(caller, &name, &namespace) => return Ok(()),
         Some(Needs::Client(action)) => {
             let queue = queue_name(&name);
             return allow(caller, action, &Resource::queue(&namespace, &queue));
@@ -171,6 +178,12 @@ pub(crate) fn check_path(
     allow(caller, action, &resource)
 }
 
+/// Users are clients of their own names: in the namespace `/`, and in those that they may enter.
+fn is_own_client(caller: &Caller, name: &str, namespace: &str) -> bool {
+    let may_enter = || caller.may(Action::Read, &Resource::namespace(namespace));
+    caller.name() == Some(name) && (namespace == Namespace::DEFAULT || may_enter())
+}
+
 /// Checks the right on the queue that a route's topic shows.
 pub(crate) fn check_shown_queue(
     broker: &Broker,
@@ -182,7 +195,31 @@ pub(crate) fn check_shown_queue(
     let Some(Needs::Named(action, Kind::Topic)) = needs(method, template) else {
         return Ok(());
     };
-    let Some(queue) = broker.messaging().queues().shown_as(&name(template, path)) else {
+    check_queue_shown_as(broker, caller, action, &name(template, path))
+}
+
+/// Checks an action on a thing; on a topic that shows a queue, also on that queue.
+pub(super) fn check_thing(
+    broker: &Broker,
+    caller: &Caller,
+    action: Action,
+    resource: &Resource<'_>,
+) -> Result<(), Problem> {
+    let checked = caller.check(action, resource);
+    checked.map_err(|_| forbidden(action, resource))?;
+    if resource.kind == Kind::Topic && !caller.is_unrestricted() {
+        check_queue_shown_as(broker, caller, action, resource.name)?;
+    }
+    Ok(())
+}
+
+fn check_queue_shown_as(
+    broker: &Broker,
+    caller: &Caller,
+    action: Action,
+    topic: &str,
+) -> Result<(), Problem> {
+    let Some(queue) = broker.messaging().queues().shown_as(topic) else {
         return Ok(());
     };
     let resource = Resource::queue(queue.namespace.as_str(), &queue.name);

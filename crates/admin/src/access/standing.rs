@@ -86,6 +86,9 @@ impl Standing {
                 "the token is revoked or expired",
             ));
         }
+        if self.caller.is_expired(wall_ms()) {
+            return Err(Problem::new(Code::Unauthenticated, "the token has expired"));
+        }
         if self.caller.is_unrestricted() {
             return Ok(());
         }
@@ -98,8 +101,7 @@ impl Standing {
                 namespace: &one.namespace,
                 name: &one.name,
             };
-            let checked = self.caller.check(one.action, &resource);
-            checked.map_err(|_| rights::forbidden(one.action, &resource))
+            rights::check_thing(&self.broker, &self.caller, one.action, &resource)
         })
     }
 
@@ -126,8 +128,22 @@ impl Standing {
             if let Err(problem) = self.check() {
                 return problem;
             }
-            if changes.changed().await.is_err() {
-                std::future::pending::<()>().await;
+            let expired = async {
+                match self.caller.expires_ms() {
+                    Some(expiry) => {
+                        let left = u64::try_from(expiry - wall_ms()).unwrap_or(0);
+                        tokio::time::sleep(Duration::from_millis(left + 1)).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                }
+                () = expired => {}
             }
         }
     }

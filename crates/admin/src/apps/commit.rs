@@ -18,12 +18,16 @@ use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::body::{self, Object};
 use stafett_http::{Code, Path, Problem, Slot};
+use stafett_model::{Message, Namespace};
+use stafett_store::wall_ms;
 use stafett_topics::NewRecord;
 
 use super::shape::{Key, Offsets, decoded};
 use super::worker::{NamedClaim, Names, command};
 use super::{WORKERS, find, of_app, session};
 use crate::content::{self, Headers};
+use crate::key;
+use crate::message::{CONTENT_TYPE, MESSAGE_ID};
 use crate::{Routes, access, answer, refusals};
 
 /// A commit: all of it is stored together, or nothing.
@@ -121,7 +125,9 @@ enum Timer {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Emit {
-    topic: String,
+    /// Topic or queue of the result.
+    topic: Option<String>,
+    queue: Option<String>,
     key: Option<Key>,
     #[schemars(with = "Option<serde_json::Value>")]
     value: Option<Box<RawValue>>,
@@ -131,6 +137,16 @@ struct Emit {
     partition: Option<u32>,
     /// Milliseconds since 1970; the time of the commit if it is absent.
     timestamp: Option<i64>,
+    /// Priority in the queue.
+    priority: Option<u8>,
+    /// Longest time in the queue.
+    ttl_ms: Option<u64>,
+}
+
+/// A result that was read.
+enum Output {
+    Record(Box<str>, NewRecord),
+    Message(Box<str>, Message),
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -147,11 +163,16 @@ struct Stored {
 /// Place of results that stand together.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEmitted")]
-struct Place {
-    topic: String,
-    partition: u32,
-    base: u64,
-    count: u32,
+#[serde(untagged)]
+enum Place {
+    Topic {
+        topic: String,
+        partition: u32,
+        base: u64,
+        count: u32,
+    },
+    /// Messages of a queue have no places.
+    Queue { queue: String, count: u32 },
 }
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -169,6 +190,9 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Code::BadOffset,
             Code::NoSuchTable,
             Code::NoSuchTopic,
+            Code::NoSuchQueue,
+            Code::QueueFull,
+            Code::MessageTooLarge,
             Code::Forbidden,
             Code::Unreadable,
         ]),
@@ -186,29 +210,30 @@ async fn commit(
     let session = session(&worker, &headers)?;
     let broker = broker.get()?;
     let app = find(&broker, &name)?;
-    let mut allowed = "";
-    for Object(result) in &wanted.emit {
-        if result.topic != allowed {
-            allowed = &result.topic;
-            access::check(&broker, Action::Write, &Resource::new(Kind::Topic, allowed))?;
-        }
-    }
+    check_targets(&broker, &wanted.emit)?;
     let claim = NamedClaim {
         task: wanted.task.clone(),
         epoch: wanted.epoch,
     };
     let claim = claim.read()?;
     let commit = wanted.read(&app)?;
+    let mut queued: BTreeMap<String, u32> = BTreeMap::new();
+    for (queue, _) in &commit.messages {
+        *queued.entry(queue.to_string()).or_default() += 1;
+    }
     let committed = app
         .commit(session, claim, commit)
         .await
         .map_err(|why| of_app(&why))?;
-    let emitted = committed.emitted.into_iter().map(|place| Place {
+    let queued = queued.into_iter().filter(|_| !committed.repeated);
+    let queued = queued.map(|(queue, count)| Place::Queue { queue, count });
+    let emitted = committed.emitted.into_iter().map(|place| Place::Topic {
         topic: place.topic.into(),
         partition: place.partition,
         base: place.base,
         count: place.count,
     });
+    let emitted = emitted.chain(queued);
     let stored = Stored {
         seq: committed.seq,
         repeated: committed.repeated,
@@ -250,7 +275,13 @@ impl Commit {
             Timer::Plain(key, due) => Ok::<_, Problem>((key.bytes()?, Bytes::new(), due)),
             Timer::Named(key, due, name) => Ok((key.bytes()?, name.bytes()?, due)),
         });
-        let emit = self.emit.into_iter().map(|Object(emit)| emit.read());
+        let (mut emit, mut messages) = (Vec::new(), Vec::new());
+        for Object(result) in self.emit {
+            match result.read()? {
+                Output::Record(topic, record) => emit.push((topic, record)),
+                Output::Message(queue, message) => messages.push((queue, message)),
+            }
+        }
         Ok(NewCommit {
             seq: self.seq,
             next: offsets("next", self.next)?,
@@ -258,7 +289,8 @@ impl Commit {
             done: done.collect::<Result<_, _>>()?,
             entries,
             timers: timers.collect::<Result<_, _>>()?,
-            emit: emit.collect::<Result<_, _>>()?,
+            emit,
+            messages,
         })
     }
 }
@@ -287,8 +319,31 @@ impl Put {
     }
 }
 
+/// Checks that the worker may write what it emits to.
+fn check_targets(broker: &Broker, results: &[Object<Emit>]) -> Result<(), Problem> {
+    let mut allowed = (None, None);
+    for Object(result) in results {
+        let target = (result.topic.as_deref(), result.queue.as_deref());
+        if target == allowed {
+            continue;
+        }
+        allowed = target;
+        if let Some(topic) = target.0 {
+            access::check(broker, Action::Write, &Resource::new(Kind::Topic, topic))?;
+        }
+        if let Some(queue) = target.1 {
+            let namespace = Namespace::default();
+            let resource = Resource::queue(namespace.as_str(), queue);
+            access::check(broker, Action::Write, &resource)?;
+        }
+    }
+    Ok(())
+}
+
 impl Emit {
-    fn read(self) -> Result<(Box<str>, NewRecord), Problem> {
+    fn read(self) -> Result<Output, Problem> {
+        let bad = |why: &str| Problem::bad_request(why).with("field", "emit");
+        let is_json = self.value.is_some();
         let value = match (self.value, self.value_base64) {
             (Some(value), None) => Some(Bytes::from(String::from(Box::<str>::from(value)))),
             (None, Some(base64)) => Some(decoded(&base64)?),
@@ -299,6 +354,43 @@ impl Emit {
             }
         };
         let headers = content::headers(self.headers)?;
+        let topic = match (self.topic, self.queue) {
+            (Some(topic), None) => topic,
+            (None, Some(queue)) => {
+                if self.partition.is_some() {
+                    return Err(bad("a queue has no partitions"));
+                }
+                let fields = [
+                    (CONTENT_TYPE, is_json.then(|| content::JSON.to_owned())),
+                    (MESSAGE_ID, Some(key::message_id(None))),
+                ];
+                let mut headers = headers;
+                for (name, value) in fields {
+                    if let Some(value) = value.filter(|_| !headers.iter().any(|(known, _)| known == name)) {
+                        headers.push((name.to_owned(), Some(value.into())));
+                    }
+                }
+                let message = Message {
+                    routing_key: queue.as_str().into(),
+                    key: self.key.map(Key::bytes).transpose()?,
+                    value: value.unwrap_or_default(),
+                    timestamp_ms: self.timestamp.unwrap_or_else(wall_ms),
+                    priority: self.priority.unwrap_or(0),
+                    ttl_ms: self.ttl_ms,
+                    persistent: true,
+                    headers: headers
+                        .into_iter()
+                        .map(|(name, value)| (name.into(), value))
+                        .collect(),
+                    ..Message::default()
+                };
+                return Ok(Output::Message(queue.into(), message));
+            }
+            (Some(_), Some(_)) | (None, None) => return Err(bad("a result names a topic or a queue")),
+        };
+        if self.priority.is_some() || self.ttl_ms.is_some() {
+            return Err(bad("priority and ttl_ms are of results for queues"));
+        }
         let record = NewRecord {
             partition: self.partition,
             key: self.key.map(Key::bytes).transpose()?,
@@ -309,6 +401,6 @@ impl Emit {
                 .collect(),
             timestamp: self.timestamp,
         };
-        Ok((self.topic.into(), record))
+        Ok(Output::Record(topic.into(), record))
     }
 }

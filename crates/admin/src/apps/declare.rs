@@ -50,6 +50,8 @@ struct Wanted {
     attempts_max: Option<u32>,
     /// Topic of the records that failed for the last time. Without one their task stops.
     dead_letter: Option<String>,
+    /// False to keep tasks whole partitions; true by default.
+    splittable: Option<bool>,
 }
 
 pub(super) const BALANCES: [(&str, Balance); 4] = [
@@ -81,6 +83,8 @@ struct WantedTable {
     /// `json`, the default, or `bytes`.
     format: Option<String>,
     ttl_ms: Option<u64>,
+    /// False for entries that belong to the task as a whole; true by default. A task with such entries is not split.
+    keyed: Option<bool>,
 }
 
 /// An app that is declared.
@@ -171,11 +175,20 @@ impl Wanted {
             let formats = [("json", Format::Json), ("bytes", Format::Bytes)];
             let format = word("tables", table.format.as_deref(), &formats)?;
             let ttl_ms = table.ttl_ms;
-            tables.insert(name.into(), Table { format, ttl_ms });
+            let keyed = table.keyed.unwrap_or(true);
+            tables.insert(
+                name.into(),
+                Table {
+                    format,
+                    ttl_ms,
+                    keyed,
+                },
+            );
         }
         let guarantees = [
             ("exactly-once", Guarantee::ExactlyOnce),
             ("at-least-once", Guarantee::AtLeastOnce),
+            ("at-most-once", Guarantee::AtMostOnce),
         ];
         let definition = Definition {
             topics: self.topics.into_iter().map(Into::into).collect(),
@@ -196,6 +209,7 @@ impl Wanted {
             stops_at_gap: word("on_gap", self.on_gap.as_deref(), &GAPS)?,
             attempts_max: self.attempts_max.unwrap_or(defaults.attempts_max),
             dead_letter: self.dead_letter.map(Into::into),
+            splittable: self.splittable.unwrap_or(defaults.splittable),
         };
         Ok((definition, start))
     }

@@ -40,16 +40,16 @@ struct Fetch {
 /// Records of a task.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppRecords")]
-struct FetchedTask {
-    task: String,
-    epoch: u64,
+pub(crate) struct FetchedTask {
+    pub(crate) task: String,
+    pub(crate) epoch: u64,
     /// Topic of the records.
     topic: String,
     /// Timers that were due before the first record: key, time, and name.
     due: Vec<(Text, i64, Text)>,
     records: Vec<RecordShown>,
     /// Place behind everything here, for `next` of a commit.
-    next: ShownOffsets,
+    pub(crate) next: ShownOffsets,
     /// Ends of the partitions.
     end: ShownOffsets,
     /// Task time behind the records; null before the first record.
@@ -123,7 +123,7 @@ async fn fetch(
 }
 
 impl FetchedTask {
-    fn of(app: &App, fetched: &Fetched) -> Self {
+    pub(crate) fn of(app: &App, fetched: &Fetched) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
         let topic = definition.topics.get(fetched.input);

@@ -12,7 +12,7 @@ use stafett_broker::Broker;
 use stafett_http::api::{delete, post, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 
-use super::worker::Done;
+use super::worker::{Done, check_name};
 use super::{find, of_app, task};
 use crate::{Routes, answer, refusals};
 
@@ -89,6 +89,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             ])
             .answers::<Done>(200)
             .refuses(&common)
+            .refuses(&refusals::STORAGE)
             .refuses(&[Code::NoSuchWorker]),
             drain,
         )
@@ -103,6 +104,7 @@ fn task_routes(routes: Routes) -> Routes {
                 .body::<Pin>()
                 .answers::<Done>(200)
                 .refuses(&common)
+                .refuses(&refusals::STORAGE)
                 .refuses(&[Code::NoSuchTask, Code::NoSuchWorker]),
             pin,
         )
@@ -110,6 +112,7 @@ fn task_routes(routes: Routes) -> Routes {
             delete("/v1/apps/{app}/tasks/{task}/worker", "Ends the pin of a task.")
                 .answers::<Done>(200)
                 .refuses(&common)
+                .refuses(&refusals::STORAGE)
                 .refuses(&[Code::NoSuchTask]),
             unpin,
         )
@@ -167,14 +170,14 @@ async fn drain(
     let over = query.duration("over", OVER_MAX)?.unwrap_or_default();
     let over_ms = u64::try_from(over.as_millis()).unwrap_or(u64::MAX);
     let cancels = query.flag("cancel")?;
-    let drained = app.step(|machine, now, effects| {
+    let drained = app.mark(move |machine, now, effects| {
         if cancels {
             machine.cancel_drain(&worker, now, effects)
         } else {
             machine.drain(&worker, over_ms, now, effects)
         }
     });
-    drained.map_err(|why| of_app(&why.into()))?;
+    drained.await.map_err(|why| of_app(&why))?;
     Ok(answer(StatusCode::OK, &Done {}))
 }
 
@@ -193,10 +196,11 @@ async fn pin(
             return Err(Problem::bad_request(why).with("field", "absent"));
         }
     };
+    check_name(&wanted.worker)?;
     let app = find(&*broker.get()?, &name)?;
     let id = task(&id)?;
-    let pinned = app.step(|machine, now, effects| machine.pin(id, &wanted.worker, absent, now, effects));
-    pinned.map_err(|why| of_app(&why.into()))?;
+    let pinned = app.mark(|machine, now, effects| machine.pin(id, &wanted.worker, absent, now, effects));
+    pinned.await.map_err(|why| of_app(&why))?;
     Ok(answer(StatusCode::OK, &Done {}))
 }
 
@@ -206,8 +210,8 @@ async fn unpin(
 ) -> Result<Response, Problem> {
     let app = find(&*broker.get()?, &name)?;
     let id = task(&id)?;
-    let unpinned = app.step(|machine, now, effects| machine.unpin(id, now, effects));
-    unpinned.map_err(|why| of_app(&why.into()))?;
+    let unpinned = app.mark(|machine, now, effects| machine.unpin(id, now, effects).map(drop));
+    unpinned.await.map_err(|why| of_app(&why))?;
     Ok(answer(StatusCode::OK, &Done {}))
 }
 

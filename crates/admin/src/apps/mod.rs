@@ -3,7 +3,7 @@
 //! - `shape`: keys, offsets and values in requests and answers
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers; `settings`: settings in force
-//! - `manage`: pauses, drains, pins and rebalancing
+//! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
 //!   `state`: state from inside and outside
 
@@ -11,14 +11,15 @@ mod change;
 mod commit;
 mod declare;
 mod fail;
-mod fetch;
+pub(crate) mod fetch;
 mod manage;
 mod reset;
 mod settings;
-mod shape;
+pub(crate) mod shape;
 mod show;
+mod split;
 mod state;
-mod worker;
+pub(crate) mod worker;
 
 use std::sync::Arc;
 
@@ -54,10 +55,11 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(fail::routes)
         .with(change::routes)
         .with(reset::routes)
+        .with(split::routes)
         .with(state::routes)
 }
 
-fn find(broker: &Broker, name: &str) -> Result<Arc<App>, Problem> {
+pub(crate) fn find(broker: &Broker, name: &str) -> Result<Arc<App>, Problem> {
     broker.apps().named(name).map_err(|why| of_app(&why))
 }
 
@@ -76,11 +78,11 @@ fn session<'a>(worker: &'a str, headers: &HeaderMap) -> Result<Session<'a>, Prob
     })?;
     let number = shape::read_token(token)
         .ok_or_else(|| Problem::new(Code::TakenOver, "the token is of another session"))?;
-    Ok(Session { worker, number })
+    Ok(Session::new(worker, number))
 }
 
 /// The only place that maps errors of apps to refusals.
-fn of_app(error: &AppError) -> Problem {
+pub(crate) fn of_app(error: &AppError) -> Problem {
     let problem = |code| Problem::new(code, error);
     match error {
         AppError::NoSuchApp => problem(Code::NoSuchApp),
@@ -99,6 +101,12 @@ fn of_app(error: &AppError) -> Problem {
         AppError::Worker(why) => of_worker(why),
         AppError::NoSuchTask(_) => problem(Code::NoSuchTask),
         AppError::NoSuchWorker => problem(Code::NoSuchWorker),
+        AppError::TooFine(_) => problem(Code::TooFine),
+        AppError::NotSplittable => problem(Code::NotSplittable),
+        AppError::NotKeyed(_) => problem(Code::NotKeyed),
+        AppError::NoSuchQueue(name) => problem(Code::NoSuchQueue).with("queue", &**name),
+        AppError::QueueFull(name) => problem(Code::QueueFull).with("queue", &**name),
+        AppError::MessageTooLarge(name) => problem(Code::MessageTooLarge).with("queue", &**name),
         AppError::NoSuchTable(name) => problem(Code::NoSuchTable).with("table", &**name),
         AppError::OutOfOrder { expected, .. } => problem(Code::OutOfOrder).with("expected", *expected),
         AppError::BadOffset { field, from, to, .. } => problem(Code::BadOffset)

@@ -51,7 +51,7 @@ impl Settings {
 }
 
 /// Returns the word of a value.
-pub(super) fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+pub(super) fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
     let found = words.iter().find(|(_, known)| *known == value);
     found.map_or("", |(word, _)| word)
 }

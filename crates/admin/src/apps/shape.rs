@@ -47,14 +47,14 @@ pub(super) fn decoded(base64: &str) -> Result<Bytes, Problem> {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(rename = "AppOffsets")]
-pub(super) enum Offsets {
+pub(crate) enum Offsets {
     Only(u64),
     ByTopic(BTreeMap<String, u64>),
 }
 
 impl Offsets {
     /// Returns the offsets by input.
-    pub(super) fn by_input(self, field: &str, definition: &Definition) -> Result<Vec<Option<u64>>, Problem> {
+    pub(crate) fn by_input(self, field: &str, definition: &Definition) -> Result<Vec<Option<u64>>, Problem> {
         let mut inputs = vec![None; definition.topics.len()];
         match self {
             Self::Only(offset) => {
@@ -80,7 +80,7 @@ impl Offsets {
 }
 
 /// Offsets by topic, in an answer.
-pub(super) type ShownOffsets = BTreeMap<String, u64>;
+pub(crate) type ShownOffsets = BTreeMap<String, u64>;
 
 pub(super) fn by_topic(definition: &Definition, offsets: &[u64]) -> ShownOffsets {
     let names = definition.topics.iter().map(ToString::to_string);
@@ -139,6 +139,6 @@ pub(super) fn token(session: u64) -> String {
     format!("{session:016x}")
 }
 
-pub(super) fn read_token(token: &str) -> Option<u64> {
+pub(crate) fn read_token(token: &str) -> Option<u64> {
     u64::from_str_radix(token, 16).ok()
 }

@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stafett_apps::App;
 use stafett_apps::machine::TaskView;
+use stafett_apps::{App, Known, StateTotals};
 use stafett_broker::Broker;
 use stafett_http::api::get;
 use stafett_http::list::List;
@@ -95,7 +95,7 @@ struct TaskShown {
     pinned: Option<String>,
     /// Claims in this run of the broker.
     moves: u64,
-    /// Position and state; null while they are not in memory.
+    /// Position and state; null if the log of the task cannot be read.
     position: Option<TaskPosition>,
     /// Offsets that are gone, at which the task rests: topic, from, to.
     gap: Option<(String, u64, u64)>,
@@ -123,11 +123,19 @@ struct TaskPosition {
     next: ShownOffsets,
     end: ShownOffsets,
     lag: u64,
-    entries: usize,
-    /// Bytes of keys and values, about.
-    bytes: u64,
-    timers: usize,
-    done: usize,
+    #[serde(flatten)]
+    state: TaskState,
+}
+
+/// State of a task. Its fields are null until a worker has the task, after a start.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "AppTaskState")]
+struct TaskState {
+    entries: Option<usize>,
+    /// Bytes of keys and values of entries, timers and finished keys, about.
+    bytes: Option<u64>,
+    timers: Option<usize>,
+    done: Option<usize>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -164,16 +172,21 @@ pub(super) fn routes(routes: Routes) -> Routes {
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
     let broker = broker.get()?;
-    let rows = broker.apps().all().into_iter().map(|app| Row {
-        name: app.name.to_string(),
-        shown: Shown::of(&broker, &app),
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
+    let mut rows = Vec::new();
+    for app in broker.apps().all() {
+        app.know_positions().await;
+        rows.push(Row {
+            name: app.name.to_string(),
+            shown: Shown::of(&broker, &app),
+        });
+    }
+    Ok(answer(StatusCode::OK, &LIST.page(&query, rows)?))
 }
 
 async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let app = find(&broker, &name)?;
+    app.know_positions().await;
     Ok(answer(StatusCode::OK, &Shown::of(&broker, &app)))
 }
 
@@ -230,7 +243,7 @@ impl TaskShown {
     fn of(broker: &Broker, app: &App, view: TaskView) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
-        let position = app.position_now(view.task).map(|(position, totals)| {
+        let position = app.known(view.task).map(|Known { position, totals }| {
             let topics = app.topics().unwrap_or_default();
             let ends: Vec<u64> = topics
                 .iter()
@@ -247,10 +260,7 @@ impl TaskShown {
                 next: by_topic(definition, &position.next),
                 end: by_topic(definition, &ends),
                 lag: lags.map(|(next, end)| end.saturating_sub(*next)).sum(),
-                entries: totals.entries,
-                bytes: totals.bytes,
-                timers: totals.timers,
-                done: totals.done,
+                state: totals.map(TaskState::of).unwrap_or_default(),
             }
         });
         let gap = app.gap(view.task).map(|gap| {
@@ -278,6 +288,17 @@ impl TaskShown {
             position,
             gap,
             failure,
+        }
+    }
+}
+
+impl TaskState {
+    fn of(totals: StateTotals) -> Self {
+        Self {
+            entries: Some(totals.entries),
+            bytes: Some(totals.bytes),
+            timers: Some(totals.timers),
+            done: Some(totals.done),
         }
     }
 }

@@ -75,12 +75,12 @@ struct Events {
 /// Something that a worker has to know.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEvent")]
-struct EventShown {
-    number: u64,
+pub(crate) struct EventShown {
+    pub(crate) number: u64,
     /// `claimed`, `revoke` (commit, and release the task in time), or `lost`.
-    event: &'static str,
-    task: String,
-    epoch: u64,
+    pub(crate) event: &'static str,
+    pub(crate) task: String,
+    pub(crate) epoch: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// Worker that had the task before.
@@ -155,6 +155,9 @@ struct Nothing {}
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "AppDone")]
 pub(super) struct Done {}
+
+/// Path of all commands, which their names follow.
+pub(crate) const COMMAND_PATH: &str = "/v1/apps/{app}/workers/{worker}/";
 
 macro_rules! command {
     ($word:literal) => {
@@ -249,10 +252,7 @@ async fn join(
     request: Request,
 ) -> Result<Response, Problem> {
     let wanted: Join = body::json(request).await?;
-    if worker.is_empty() || worker.len() > NAME_BYTES_MAX || worker.chars().any(char::is_control) {
-        let why = "a worker's name has 1 to 249 bytes and no control characters";
-        return Err(Problem::bad_request(why).with("field", "worker"));
-    }
+    check_name(&worker)?;
     let app = find(&*broker.get()?, &name)?;
     let spec = JoinSpec {
         weight: wanted.weight.unwrap_or(1),
@@ -261,10 +261,7 @@ async fn join(
     };
     let joined = app.join(&worker, spec).map_err(|why| of_app(&why))?;
     let number = joined.session;
-    let session = Session {
-        worker: &worker,
-        number,
-    };
+    let session = Session::new(&worker, number);
     let resumed = joined.resumed.iter().map(|(task, epoch)| {
         let (task, epoch) = (*task, *epoch);
         let view = app.claim_view(session, Claim { task, epoch });
@@ -283,6 +280,15 @@ async fn join(
         resumed: resumed.collect(),
     };
     Ok(answer(StatusCode::OK, &shown))
+}
+
+/// Refuses what cannot be a worker's name.
+pub(super) fn check_name(worker: &str) -> Result<(), Problem> {
+    if worker.is_empty() || worker.len() > NAME_BYTES_MAX || worker.chars().any(char::is_control) {
+        let why = "a worker's name has 1 to 249 bytes and no control characters";
+        return Err(Problem::bad_request(why).with("field", "worker"));
+    }
+    Ok(())
 }
 
 /// Returns the wait of a command, which ends before the worker counts as silent.
@@ -315,7 +321,7 @@ async fn poll(
 }
 
 impl EventShown {
-    fn of(app: &App, session: Session<'_>, event: Event) -> Self {
+    pub(crate) fn of(app: &App, session: Session<'_>, event: Event) -> Self {
         let shown = |event: &'static str, task: stafett_apps::TaskId, epoch| Self {
             number: 0,
             event,

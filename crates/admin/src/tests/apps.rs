@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use super::World;
 
 /// A worker that knows its token and its claims.
-struct Worker<'a> {
+pub(super) struct Worker<'a> {
     world: &'a World,
     name: &'a str,
     token: String,
     after: u64,
-    events: Vec<Value>,
+    pub(super) events: Vec<Value>,
 }
 
 impl<'a> Worker<'a> {
-    async fn join(world: &'a World, name: &'a str) -> Worker<'a> {
+    pub(super) async fn join(world: &'a World, name: &'a str) -> Worker<'a> {
         let path = format!("POST /v1/apps/sum/workers/{name}/join");
         let (status, joined) = world.send(&path, "{}").await;
         assert_eq!(status, StatusCode::OK, "{joined}");
@@ -28,7 +28,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    async fn ask(&self, command: &str, body: Value) -> (StatusCode, Value) {
+    pub(super) async fn ask(&self, command: &str, body: Value) -> (StatusCode, Value) {
         let path = format!("POST /v1/apps/sum/workers/{}/{command}", self.name);
         let headers = [("stafett-worker", &*self.token)];
         let response = self.world.response_to(&path, &headers, &body.to_string()).await;
@@ -48,7 +48,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Polls until the worker was told this many claims.
-    async fn claims(&mut self, count: usize) -> Vec<Value> {
+    pub(super) async fn claims(&mut self, count: usize) -> Vec<Value> {
         loop {
             let claims: Vec<_> = self
                 .events
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let world = World::new().await;
     world.send("PUT /v1/topics/in", r#"{"partitions": 2}"#).await;
     world.send("PUT /v1/topics/out", r#"{"partitions": 1}"#).await;
@@ -109,6 +109,27 @@ async fn world() -> World {
         (StatusCode::CREATED, json!({"name": "sum", "tasks": 2}))
     );
     world
+}
+
+#[tokio::test]
+async fn app_shows_its_settings_as_they_are_changed() {
+    let world = world().await;
+    let settings = async || world.send("GET /v1/apps/sum", "").await.1["settings"].clone();
+    let at_first = json!({
+        "balance": "count", "rebalance": "auto", "worker_timeout_ms": 2000, "revoke_ms": 30000,
+        "time": {"clock": "record", "grace_ms": 5000, "idle_ms": 1000}, "state_bytes_max": 256 << 20,
+        "on_gap": "stop", "attempts_max": 5, "dead_letter": null,
+    });
+    assert_eq!(settings().await, at_first);
+    let change = r#"{"balance": "load", "on_gap": "skip", "time": {"clock": "wall"}, "dead_letter": "out"}"#;
+    let (status, said) = world.send("PATCH /v1/apps/sum", change).await;
+    assert_eq!(status, StatusCode::OK, "{said}");
+    let changed = settings().await;
+    assert_eq!(changed["balance"], "load");
+    assert_eq!(changed["on_gap"], "skip");
+    assert_eq!(changed["time"]["clock"], "wall");
+    assert_eq!(changed["dead_letter"], "out");
+    assert_eq!(changed["attempts_max"], 5);
 }
 
 async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
@@ -254,6 +275,12 @@ async fn wrong_requests_of_operators_have_stable_codes() {
             "exists_differently",
         ),
         ("PUT /v1/apps/x", r#"{"topics": []}"#, 400, "bad_request"),
+        (
+            "PUT /v1/apps/sum/tasks/0/worker",
+            r#"{"worker": ""}"#,
+            400,
+            "bad_request",
+        ),
         ("PUT /v1/apps/x", r#"{"topics": ["none"]}"#, 404, "no_such_topic"),
         (
             "PUT /v1/apps/x",

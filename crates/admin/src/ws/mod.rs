@@ -6,6 +6,8 @@
 //! - `routed`: commands that are requests of routes
 //! - `consumers`: consumers of queues
 //! - `watch`: watched states
+//! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_command` reads them, `work_flow` has what it
+//!   is sent
 
 pub mod command;
 mod consumers;
@@ -14,6 +16,11 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod work;
+mod work_command;
+mod work_flow;
+#[cfg(test)]
+mod work_tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,8 +89,8 @@ impl Default for WebSockets {
 /// Parts behind the routes.
 #[derive(Debug, Clone)]
 pub(crate) struct Front {
-    broker: Slot<Broker>,
-    sockets: WebSockets,
+    pub(super) broker: Slot<Broker>,
+    pub(super) sockets: WebSockets,
     /// The other routes.
     router: Router,
     watches: Watches,
@@ -98,7 +105,7 @@ impl Front {
         states: Vec<&'static str>,
     ) -> Self {
         Self {
-            watches: Watches::new(states, sockets.tasks.clone()),
+            watches: Watches::new(broker.clone(), states, sockets.tasks.clone()),
             broker,
             sockets,
             router,
@@ -121,6 +128,7 @@ pub(crate) fn routes() -> Api<Front> {
             .refuses(&[Code::NotServing, Code::NoWebsocket, Code::Forbidden]),
             upgrade,
         )
+        .with(work::routes)
         .route(
             get(
                 "/v1/watch",

@@ -252,7 +252,7 @@ fn plain(name: &str, value: &RawValue) -> Result<String, Problem> {
 }
 
 /// Writes fields as an object, each as it came.
-fn object(fields: &Fields<'_>) -> String {
+pub(super) fn object(fields: &Fields<'_>) -> String {
     let mut body = String::from("{");
     for (name, value) in fields {
         if body.len() > 1 {

@@ -13,7 +13,8 @@ use axum::http::Method;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use stafett_http::Problem;
+use stafett_broker::Broker;
+use stafett_http::{Problem, Slot};
 use stafett_model::Lock;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until};
@@ -55,6 +56,7 @@ pub(super) struct Watches(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    broker: Slot<Broker>,
     /// Paths of routes that show a state, with names in braces.
     paths: Vec<&'static str>,
     states: Lock<HashMap<Key, Weak<State>>>,
@@ -76,8 +78,9 @@ pub(super) struct State {
 }
 
 impl Watches {
-    pub(super) fn new(paths: Vec<&'static str>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(broker: Slot<Broker>, paths: Vec<&'static str>, tasks: TaskTracker) -> Self {
         Self(Arc::new(Shared {
+            broker,
             paths,
             states: Lock::default(),
             tasks,
@@ -102,9 +105,7 @@ impl Watches {
             );
             return Err(Problem::bad_request(why));
         };
-        if !by.is_unrestricted() {
-            rights::check_path(by, &Method::GET, template, &path, Some(query))?;
-        }
+        self.check(by, template, &path, query)?;
         let is_own = rights::needs(&Method::GET, template) == Some(Needs::Login);
         let own = is_own.then(|| (by.name().map(str::to_owned), by.peer()));
         let key = (caller.0.clone(), format!("{path}?{query}"), own);
@@ -113,6 +114,7 @@ impl Watches {
         let mut states = self.0.states.lock();
         let watched = |state| Watched {
             state,
+            watches: self.clone(),
             template,
             by: Arc::clone(by),
         };
@@ -132,6 +134,21 @@ impl Watches {
         });
         states.insert(key, Arc::downgrade(&state));
         Ok(watched(state))
+    }
+
+    /// Checks the right of a route for one of its paths.
+    fn check(
+        &self,
+        by: &stafett_access::Caller,
+        template: &str,
+        path: &str,
+        query: &str,
+    ) -> Result<(), Problem> {
+        if by.is_unrestricted() {
+            return Ok(());
+        }
+        rights::check_path(by, &Method::GET, template, path, Some(query))?;
+        rights::check_shown_queue(&*self.0.broker.get()?, by, &Method::GET, template, path)
     }
 }
 
@@ -157,12 +174,9 @@ impl Watched {
     }
 
     fn check(&self) -> Result<(), Problem> {
-        if self.by.is_unrestricted() {
-            return Ok(());
-        }
         let uri = &self.state.key.1;
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        rights::check_path(&self.by, &Method::GET, self.template, path, Some(query))
+        self.watches.check(&self.by, self.template, path, query)
     }
 }
 
@@ -198,6 +212,7 @@ impl State {
 /// A state with a caller that may see it.
 #[derive(Debug)]
 pub(super) struct Watched {
+    watches: Watches,
     state: Arc<State>,
     template: &'static str,
     by: Arc<stafett_access::Caller>,

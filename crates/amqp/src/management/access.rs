@@ -1,4 +1,4 @@
-//! The empty lists of policies, parameters, limits and topic permissions.
+//! The empty lists of policies and parameters.
 
 use axum::http::Method;
 
@@ -9,21 +9,15 @@ use super::{NODE, list};
 /// Answers the paths of these resources.
 pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     match path {
-        [
-            "policies" | "operator-policies" | "parameters" | "global-parameters" | "vhost-limits"
-            | "user-limits" | "topic-permissions",
-        ]
-        | ["users", _, "topic-permissions"] => call.only_get(|| list::values(call, Vec::new())),
-        ["policies" | "operator-policies" | "vhost-limits", vhost] => call.only_get(|| {
+        ["policies" | "operator-policies" | "parameters" | "global-parameters"] => {
+            call.only_get(|| list::values(call, Vec::new()))
+        }
+        ["policies" | "operator-policies", vhost] => call.only_get(|| {
             call.vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::values(call, Vec::new())
         }),
         ["parameters", _] => call.only_get(|| list::values(call, Vec::new())),
-        [
-            kind @ ("policies" | "operator-policies" | "vhost-limits" | "user-limits" | "topic-permissions"),
-            _,
-            _,
-        ]
+        [kind @ ("policies" | "operator-policies"), _, _]
         | [kind @ "parameters", _, _, _]
         | [kind @ "global-parameters", _] => unserved(call, kind),
         ["auth", "attempts", NODE] => call.only_get(|| list::values(call, Vec::new())),

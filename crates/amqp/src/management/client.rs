@@ -277,7 +277,9 @@ impl Client {
 
     async fn perform(&mut self) -> Result<(), ClientError> {
         while let Some(operation) = self.session.next_operation() {
-            let done = operation.perform(&self.session.context).await;
+            let done = operation
+                .perform(&self.session.context, &self.session.caller)
+                .await;
             self.session.on_done(done)?;
         }
         Ok(())

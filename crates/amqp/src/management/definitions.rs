@@ -9,7 +9,7 @@ use stafett_model::Namespace;
 
 use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
-use super::{NODE, VERSION, bindings, exchanges, import, queues, users};
+use super::{NODE, VERSION, bindings, exchanges, import, limits, queues, topic_permissions, users};
 
 /// Imports into a virtual host, or all.
 pub(super) async fn import(call: &Call, vhost: Option<&str>) -> Answered {
@@ -41,8 +41,20 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
     let bindings = bindings.iter().filter(|entry| !entry.is_default());
     let bindings: Vec<Value> = bindings.map(|entry| item(entry.definition())).collect();
     let exchanges: Vec<Value> = vhosts.iter().flat_map(own_exchanges(call)).map(item).collect();
+    let parameters = vhosts.iter().filter_map(|vhost| {
+        let value = limits::of_vhost(call, vhost.as_str());
+        let mut fields = Map::from_iter([
+            ("component".to_owned(), json!(limits::COMPONENT)),
+            ("name".to_owned(), json!("limits")),
+            ("vhost".to_owned(), json!(vhost.as_str())),
+        ]);
+        let is_some = !value.is_empty();
+        fields.insert("value".to_owned(), Value::Object(value));
+        is_some.then(|| item(fields))
+    });
+    let parameters: Vec<Value> = parameters.collect();
     for (name, value) in [
-        ("parameters", json!([])),
+        ("parameters", json!(parameters)),
         ("policies", json!([])),
         ("queues", json!(queues)),
         ("exchanges", json!(exchanges)),
@@ -56,9 +68,9 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
         let (users, permissions) = users::exported(call);
         exported.insert("users".to_owned(), json!(users));
         exported.insert("permissions".to_owned(), json!(permissions));
-        for empty in ["topic_permissions", "global_parameters"] {
-            exported.insert(empty.to_owned(), json!([]));
-        }
+        let topics = topic_permissions::all(call, |_| true);
+        exported.insert("topic_permissions".to_owned(), json!(topics));
+        exported.insert("global_parameters".to_owned(), json!([]));
     }
     let mut response = ok(&Value::Object(exported));
     if let Some(file) = call.query("download") {

@@ -6,19 +6,19 @@ use std::collections::HashMap;
 use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use stafett_access::Limited;
 use stafett_model::Namespace;
 
 use super::call::{Call, Fields, changed, short};
 use super::client::{Client, ClientError};
 use super::queues::Entry;
 use super::refusal::{Answered, Refusal};
-use super::{USER, bindings, exchanges, queues, users, values, vhosts};
+use super::{USER, bindings, exchanges, limits, queues, topic_permissions, users, values, vhosts};
 
 /// Header of the answer with the kinds of items that were passed over.
 const PASSED_OVER: &str = "stafett-passed-over";
 /// Kinds of items that have no meaning here.
-const WITHOUT_MEANING: [&str; 6] = [
-    "topic_permissions",
+const WITHOUT_MEANING: [&str; 5] = [
     "policies",
     "operator_policies",
     "parameters",
@@ -38,9 +38,11 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
         ("users", list(&fields, "users")?),
         ("vhosts", list(&fields, "vhosts")?),
         ("permissions", list(&fields, "permissions")?),
+        ("topic_permissions", list(&fields, "topic_permissions")?),
         ("exchanges", list(&fields, "exchanges")?),
         ("queues", list(&fields, "queues")?),
         ("bindings", list(&fields, "bindings")?),
+        ("parameters", list(&fields, "parameters")?),
     ] {
         for item in items {
             let Value::Object(item) = item else {
@@ -51,8 +53,10 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
                 "users" => import.user(&item).await?,
                 "vhosts" => import.vhost(&item).await?,
                 "permissions" => import.permission(&item).await?,
+                "topic_permissions" => import.topic_permission(&item).await?,
                 "exchanges" => import.exchange(&item).await?,
                 "queues" => import.queue(&item).await?,
+                "parameters" => import.parameter(&item).await?,
                 _ => import.binding(&item).await?,
             }
         }
@@ -132,6 +136,7 @@ fn passed_over(fields: &Map<String, Value>) -> Result<String, Refusal> {
     let mut kinds = Vec::new();
     for kind in WITHOUT_MEANING {
         let is_known = |item: &&Value| match kind {
+            "parameters" => item.get("component").and_then(Value::as_str) == Some(limits::COMPONENT),
             "global_parameters" => {
                 let name = item.get("name").and_then(Value::as_str);
                 matches!(
@@ -178,9 +183,28 @@ impl Import<'_> {
             // An export has no password hashes: the user keeps its password.
             return Ok(());
         }
-        let put = users::put_user(self.call, &name, item).await;
-        put.map(drop)
-            .map_err(|refusal| refusal.on(&format!("user '{name}'")))
+        let named = |refusal: Refusal| refusal.on(&format!("user '{name}'"));
+        users::put_user(self.call, &name, item).await.map_err(named)?;
+        match item.get("limits") {
+            Some(Value::Object(fields)) => {
+                let of = Limited::User((*name).into());
+                limits::put(self.call, of, fields).await.map_err(named)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes limits of a virtual host; other parameters are passed over.
+    async fn parameter(&mut self, item: &Fields) -> Result<(), Refusal> {
+        let component = item.get("component").and_then(Value::as_str);
+        let Some(Value::Object(fields)) = item.get("value").filter(|_| component == Some(limits::COMPONENT))
+        else {
+            return Ok(());
+        };
+        let vhost = self.vhost_of(item, "parameters")?;
+        let of = Limited::Namespace(vhost.as_str().into());
+        let put = limits::put(self.call, of, fields).await;
+        put.map_err(|refusal| refusal.on(&format!("limits of vhost '{vhost}'")))
     }
 
     async fn permission(&mut self, item: &Fields) -> Result<(), Refusal> {
@@ -191,6 +215,17 @@ impl Import<'_> {
         let vhost = self.vhost_of(item, "permissions")?;
         let put = users::put_permission(self.call, &vhost, &user, item).await;
         let what = format!("permission of user '{user}' in vhost '{vhost}'");
+        put.map(drop).map_err(|refusal| refusal.on(&what))
+    }
+
+    async fn topic_permission(&mut self, item: &Fields) -> Result<(), Refusal> {
+        let user = name(item, "topic_permissions", "user")?;
+        if user == USER {
+            return Ok(());
+        }
+        let vhost = self.vhost_of(item, "topic_permissions")?;
+        let put = topic_permissions::put(self.call, &vhost, &user, item).await;
+        let what = format!("topic permission of user '{user}' in vhost '{vhost}'");
         put.map(drop).map_err(|refusal| refusal.on(&what))
     }
 

@@ -12,7 +12,8 @@
 //! - `values`: JSON to tables and back; `statistics`: numbers that every tool expects
 //! - `connections`: connections, channels and consumers
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `users`:
-//!   users and permissions; `rights`: the right that each path needs; `access`: empty lists
+//!   users and permissions; `rights`: the right that each path needs; `limits`: limits of virtual hosts and
+//!   users; `access`: empty lists
 //! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
@@ -28,6 +29,7 @@ mod definitions;
 mod exchanges;
 mod health;
 mod import;
+mod limits;
 mod list;
 mod messages;
 mod overview;
@@ -36,6 +38,7 @@ mod queues;
 mod refusal;
 mod rights;
 mod statistics;
+mod topic_permissions;
 mod users;
 mod values;
 mod vhosts;
@@ -213,6 +216,16 @@ async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<Log
     }
 }
 
+async fn other(call: &Call, path: &[&str]) -> Answered {
+    if let Some(answered) = limits::dispatch(call, path).await {
+        return answered;
+    }
+    match topic_permissions::dispatch(call, path).await {
+        Some(answered) => answered,
+        None => access::dispatch(call, path),
+    }
+}
+
 /// Answers all requests but lists.
 async fn dispatch(call: &Call) -> Answered {
     let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
@@ -250,7 +263,7 @@ async fn dispatch(call: &Call) -> Answered {
         }
         _ => match users::dispatch(call, path.as_slice()).await {
             Some(answered) => answered,
-            None => access::dispatch(call, path.as_slice()),
+            None => other(call, path.as_slice()).await,
         },
     }
 }

@@ -25,7 +25,7 @@ use stafett_model::Namespace;
 
 use super::call::{Call, Fields, changed, ok};
 use super::refusal::{Answered, Refusal};
-use super::{USER, list};
+use super::{USER, limits, list};
 
 const ENTER: Actions = Actions::of(&[Action::Read]);
 const WRITE: Actions = Actions::of(&[Action::Write]);
@@ -73,7 +73,7 @@ pub(super) fn users(call: &Call) -> Vec<Value> {
     let users = access(call).directory().users();
     guest
         .into_iter()
-        .chain(users.iter().map(|user| shown(user)))
+        .chain(users.iter().map(|user| shown(call, user)))
         .collect()
 }
 
@@ -88,20 +88,20 @@ fn guest() -> Value {
 }
 
 /// Shows a user without its verifiers, which are secrets.
-fn shown(user: &User) -> Value {
+fn shown(call: &Call, user: &User) -> Value {
     json!({
         "name": &*user.name,
         "password_hash": "",
         "hashing_algorithm": "rabbit_password_hashing_sha256",
         "tags": user.tags().collect::<Vec<_>>(),
-        "limits": {},
+        "limits": limits::of_user(call, &user.name),
     })
 }
 
 fn without_permissions(call: &Call) -> Vec<Value> {
     let users = access(call).directory().users();
     let without = users.iter().filter(|user| rules(call, &user.name).is_empty());
-    without.map(|user| shown(user)).collect()
+    without.map(|user| shown(call, user)).collect()
 }
 
 async fn user(call: &Call, name: &str) -> Answered {
@@ -114,7 +114,10 @@ async fn user(call: &Call, name: &str) -> Answered {
             Ok(changed(false))
         }
         _ if name == USER && has_guest(call) => list::object(call, guest()),
-        _ => list::object(call, shown(known.as_deref().ok_or_else(Refusal::no_object)?)),
+        _ => list::object(
+            call,
+            shown(call, known.as_deref().ok_or_else(Refusal::no_object)?),
+        ),
     }
 }
 
@@ -172,12 +175,14 @@ pub(super) async fn put_user(call: &Call, name: &str, fields: &Fields) -> Result
     put.map_err(|error| refused(&error))
 }
 
-fn refused(error: &AccessError) -> Refusal {
+pub(super) fn refused(error: &AccessError) -> Refusal {
     match error {
         AccessError::NoSuchUser(_) | AccessError::NoSuchToken(_) => Refusal::no_object(),
         AccessError::NotStored(_) | AccessError::Busy => Refusal::unavailable(error.to_string()),
         AccessError::Name(_)
         | AccessError::Rule(_)
+        | AccessError::Quota(_)
+        | AccessError::Pattern(_)
         | AccessError::LastAdministrator(_)
         | AccessError::TooMany
         | AccessError::Password

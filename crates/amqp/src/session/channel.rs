@@ -8,6 +8,8 @@ use stafett_messaging::readers::ReaderHandle;
 use stafett_messaging::{ConsumerHolder, ListedConsumer};
 use std::collections::HashMap;
 
+use stafett_access::Tallied;
+
 use super::assembly::Assembly;
 use super::unacked::Unacked;
 use crate::content::Incoming;
@@ -30,6 +32,9 @@ pub(crate) struct Channel {
     pub replies: Option<Replies>,
     /// Present once the channel has published.
     pub publisher: Option<Counted>,
+    /// Counted for its user; `None` for one that is closing.
+    #[expect(dead_code, reason = "it is counted until it is dropped")]
+    pub tallied: Option<Tallied>,
 }
 
 /// Limits on unsettled deliveries of a client.

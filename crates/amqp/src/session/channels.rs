@@ -90,7 +90,12 @@ impl Session {
         if let Some(operation) = self.await_publishes()? {
             return Ok(Flow::Hold(operation));
         }
-        self.channels.insert(number, Channel::default());
+        let tallied = Some(self.context.admit_channel(&self.agreed.user)?);
+        let channel = Channel {
+            tallied,
+            ..Channel::default()
+        };
+        self.channels.insert(number, channel);
         self.context.metrics.channels.inc();
         self.context.metrics.channels_opened.inc();
         self.out.send(number, channel_class::OpenOk::default());

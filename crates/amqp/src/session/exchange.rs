@@ -70,7 +70,7 @@ impl Session {
         let declared = self.context.exchanges().declare(vhost, &name, new);
         let (_, stored) = declared.map_err(|error| refused_declaration(&error, method, &what))?;
         if existing.is_none() && method.durable {
-            record("exchange.made", &name, vhost);
+            record(&self.caller, "exchange.made", &name, vhost);
         }
         self.answer_when_stored(
             number,
@@ -93,7 +93,7 @@ impl Session {
         }
         let stored = match self.context.exchanges().delete(vhost, &name, method.if_unused) {
             Ok(stored) => {
-                record("exchange.deleted", &name, vhost);
+                record(&self.caller, "exchange.deleted", &name, vhost);
                 Some(stored)
             }
             // Deleting a missing exchange is no error (RabbitMQ since 3.2).

@@ -350,6 +350,7 @@ mod tests {
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
             churn: Churn::default(),
+            tally: stafett_access::Tally::default(),
         };
         let agreed = Agreed {
             user: "guest".into(),

@@ -78,6 +78,8 @@ impl Session {
         self.context.metrics.queues_declared.inc();
         if !no_wait {
             let (messages, consumers) = match found {
+                // Counts are for those that may read.
+                _ if !self.may_see_counts(&name) => (0, 0),
                 ConsumeTarget::Queue(queue) => {
                     let counts = queue.counts();
                     (counts.ready, counts.consumers)
@@ -117,6 +119,9 @@ impl Session {
             check_equivalence(existing, method, &what)?;
         } else if is_named {
             check_name(&name, "queue", false)?;
+        }
+        if existing.is_none() && self.stream(&name).is_none() {
+            self.context.check_queue_limit(&vhost, &name)?;
         }
         if QueueType::of(&method.arguments) == QueueType::Stream {
             if !is_named {

@@ -3,10 +3,14 @@
 //! | method | right |
 //! |---|---|
 //! | exchange.declare, exchange.delete; queue.declare, queue.delete | configure; none to declare passively |
+//! | counts in the answer to queue.declare | read the queue; otherwise they are 0 |
 //! | alternate exchange, dead-letter exchange of a declaration | read the declared thing, write to the exchange |
 //! | exchange.bind, exchange.unbind; queue.bind, queue.unbind | write to the destination, read the source |
 //! | basic.publish | write to the exchange; the one without a name is `amq.default` |
 //! | basic.get, basic.consume, queue.purge | read the queue |
+//!
+//! A topic permission limits the routing keys of a topic exchange to publish with (write) and to bind with
+//! (read).
 //!
 //! A topic that was not declared as a stream over this protocol has rules of its own, and a right on a queue
 //! or an exchange is none on it: a name that stands for such a topic, an argument that names one, and a
@@ -16,9 +20,11 @@
 //! delivered may be settled without a right.
 
 use bytestring::ByteString;
-use stafett_access::{Action, Caller, Resource};
+use stafett_access::{Action, Caller, KeyUse, Resource};
 use stafett_amqp_wire::methods::{Basic, Exchange, Queue, exchange, queue};
 use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
+use stafett_routing::ExchangeKind;
+use stafett_store::wall_ms;
 
 use super::queue::leads_to_topic;
 use super::replies::PSEUDO_QUEUE;
@@ -97,13 +103,20 @@ impl Session {
             }
             Exchange::Delete(method) => self.check_named_exchange(Action::Delete, &method.exchange),
             Exchange::Bind(exchange::Bind {
-                destination, source, ..
+                destination,
+                source,
+                routing_key,
+                ..
             })
             | Exchange::Unbind(exchange::Unbind {
-                destination, source, ..
+                destination,
+                source,
+                routing_key,
+                ..
             }) => {
                 self.check_named_exchange(Action::Write, destination)?;
-                self.check_named_exchange(Action::Read, source)
+                self.check_named_exchange(Action::Read, source)?;
+                self.check_topic_key(KeyUse::Bind, source, [routing_key].into_iter())
             }
             Exchange::DeclareOk(_) | Exchange::DeleteOk(_) | Exchange::BindOk(_) | Exchange::UnbindOk(_) => {
                 Ok(())
@@ -124,12 +137,14 @@ impl Session {
                 queue,
                 exchange,
                 arguments,
+                routing_key,
                 ..
             })
             | Queue::Unbind(queue::Unbind {
                 queue,
                 exchange,
                 arguments,
+                routing_key,
                 ..
             }) => {
                 if leads_to_topic(arguments) {
@@ -137,7 +152,8 @@ impl Session {
                 } else {
                     self.check_queue(number, Action::Write, queue)?;
                 }
-                Ok(self.check_named_exchange(Action::Read, exchange)?)
+                self.check_named_exchange(Action::Read, exchange)?;
+                Ok(self.check_topic_key(KeyUse::Bind, exchange, [routing_key].into_iter())?)
             }
             Queue::DeclareOk(_)
             | Queue::DeleteOk(_)
@@ -180,11 +196,42 @@ impl Session {
     /// Refuses a message that the exchange without a name leads to a topic that the user may not write to.
     pub(super) fn check_keys(&self, incoming: &Incoming) -> Result<(), Exception> {
         let message = &incoming.message;
-        if self.caller.is_unrestricted() || !message.exchange.is_empty() {
+        if self.caller.is_unrestricted() {
             return Ok(());
         }
         let mut keys = incoming.more_keys.iter().chain([&message.routing_key]);
+        if !message.exchange.is_empty() {
+            return self.check_topic_key(KeyUse::Publish, &message.exchange, keys);
+        }
         keys.try_for_each(|key| self.check_topic_behind(Action::Write, key))
+    }
+
+    /// Refuses a routing key of a topic exchange that a topic permission does not permit.
+    pub(super) fn check_topic_key<'k>(
+        &self,
+        key_use: KeyUse,
+        exchange: &str,
+        mut keys: impl Iterator<Item = &'k ByteString>,
+    ) -> Result<(), Exception> {
+        let directory = self.context.broker.access().directory();
+        if !directory.has_topic_permissions() || self.caller.is_unrestricted() || exchange.is_empty() {
+            return Ok(());
+        }
+        let known = self.context.exchanges().get(&self.namespace, exchange);
+        if !known.is_some_and(|known| known.is.kind == ExchangeKind::Topic) {
+            return Ok(());
+        }
+        let (user, vhost) = (&self.agreed.user, self.namespace.as_str());
+        let refused = keys.find(|key| !directory.permits_key(user, vhost, exchange, key_use, key));
+        let Some(key) = refused else { return Ok(()) };
+        let right = match key_use {
+            KeyUse::Publish => "write",
+            KeyUse::Bind => "read",
+        };
+        let text = format!(
+            "{right} access to topic '{key}' in exchange '{exchange}' in vhost '{vhost}' refused for user '{user}'"
+        );
+        Err(Exception::refused(text).ending(Scope::Channel))
     }
 
     /// Refuses a message to an exchange that the user may not write to.
@@ -273,6 +320,20 @@ impl Session {
             self.on_consumer_gone(token);
         }
         Ok(())
+    }
+
+    /// Closes the connection of a user whose token has expired.
+    pub(crate) fn end_expired(&mut self) -> Result<(), ConnectionEnd> {
+        if !self.caller.is_expired(wall_ms()) || self.is_closing() {
+            return Ok(());
+        }
+        let why = format!("the token of user '{}' has expired", self.agreed.user);
+        let exception = Exception::new(ReplyCode::ConnectionForced, why);
+        self.fail(0, exception.ending(Scope::Connection))
+    }
+
+    pub(super) fn may_see_counts(&self, queue: &str) -> bool {
+        self.caller.is_unrestricted() || self.may_read(queue)
     }
 
     fn may_read(&self, queue: &str) -> bool {

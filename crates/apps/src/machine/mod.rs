@@ -23,9 +23,9 @@ mod worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use self::operator::{Absent, AssignError, DrainError};
+pub use self::operator::{Absent, AssignError, DrainError, Marks};
+use self::worker::{Drain, Worker, WorkerName};
 pub use self::worker::{Event, EventKind, JoinSpec, Joined, WorkerView};
-use self::worker::{Worker, WorkerName};
 use crate::task::TaskId;
 
 /// Way in which tasks are given to workers.
@@ -93,6 +93,12 @@ pub enum Effect {
     Claim { task: TaskId, epoch: u64 },
     /// The worker has new events.
     Wake(Arc<str>),
+    /// A drain ended by itself: [`Machine::marks`] are to be stored.
+    Marks,
+    /// A worker has a task that had none for a time.
+    Claimed { reason: Reason, gap_ms: i64 },
+    /// A claim was taken from a worker that did not release it in time.
+    Overdue,
 }
 
 /// Refusal of a worker's command.
@@ -130,6 +136,8 @@ struct Task {
     holder: Holder,
     /// Cause of the next claim, and the worker that had it last.
     last: (Reason, Option<WorkerName>),
+    /// Time since which no worker does the task.
+    free_ms: i64,
     pin: Option<(WorkerName, Absent)>,
     /// Worker to which a move by load brings it.
     goes_to: Option<WorkerName>,
@@ -177,6 +185,8 @@ pub struct Machine {
     rules: Rules,
     tasks: BTreeMap<TaskId, Task>,
     workers: BTreeMap<WorkerName, Worker>,
+    /// Drains by worker, also of workers that are not back after a start.
+    drains: BTreeMap<WorkerName, Drain>,
     sessions: u64,
     /// Time from which a move by load may be made.
     load_from_ms: i64,
@@ -198,6 +208,7 @@ impl Machine {
             rules,
             tasks: tasks.collect(),
             workers: BTreeMap::new(),
+            drains: BTreeMap::new(),
             sessions: 0,
             load_from_ms: i64::MIN,
             retry_ms: None,
@@ -245,7 +256,10 @@ impl Machine {
     /// Returns the time at which [`Machine::on_time`] has to be called.
     pub fn deadline_ms(&self) -> Option<i64> {
         let silent = self.workers.values().map(|worker| self.silent_at(worker));
-        let drains = self.workers.values().filter_map(Worker::next_drain_ms);
+        let drains = self
+            .drains
+            .iter()
+            .map(|(name, drain)| drain.deadline_ms(self.workers.contains_key(name)));
         let overdue = self.tasks.values().filter_map(|task| match task.holder {
             Holder::Revoking { deadline_ms, .. } => Some(deadline_ms),
             Holder::Free | Holder::Claiming(_) | Holder::Held(_) => None,
@@ -267,7 +281,20 @@ impl Machine {
 
     /// Checks that a claim is held, also while it is being revoked.
     pub fn check_claim(&self, worker: &str, task: TaskId, epoch: u64) -> Result<(), WorkerError> {
-        let known = self.tasks.get(&task).ok_or(WorkerError::NoSuchTask(task))?;
+        let Some(known) = self.tasks.get(&task) else {
+            // A task that was split or merged is one that its worker has lost.
+            let mut others = self
+                .tasks
+                .iter()
+                .filter(|(other, _)| other.partition == task.partition);
+            return Err(others.next().map_or(WorkerError::NoSuchTask(task), |(_, other)| {
+                WorkerError::LostClaim {
+                    task,
+                    epoch: other.epoch,
+                    holder: None,
+                }
+            }));
+        };
         let holds = match &known.holder {
             Holder::Held(holder) | Holder::Revoking { worker: holder, .. } => **holder == *worker,
             Holder::Free | Holder::Claiming(_) => false,
@@ -289,6 +316,7 @@ impl Task {
             epoch,
             holder: Holder::Free,
             last: (reason, None),
+            free_ms: i64::MAX,
             pin: None,
             goes_to: None,
             load: 0,

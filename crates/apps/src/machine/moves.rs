@@ -85,27 +85,21 @@ impl Machine {
     }
 
     fn is_draining(&self, name: &WorkerName) -> bool {
-        self.workers
-            .get(name)
-            .is_some_and(|worker| worker.drain.is_some())
+        self.drains.contains_key(name)
     }
 
     fn give_pinned(&mut self, effects: &mut Vec<Effect>) {
         let free = self.tasks.iter().filter(|(_, task)| task.holder == Holder::Free);
         let pinned = free.filter_map(|(id, task)| Some((*id, Arc::clone(&task.pin.as_ref()?.0))));
         for (task, worker) in pinned.collect::<Vec<_>>() {
-            if self
-                .workers
-                .get(&worker)
-                .is_some_and(|worker| worker.drain.is_none())
-            {
+            if self.workers.contains_key(&worker) && !self.is_draining(&worker) {
                 self.begin_claim(task, &worker, Some(Reason::Assigned), effects);
             }
         }
     }
 
     fn plan(&self) -> Plan {
-        let able = self.workers.iter().filter(|(_, worker)| worker.drain.is_none());
+        let able = self.workers.iter().filter(|(name, _)| !self.is_draining(name));
         let (workers, candidates): (Vec<_>, Vec<_>) = able
             .map(|(name, worker)| {
                 let weight = match self.rules.balance {
@@ -192,6 +186,8 @@ impl Machine {
         if let Some(count) = self.moved.get_mut(reason as usize) {
             *count += 1;
         }
+        let gap_ms = now_ms.saturating_sub(task.free_ms);
+        effects.push(Effect::Claimed { reason, gap_ms });
         let kind = EventKind::Claimed {
             task: id,
             epoch,
@@ -235,12 +231,12 @@ impl Machine {
         effects: &mut Vec<Effect>,
     ) -> Result<(), WorkerError> {
         self.check_claim(name, id, epoch)?;
-        self.free(id, Reason::Handover);
+        self.free(id, Reason::Handover, now_ms);
         self.balance(now_ms, effects);
         Ok(())
     }
 
-    fn free(&mut self, id: TaskId, otherwise: Reason) {
+    fn free(&mut self, id: TaskId, otherwise: Reason, now_ms: i64) {
         if let Some(task) = self.tasks.get_mut(&id) {
             let reason = match task.holder {
                 Holder::Revoking { reason, .. } => reason,
@@ -249,16 +245,24 @@ impl Machine {
             let from = task.holder.worker().cloned();
             task.holder = Holder::Free;
             task.last = (reason, from);
+            task.free_ms = now_ms;
         }
     }
 
     /// Ends a claim of which the journal says that a later one has followed, or that cannot be served.
-    pub fn lose(&mut self, id: TaskId, epoch: u64, reason: &'static str, effects: &mut Vec<Effect>) {
+    pub fn lose(
+        &mut self,
+        id: TaskId,
+        epoch: u64,
+        reason: &'static str,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) {
         let known = self.tasks.get(&id).filter(|task| task.epoch == epoch);
         let Some(worker) = known.and_then(|task| task.holder.worker().cloned()) else {
             return;
         };
-        self.free(id, Reason::Takeover);
+        self.free(id, Reason::Takeover, now_ms);
         self.tell(
             &worker,
             EventKind::Lost {
@@ -281,7 +285,7 @@ impl Machine {
             .workers
             .get_key_value(name)
             .ok_or(WorkerError::NoSuchWorker)?;
-        if worker.drain.is_some() {
+        if self.is_draining(name) {
             return Err(WorkerError::Draining);
         }
         let (name, tasks_max) = (Arc::clone(name), worker.spec.tasks_max);
@@ -345,7 +349,7 @@ impl Machine {
             .iter()
             .filter(|(_, worker)| self.silent_at(worker) <= now_ms);
         for name in silent.map(|(name, _)| Arc::clone(name)).collect::<Vec<_>>() {
-            self.remove_worker(&name, Reason::Takeover);
+            self.remove_worker(&name, Reason::Takeover, now_ms, effects);
             effects.push(Effect::Wake(name));
         }
         let overdue = self.tasks.iter().filter_map(|(id, task)| match &task.holder {
@@ -355,10 +359,12 @@ impl Machine {
             Holder::Free | Holder::Claiming(_) | Holder::Held(_) | Holder::Revoking { .. } => None,
         });
         for (task, worker, epoch) in overdue.collect::<Vec<_>>() {
-            self.free(task, Reason::Handover);
+            self.free(task, Reason::Handover, now_ms);
+            effects.push(Effect::Overdue);
             let reason = "overdue";
             self.tell(&worker, EventKind::Lost { task, epoch, reason }, effects);
         }
+        self.end_absent_drains(now_ms, effects);
         self.drain_due(now_ms, effects);
         if self.rules.balance == Balance::Load && self.rules.auto && self.load_from_ms <= now_ms {
             self.load_from_ms = now_ms.saturating_add(LOAD_STEP_MS);

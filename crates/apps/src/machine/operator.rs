@@ -1,5 +1,6 @@
 //! Changes from outside: pins, drains, rebalancing on request, splits and merges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::worker::Drain;
@@ -14,6 +15,14 @@ pub enum Absent {
     Balance,
     /// The pin is refused.
     Refuse,
+}
+
+/// Pins and drains: they are stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    pub pins: BTreeMap<TaskId, (Box<str>, Absent)>,
+    /// Milliseconds between two hand-overs, by worker.
+    pub drains: BTreeMap<Box<str>, i64>,
 }
 
 /// Refusal of a pin.
@@ -72,11 +81,13 @@ impl Machine {
         effects: &mut Vec<Effect>,
     ) -> Result<(), DrainError> {
         let held = self.held(name).len().max(1) as u64;
-        let worker = self.workers.get_mut(name).ok_or(DrainError)?;
-        worker.drain = Some(Drain {
+        let (name, _) = self.workers.get_key_value(name).ok_or(DrainError)?;
+        let drain = Drain {
             next_ms: now_ms,
             step_ms: i64::try_from(over_ms / held).unwrap_or(i64::MAX),
-        });
+            absent_until: i64::MAX,
+        };
+        self.drains.insert(Arc::clone(name), drain);
         self.drain_due(now_ms, effects);
         self.balance(now_ms, effects);
         Ok(())
@@ -89,10 +100,56 @@ impl Machine {
         now_ms: i64,
         effects: &mut Vec<Effect>,
     ) -> Result<(), DrainError> {
-        let worker = self.workers.get_mut(name).ok_or(DrainError)?;
-        worker.drain = None;
+        if self.drains.remove(name).is_none() && !self.workers.contains_key(name) {
+            return Err(DrainError);
+        }
         self.balance(now_ms, effects);
         Ok(())
+    }
+
+    /// Returns pins and drains, which are to be there again after a start.
+    pub fn marks(&self) -> Marks {
+        let pins = self.tasks.iter().filter_map(|(id, task)| {
+            let (worker, absent) = task.pin.as_ref()?;
+            Some((*id, (Box::from(&**worker), *absent)))
+        });
+        let drains = self.drains.iter();
+        Marks {
+            pins: pins.collect(),
+            drains: drains
+                .map(|(name, drain)| (Box::from(&**name), drain.step_ms))
+                .collect(),
+        }
+    }
+
+    /// Takes pins and drains of an earlier run. A drain ends if its worker is not back within its time-out.
+    #[must_use]
+    pub fn with_marks(mut self, marks: &Marks, now_ms: i64) -> Self {
+        for (id, (worker, absent)) in &marks.pins {
+            if let Some(task) = self.tasks.get_mut(id) {
+                task.pin = Some((Arc::from(&**worker), *absent));
+            }
+        }
+        let absent_until = now_ms.saturating_add_unsigned(self.rules.worker_timeout_ms);
+        for (worker, step_ms) in &marks.drains {
+            let drain = Drain {
+                next_ms: now_ms,
+                step_ms: *step_ms,
+                absent_until,
+            };
+            self.drains.insert(Arc::from(&**worker), drain);
+        }
+        self
+    }
+
+    pub(super) fn end_absent_drains(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
+        let before = self.drains.len();
+        let workers = &self.workers;
+        self.drains
+            .retain(|name, drain| workers.contains_key(name) || drain.absent_until > now_ms);
+        if self.drains.len() < before {
+            effects.push(Effect::Marks);
+        }
     }
 
     /// Returns true once a drained worker, or one that is gone, has nothing left.
@@ -104,22 +161,17 @@ impl Machine {
 
     /// Takes the due steps of all drains. A step hands over one task; without time between them, all.
     pub(super) fn drain_due(&mut self, now_ms: i64, effects: &mut Vec<Effect>) {
-        let names: Vec<_> = self.workers.keys().cloned().collect();
-        for name in names {
-            while let Some(worker) = self.workers.get_mut(&name) {
-                let Some(drain) = worker.drain.as_mut().filter(|drain| drain.next_ms <= now_ms) else {
-                    break;
-                };
+        let there = self.drains.keys().filter(|name| self.workers.contains_key(*name));
+        for name in there.cloned().collect::<Vec<_>>() {
+            while let Some(drain) = self.drains.get_mut(&name).filter(|drain| drain.next_ms <= now_ms) {
                 drain.next_ms = drain.next_ms.saturating_add(drain.step_ms);
                 let next = self.held(&name).into_iter().next();
-                let Some(task) = next else {
+                if let Some(task) = next {
+                    self.revoke(task, Reason::Handover, now_ms, effects);
+                } else if let Some(drain) = self.drains.get_mut(&name) {
                     // Nothing is due until the drain is ended or the worker leaves.
-                    if let Some(drain) = self.workers.get_mut(&name).and_then(|it| it.drain.as_mut()) {
-                        drain.next_ms = i64::MAX;
-                    }
-                    break;
-                };
-                self.revoke(task, Reason::Handover, now_ms, effects);
+                    drain.next_ms = i64::MAX;
+                }
             }
         }
     }
@@ -150,20 +202,22 @@ impl Machine {
         now_ms: i64,
         effects: &mut Vec<Effect>,
     ) {
-        let mut from = None;
+        let (mut from, mut pin) = (None, None);
         for id in old {
             if let Some(task) = self.tasks.get(id)
                 && let Some(worker) = task.holder.worker().cloned()
             {
                 let epoch = task.epoch;
-                self.lose(*id, epoch, reason.word(), effects);
+                self.lose(*id, epoch, reason.word(), now_ms, effects);
                 from = Some(worker);
             }
-            self.tasks.remove(id);
+            pin = self.tasks.remove(id).and_then(|task| task.pin).or(pin);
         }
         for (id, epoch) in new {
             let mut task = Task::new(*epoch, reason);
             task.last.1.clone_from(&from);
+            task.free_ms = now_ms;
+            task.pin.clone_from(&pin);
             self.tasks.insert(*id, task);
             // Its worker has the new ones until the next balancing.
             if let Some(worker) = from.clone().filter(|worker| self.workers.contains_key(worker)) {

@@ -361,7 +361,7 @@ fn a_worker_that_fetches_no_events_is_gone() {
             .step(|machine, _, effects| machine.claim("a", &task, effects))
             .unwrap();
         let epoch = world.epoch(0);
-        world.step(|machine, _, effects| machine.lose(TaskId::whole(0), epoch, "test", effects));
+        world.step(|machine, now, effects| machine.lose(TaskId::whole(0), epoch, "test", now, effects));
     }
     world.machine.beat("a", 1, 0).unwrap();
     assert!(world.machine.workers()[0].events_waiting <= 1_004);

@@ -67,7 +67,6 @@ pub(super) struct Worker {
     seen_ms: i64,
     events: VecDeque<Event>,
     event_count: u64,
-    pub(super) drain: Option<Drain>,
 }
 
 /// A drain: the time of the next hand-over, and the time between two.
@@ -75,6 +74,8 @@ pub(super) struct Worker {
 pub(super) struct Drain {
     pub(super) next_ms: i64,
     pub(super) step_ms: i64,
+    /// Steady time at which it ends if the worker is not back by then, after a start.
+    pub(super) absent_until: i64,
 }
 
 /// A worker as it is shown.
@@ -92,9 +93,9 @@ pub struct WorkerView {
     pub events_waiting: usize,
 }
 
-impl Worker {
-    pub(super) fn next_drain_ms(&self) -> Option<i64> {
-        self.drain.map(|drain| drain.next_ms)
+impl Drain {
+    pub(super) fn deadline_ms(&self, is_there: bool) -> i64 {
+        if is_there { self.next_ms } else { self.absent_until }
     }
 }
 
@@ -121,7 +122,6 @@ impl Machine {
                 seen_ms: now_ms,
                 events: VecDeque::new(),
                 event_count: 0,
-                drain: None,
             },
         );
         if before.is_some() {
@@ -183,7 +183,7 @@ impl Machine {
 
     /// Removes a worker that leaves, and frees its tasks.
     pub fn leave(&mut self, name: &str, now_ms: i64, effects: &mut Vec<Effect>) {
-        self.remove_worker(name, Reason::Handover);
+        self.remove_worker(name, Reason::Handover, now_ms, effects);
         self.balance(now_ms, effects);
     }
 
@@ -221,14 +221,26 @@ impl Machine {
     }
 
     /// Removes a worker and frees its tasks for others.
-    pub(super) fn remove_worker(&mut self, name: &str, reason: Reason) {
-        let Some((name, _)) = self.workers.remove_entry(name) else {
+    pub(super) fn remove_worker(
+        &mut self,
+        name: &str,
+        reason: Reason,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some((name, worker)) = self.workers.remove_entry(name) else {
             return;
         };
+        if self.drains.remove(&name).is_some() {
+            effects.push(Effect::Marks);
+        }
+        let is_silent = reason == Reason::Takeover && worker.seen_ms > i64::MIN;
+        let free_ms = if is_silent { worker.seen_ms } else { now_ms };
         for task in self.tasks.values_mut() {
             if task.holder.worker() == Some(&name) {
                 task.holder = Holder::Free;
                 task.last = (reason, Some(Arc::clone(&name)));
+                task.free_ms = free_ms;
             }
         }
     }
@@ -250,7 +262,7 @@ impl Machine {
                 target: targets.get(name).copied().unwrap_or(0),
                 load,
                 seen_ms: worker.seen_ms,
-                draining: worker.drain.is_some(),
+                draining: self.drains.contains_key(name),
                 events_waiting: worker.events.len(),
             }
         };

@@ -7,8 +7,10 @@
 )]
 
 mod failures;
+mod kept;
 mod model;
 mod power;
+mod split;
 mod takeover;
 mod work;
 mod world;

@@ -35,7 +35,7 @@ async fn claim(app: &Arc<App>, journal: &dyn Journal) -> Option<(u64, Claim)> {
         deliver: true,
     };
     let number = app.join("w", spec).ok()?.session;
-    let session = Session { worker: "w", number };
+    let session = Session::new("w", number);
     loop {
         let wait = tokio::time::sleep(Duration::from_millis(20));
         let events = app.poll(session, 0, 10, wait).await.ok()?;
@@ -80,7 +80,7 @@ async fn work(world: &World, journal: &dyn Journal) -> Result<u64, u64> {
         .await;
     let (app, _) = declared.map_err(|_| 0_u64)?;
     let (number, claim) = claim(&app, journal).await.ok_or(0_u64)?;
-    let session = Session { worker: "w", number };
+    let session = Session::new("w", number);
     let fetched = app
         .fetch(session, claim, &[], ALL, std::future::ready(()))
         .await
@@ -116,7 +116,7 @@ async fn check(disk: &SimulatedDisk, boot: u8, acknowledged: u64) {
         return;
     };
     let (number, claim) = claim(&app, &*journal).await.expect("the disk is sound again");
-    let session = Session { worker: "w", number };
+    let session = Session::new("w", number);
     let view = app.claim_view(session, claim).unwrap();
     let seq = view.position.seq;
     assert!((acknowledged..=COMMITS).contains(&seq), "{seq} of {acknowledged}");

@@ -169,11 +169,12 @@ impl Worker {
         }
     }
 
+    pub(crate) fn beat(&self, app: &App) {
+        app.beat(self.session()).unwrap();
+    }
+
     pub(crate) fn session(&self) -> Session<'_> {
-        Session {
-            worker: &self.name,
-            number: self.session,
-        }
+        Session::new(&self.name, self.session)
     }
 
     /// Takes the events that are there, or the first that comes.

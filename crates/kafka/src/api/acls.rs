@@ -133,12 +133,14 @@ pub(super) fn create_acls(context: &RequestContext, call: Call, body: Decoder) -
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
-fn code_of(error: &stafett_broker::AccessError) -> ErrorCode {
+pub(super) fn code_of(error: &stafett_broker::AccessError) -> ErrorCode {
     use stafett_broker::AccessError;
     match error {
         AccessError::NotStored(_) | AccessError::Busy => ErrorCode::KafkaStorageError,
         AccessError::Name(_)
         | AccessError::Rule(_)
+        | AccessError::Quota(_)
+        | AccessError::Pattern(_)
         | AccessError::NoSuchUser(_)
         | AccessError::NoSuchToken(_)
         | AccessError::LastAdministrator(_)

@@ -48,10 +48,15 @@ pub(super) fn consumer_group_heartbeat(
         }
     };
     if stepped.stored.is_none() {
-        return Ok(PendingResponse::Ready(response(call, &member, &stepped.value)));
+        return Ok(PendingResponse::Ready(response(
+            context,
+            call,
+            &member,
+            &stepped.value,
+        )));
     }
     let stored = then(move |context, stored| match stored {
-        Ok(answer) => response(call, &member, &answer),
+        Ok(answer) => response(context, call, &member, &answer),
         Err(error) => refused(&context.shared, call, error::group(&error)?, error.to_string()),
     });
     let operation = Operation::Group(GroupOperation::AwaitStep(group, Box::new(stepped), stored));
@@ -156,7 +161,12 @@ fn partitions(topics: &[RequestTopicPartitions]) -> Partitions {
     all.collect()
 }
 
-fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseResult {
+fn response(
+    context: &RequestContext,
+    call: Call,
+    member: &str,
+    response: &HeartbeatResponse,
+) -> ResponseResult {
     let HeartbeatResponse { reply, heartbeat_ms } = response;
     // A leaving member sends no more heartbeats.
     let interval = if reply.epoch < EPOCH_JOIN {
@@ -168,7 +178,8 @@ fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseR
         topic_partitions: assignment
             .by_topic()
             .filter_map(|run| {
-                let first = run.first()?;
+                // A pattern also matches topics that may not be seen.
+                let first = run.first().filter(|first| context.may_see_id(first.topic))?;
                 Some(ResponseTopicPartitions {
                     topic_id: first.topic.0.into(),
                     partitions: run

@@ -57,24 +57,25 @@ fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -
     if request.validate_only {
         let catalog = context.shared.broker.catalog();
         let checked = valid.map(|new| catalog.check_new(new).map(|()| None)).collect();
-        return answer(&context.shared, call, &request, prepared, checked).map(Step::Respond);
+        return answer(context, call, &request, prepared, checked).map(Step::Respond);
     }
     let new = valid.cloned().collect();
     let created = then(move |context, created: Vec<Result<Arc<Topic>, CreateError>>| {
         let created = created.into_iter().map(|created| created.map(Some));
-        answer(&context.shared, call, &request, prepared, created.collect())
+        answer(context, call, &request, prepared, created.collect())
     });
     Ok(Step::Await(Operation::CreateTopics(new, created)))
 }
 
 /// Builds the answer. `created` has the results of the valid topics; `None` for one that would be created.
 fn answer(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     request: &CreateTopicsRequest,
     prepared: Vec<Result<NewTopic, Refused>>,
     created: Vec<Result<Option<Arc<Topic>>, CreateError>>,
 ) -> ResponseResult {
+    let shared = &*context.shared;
     let shows = request.topics.len() <= SHOWN_MAX;
     let mut created = created.into_iter();
     let mut topics = Vec::with_capacity(request.topics.len());
@@ -86,7 +87,7 @@ fn answer(
         let made = match outcome {
             Ok((new, Ok(topic))) => {
                 if topic.is_some() {
-                    record("topic.made", &new.name);
+                    record(context.caller(), "topic.made", &new.name);
                 }
                 Ok(made(shared, asked, &new, topic.as_deref(), shows))
             }

@@ -36,7 +36,7 @@ pub(super) fn delete_groups(context: &RequestContext, call: Call, body: Decoder)
             let deleted = begun.and_then(|()| Ok(deleted.next().unwrap_or(Err(NotStored::Unknown))?));
             let code = deleted.map_or_else(|why| error::group(&why), |()| Ok(ErrorCode::None))?;
             if code == ErrorCode::None {
-                record("group.deleted", &group_id);
+                record(context.caller(), "group.deleted", &group_id);
             }
             results.push(DeletableGroupResult {
                 group_id,

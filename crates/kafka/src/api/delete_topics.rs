@@ -59,17 +59,18 @@ fn run(context: &RequestContext, call: Call, request: DeleteTopicsRequest) -> St
             Err(refused) => (topic.name, topic.topic_id, Err(refused)),
         });
     }
-    let deleted = then(move |context, deleted| answer(&context.shared, call, found, deleted));
+    let deleted = then(move |context, deleted| answer(context, call, found, deleted));
     Step::Await(Operation::DeleteTopics(ids, deleted))
 }
 
 /// Builds the answer. `deleted` has the results of the topics that were found.
 fn answer(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     found: Vec<(Option<Str>, Uuid, Result<(), Refused>)>,
     deleted: Vec<Result<(), DeleteError>>,
 ) -> ResponseResult {
+    let shared = &*context.shared;
     let mut deleted = deleted.into_iter();
     let mut responses = Vec::with_capacity(found.len());
     for (name, topic_id, found) in found {
@@ -80,7 +81,11 @@ fn answer(
         let refused = match outcome {
             Ok(Ok(())) => {
                 let name = name.as_deref().map(str::to_owned);
-                record("topic.deleted", &name.unwrap_or_else(|| topic_id.to_string()));
+                record(
+                    context.caller(),
+                    "topic.deleted",
+                    &name.unwrap_or_else(|| topic_id.to_string()),
+                );
                 None
             }
             Ok(Err(why)) => Some(error::delete(&why)?),

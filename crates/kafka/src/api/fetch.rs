@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use stafett_access::Rate;
 use stafett_kafka_wire::messages::{self, FetchResponse};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded, ErrorCode, Records};
 use stafett_net::Permit;
@@ -324,7 +325,9 @@ fn write(
     let topic_of = |reply: &PartitionReply| state.partition(reply).map(|partition| &partition.topic);
     let is_same = |one: &PartitionReply, other: &PartitionReply| topic_of(one) == topic_of(other);
     let mut w = Writer::new(call);
-    w.e.i32(context.throttle_ms());
+    let found = replies.iter().filter_map(|reply| reply.result.as_ref().ok());
+    let found = found.map(|run| run.bytes).sum();
+    w.e.i32(context.throttle_ms().max(context.charge(Rate::Fetched, found)));
     if w.version >= SESSIONS_FROM {
         w.e.i16(ErrorCode::None.code());
         w.e.i32(session);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use stafett_access::Action;
+use stafett_access::{Action, Rate};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
@@ -42,6 +42,7 @@ pub(super) fn stage(
     }
     let read = read(context, call, body, frame_bytes, &mut staging.appends);
     let (mut answer, transaction) = read.inspect_err(|_| staging.appends.truncate(before))?;
+    answer.throttle_ms = context.charge(Rate::Produced, frame_bytes);
     let is_empty = staging.appends.len() == before;
     if let Some(transaction) = transaction.filter(|_| !is_empty) {
         let appends = staging.appends.split_off(before);
@@ -186,6 +187,7 @@ fn read_each<T>(
         call,
         is_wanted: head.acks != 0,
         topics: SmallVec::new(),
+        throttle_ms: 0,
         results: SmallVec::new(),
     };
     for _ in 0..r.count(TOPIC_BYTES_MIN)? {

@@ -1,36 +1,110 @@
-//! Client quotas: there are none, and none can be set.
+//! Client quotas: rates of bytes of users and clients. Other kinds of quotas are refused by name.
 
 use std::collections::HashSet;
 
-use stafett_kafka_wire::messages::alter_client_quotas::{ResponseEntityData, ResponseEntryData};
-use stafett_kafka_wire::messages::describe_client_quotas::ComponentData;
+use stafett_access::{Entity, Part, Rate, Rates};
+use stafett_broker::NewQuota;
+use stafett_kafka_wire::messages::alter_client_quotas::{
+    RequestEntityData, RequestEntryData, ResponseEntityData, ResponseEntryData,
+};
+use stafett_kafka_wire::messages::describe_client_quotas::{ComponentData, EntityData, EntryData, ValueData};
 use stafett_kafka_wire::messages::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 };
-use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
+use super::acls::code_of;
+use crate::access_operation::{AccessOperation, Changed};
 use crate::call::Call;
 use crate::context::RequestContext;
-use crate::response_queue::HandlerResult;
+use crate::operation::{Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 
 const EXACT: i8 = 0;
 const DEFAULT: i8 = 1;
 const ANY: i8 = 2;
 
+const USER: &str = "user";
+const CLIENT: &str = "client-id";
+
+/// Kafka's names of rates.
+const KEYS: [(&str, Rate); 2] = [
+    ("producer_byte_rate", Rate::Produced),
+    ("consumer_byte_rate", Rate::Fetched),
+];
+/// Kafka's other keys.
+const UNSERVED: [&str; 3] = [
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+];
+
+type Refused = (ErrorCode, String);
+
 pub(super) fn describe_client_quotas(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: DescribeClientQuotasRequest = call.read(body)?;
     let (code, message, entries) = match check(&request.components) {
-        Ok(()) => (ErrorCode::None, String::new(), Some(Vec::new())),
-        Err((code, message)) => (code, message, None),
+        Ok(()) => {
+            let directory = context.shared.broker.access().directory();
+            let entries = directory.with_quotas(|quotas| {
+                let wanted = quotas
+                    .iter()
+                    .filter(|(entity, _)| matches(entity, &request.components, request.strict));
+                wanted.map(|(entity, rates)| entry(entity, rates)).collect()
+            });
+            (ErrorCode::None, None, Some(entries))
+        }
+        Err((code, message)) => (code, Some(message.into()), None),
     };
     let response = DescribeClientQuotasResponse {
         throttle_time_ms: 0,
         error_code: context.shared.metrics.error(call.api, code),
-        error_message: Some(message.into()),
+        error_message: message,
         entries,
     };
     Ok(call.answer::<DescribeClientQuotasRequest>(&response)?.into())
+}
+
+fn parts(entity: &Entity) -> impl Iterator<Item = (&'static str, &Part)> {
+    let parts = [(USER, &entity.user), (CLIENT, &entity.client)];
+    parts
+        .into_iter()
+        .filter_map(|(kind, part)| Some((kind, part.as_ref()?)))
+}
+
+fn matches(entity: &Entity, components: &[ComponentData], strict: bool) -> bool {
+    let of = |kind: &str| {
+        parts(entity)
+            .find(|(known, _)| *known == kind)
+            .map(|(_, part)| part)
+    };
+    let is_matched = |component: &ComponentData| match (of(&component.entity_type), component.match_type) {
+        (Some(Part::Named(name)), EXACT) => component.match_.as_deref() == Some(&**name),
+        (Some(Part::Default), DEFAULT) | (Some(_), ANY) => true,
+        (None | Some(_), _) => false,
+    };
+    components.iter().all(is_matched) && (!strict || parts(entity).count() == components.len())
+}
+
+fn entry(entity: &Entity, rates: &Rates) -> EntryData {
+    let entity = parts(entity).map(|(kind, part)| EntityData {
+        entity_type: Str::from_static(kind),
+        entity_name: match part {
+            Part::Default => None,
+            Part::Named(name) => Some(Str::copy_from(name)),
+        },
+    });
+    let values = KEYS.iter().filter_map(|(key, rate)| {
+        Some(ValueData {
+            key: Str::from_static(key),
+            value: *rates.get(rate)?,
+        })
+    });
+    EntryData {
+        entity: entity.collect(),
+        values: values.collect(),
+    }
 }
 
 fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
@@ -74,29 +148,86 @@ fn check(components: &[ComponentData]) -> Result<(), (ErrorCode, String)> {
     Ok(())
 }
 
-pub(super) fn alter_client_quotas(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn alter_client_quotas(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AlterClientQuotasRequest = call.read(body)?;
-    let entries = request.entries.into_iter().map(|entry| {
-        // Removing a quota that does not exist changes nothing.
-        let is_harmless = entry.ops.iter().all(|op| op.remove);
-        let code = if is_harmless {
-            ErrorCode::None
-        } else {
-            ErrorCode::InvalidRequest
-        };
-        let entity = entry.entity.into_iter().map(|entity| ResponseEntityData {
-            entity_type: entity.entity_type,
-            entity_name: entity.entity_name,
+    let prepared: Vec<Result<NewQuota, Refused>> = request.entries.iter().map(prepare).collect();
+    let quotas = prepared.iter().filter_map(|quota| quota.as_ref().ok().cloned());
+    let (quotas, validate_only) = (quotas.collect(), request.validate_only);
+    let entities: Vec<_> = request.entries.into_iter().map(|entry| entry.entity).collect();
+    let set = then(move |context: &RequestContext, set: Changed| {
+        let refused = set.err().map(|why| (code_of(&why), why.to_string()));
+        let entries = entities.into_iter().zip(prepared).map(|(entity, prepared)| {
+            let refused = prepared.err().or_else(|| refused.clone());
+            let (code, message) = refused.map_or((ErrorCode::None, None), |(code, why)| (code, Some(why)));
+            response_entry(context, call, entity, code, message)
         });
-        ResponseEntryData {
-            error_code: context.shared.metrics.error(call.api, code),
-            error_message: (!is_harmless).then(|| "quotas of clients are not served".into()),
-            entity: entity.collect(),
-        }
+        let response = AlterClientQuotasResponse {
+            throttle_time_ms: 0,
+            entries: entries.collect(),
+        };
+        call.answer::<AlterClientQuotasRequest>(&response)
     });
-    let response = AlterClientQuotasResponse {
-        throttle_time_ms: 0,
-        entries: entries.collect(),
+    let operation = Operation::Access(AccessOperation::SetQuotas(quotas, validate_only, set));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+}
+
+fn response_entry(
+    context: &RequestContext,
+    call: Call,
+    entity: Vec<RequestEntityData>,
+    code: ErrorCode,
+    message: Option<String>,
+) -> ResponseEntryData {
+    let entity = entity.into_iter().map(|part| ResponseEntityData {
+        entity_type: part.entity_type,
+        entity_name: part.entity_name,
+    });
+    ResponseEntryData {
+        error_code: context.shared.metrics.error(call.api, code),
+        error_message: message.map(Into::into),
+        entity: entity.collect(),
+    }
+}
+
+fn prepare(entry: &RequestEntryData) -> Result<NewQuota, Refused> {
+    let invalid = |why: String| Err((ErrorCode::InvalidRequest, why));
+    let mut entity = Entity {
+        user: None,
+        client: None,
     };
-    Ok(call.answer::<AlterClientQuotasRequest>(&response)?.into())
+    for part in &entry.entity {
+        let kind = &*part.entity_type;
+        let place = match kind {
+            USER => &mut entity.user,
+            CLIENT => &mut entity.client,
+            "ip" => return invalid("Quotas of addresses are not served.".to_owned()),
+            other => return invalid(format!("Unhandled client quota entity type: {other}")),
+        };
+        let named = match part.entity_name.as_deref() {
+            None => Part::Default,
+            Some(name) => Part::Named(name.into()),
+        };
+        if place.replace(named).is_some() {
+            return invalid(format!("Entity type {kind} is named twice."));
+        }
+    }
+    if let Err(why) = entity.check() {
+        return invalid(why.to_string());
+    }
+    let mut rates = Vec::new();
+    for op in &entry.ops {
+        let key = &*op.key;
+        let known = KEYS.iter().find(|(name, _)| *name == key);
+        match known {
+            Some((_, rate)) => rates.push((*rate, (!op.remove).then_some(op.value))),
+            // Removing a quota that cannot be there changes nothing.
+            None if UNSERVED.contains(&key) && op.remove => {}
+            None if UNSERVED.contains(&key) => return invalid(format!("Quotas of {key} are not served.")),
+            None => return invalid(format!("Invalid configuration key {key}")),
+        }
+        if !op.remove && stafett_access::check_rate(op.value).is_err() {
+            return invalid(format!("Quota {key} must be greater than 0"));
+        }
+    }
+    Ok(NewQuota { entity, rates })
 }

@@ -5,6 +5,8 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
+use stafett_store::wall_ms;
+
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::operation::{Operation, then};
@@ -16,9 +18,8 @@ const WRAPPED_FROM: i16 = 1;
 
 pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: SaslHandshakeRequest = call.read(body)?;
-    let mechanism = Mechanism::ALL
-        .into_iter()
-        .find(|known| known.name() == &*request.mechanism);
+    let offered = || Mechanism::offered(context.shared.broker.access());
+    let mechanism = offered().find(|known| known.name() == &*request.mechanism);
     let has_users = context.shared.broker.access().directory().user_count() > 0;
     let (code, sasl) = match mechanism {
         _ if !has_users => (ErrorCode::IllegalSaslState, None),
@@ -28,7 +29,7 @@ pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder
     if let Some(sasl) = sasl {
         *context.identity.sasl.lock() = sasl;
     }
-    let names = Mechanism::ALL.into_iter().filter(|_| has_users);
+    let names = offered().filter(|_| has_users);
     let response = SaslHandshakeResponse {
         error_code: context.shared.metrics.error(call.api, code),
         mechanisms: names
@@ -57,9 +58,12 @@ pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Deco
                 if let Some(user) = caller.as_deref().and_then(|caller| caller.name()) {
                     tracing::debug!(user, peer = %context.entry.peer, "logged in");
                 }
+                // A client logs in again before its token expires.
+                let expiry = caller.as_deref().and_then(|caller| caller.expires_ms());
                 SaslAuthenticateResponse {
                     error_message: None,
                     auth_bytes,
+                    session_lifetime_ms: expiry.map_or(0, |expiry| (expiry - wall_ms()).max(1)),
                     ..SaslAuthenticateResponse::default()
                 }
             }

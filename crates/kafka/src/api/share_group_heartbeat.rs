@@ -51,10 +51,15 @@ pub(super) fn share_group_heartbeat(
         }
     };
     if stepped.stored.is_none() {
-        return Ok(PendingResponse::Ready(response(call, &member, &stepped.value)));
+        return Ok(PendingResponse::Ready(response(
+            context,
+            call,
+            &member,
+            &stepped.value,
+        )));
     }
     let stored = then(move |context, stored| match stored {
-        Ok(answer) => response(call, &member, &answer),
+        Ok(answer) => response(context, call, &member, &answer),
         Err(error) => refused(&context.shared, call, error::group(&error)?, error.to_string()),
     });
     let operation = Operation::Group(GroupOperation::AwaitStep(group, Box::new(stepped), stored));
@@ -89,7 +94,12 @@ fn check(request: &ShareGroupHeartbeatRequest) -> Option<&'static str> {
     wrong.map(|(_, wrong)| wrong)
 }
 
-fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseResult {
+fn response(
+    context: &RequestContext,
+    call: Call,
+    member: &str,
+    response: &HeartbeatResponse,
+) -> ResponseResult {
     let HeartbeatResponse { reply, heartbeat_ms } = response;
     // A leaving member sends no more heartbeats.
     let interval = if reply.epoch < EPOCH_JOIN {
@@ -100,8 +110,10 @@ fn response(call: Call, member: &str, response: &HeartbeatResponse) -> ResponseR
     let assignment = reply.assignment.as_ref().map(|assignment| {
         let topics = assignment.by_topic().filter_map(|run| {
             let indexes = run.iter().filter_map(|one| i32::try_from(one.index).ok());
+            // A right may have gone since the member subscribed.
+            let first = run.first().filter(|first| context.may_see_id(first.topic))?;
             Some(TopicPartitions {
-                topic_id: run.first()?.topic.0.into(),
+                topic_id: first.topic.0.into(),
                 partitions: indexes.collect(),
             })
         });

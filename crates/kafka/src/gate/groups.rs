@@ -47,6 +47,24 @@ macro_rules! group {
     };
 }
 
+/// Checks the group of a heartbeat, and the topics that it names. Topics of a pattern that may not be seen
+/// are left out of the answer.
+macro_rules! subscription {
+    ($gate:ident, $request:ident, $response:ident) => {
+        $gate.check(
+            |asked: &$request| {
+                $gate.context.check_group(Action::Read, &asked.group_id)?;
+                let names = asked.subscribed_topic_names.iter().flatten();
+                $gate.topics(Action::Describe, names.map(|name| &**name))
+            },
+            |_, error_code| $response {
+                error_code,
+                ..$response::default()
+            },
+        )
+    };
+}
+
 /// Checks a right on each of many groups.
 macro_rules! descriptions {
     ($gate:ident, $request:ident, $field:ident, $response:ident, $group:path) => {
@@ -86,20 +104,14 @@ pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
         group!(gate, Read, LeaveGroupRequest, LeaveGroupResponse)
     }),
     (ApiKey::ConsumerGroupHeartbeat, |gate| {
-        group!(
+        subscription!(
             gate,
-            Read,
             ConsumerGroupHeartbeatRequest,
             ConsumerGroupHeartbeatResponse
         )
     }),
     (ApiKey::ShareGroupHeartbeat, |gate| {
-        group!(
-            gate,
-            Read,
-            ShareGroupHeartbeatRequest,
-            ShareGroupHeartbeatResponse
-        )
+        subscription!(gate, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse)
     }),
     (ApiKey::DescribeGroups, |gate| {
         descriptions!(

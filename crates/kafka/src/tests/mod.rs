@@ -73,6 +73,7 @@ impl Bench {
             opened_sessions: Lock::default(),
             shedding: None,
             trace: None,
+            throttle: crate::throttle::Throttle::default(),
             has_refused: AtomicBool::new(false),
         };
         Self {

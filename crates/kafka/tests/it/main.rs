@@ -25,6 +25,7 @@ mod offsets_topic;
 mod peer;
 mod pipelining;
 mod produce;
+mod quotas;
 mod rights;
 mod served;
 mod share_groups;

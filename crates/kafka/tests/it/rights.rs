@@ -2,17 +2,24 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use stafett_access::{
     Action, Actions, Change, Effect, Form, Kind, Rule, SUPERUSER, Subject, User, Verifiers,
 };
+use stafett_broker::BearerSettings;
 use stafett_kafka_wire::messages::offset_fetch::{
     OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
 };
 use stafett_kafka_wire::messages::{
-    ListTransactionsRequest, MetadataRequest, OffsetFetchRequest, SaslAuthenticateRequest,
-    SaslHandshakeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest, share_fetch,
+    ConsumerGroupHeartbeatRequest, ListTransactionsRequest, MetadataRequest, OffsetFetchRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest,
+    share_fetch,
 };
 use stafett_kafka_wire::{ApiKey, ErrorCode};
+use stafett_messaging::queues::Declare;
+use stafett_model::Namespace;
+use stafett_store::wall_ms;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -265,4 +272,159 @@ async fn a_user_without_rules_is_shown_nothing() {
         server.broker.access().before_login(Some("ann"), peer).name(),
         Some("ann")
     );
+}
+
+#[tokio::test]
+async fn a_subscription_shows_only_topics_that_may_be_described() {
+    let server = Server::start().await;
+    let mut open = server.client().await;
+    let seen = open.create("seen", 1).await;
+    open.create("hidden", 1).await;
+    close(&server);
+    apply(
+        &server,
+        [
+            rule(Kind::Group, "g", &[Action::Read]),
+            rule(Kind::Group, "shared", &[Action::Read]),
+            rule(Kind::Topic, "seen", &[Action::Describe]),
+        ],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let join = |member: &'static str, names: Option<&[&'static str]>, pattern: Option<&'static str>| {
+        ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: member.into(),
+            rebalance_timeout_ms: 60_000,
+            topic_partitions: Some(Vec::new()),
+            subscribed_topic_names: names.map(|names| names.iter().map(|name| (*name).into()).collect()),
+            subscribed_topic_regex: pattern.map(Into::into),
+            ..ConsumerGroupHeartbeatRequest::default()
+        }
+    };
+    for names in [&["seen", "hidden"][..], &["none"]] {
+        let named = ann.call(1, &join("by name", Some(names), None)).await;
+        assert_eq!((named.error_code, named.assignment), (REFUSED, None));
+    }
+    let matched = ann.call(1, &join("by pattern", None, Some(".*"))).await;
+    assert_eq!(matched.error_code, 0);
+    let shown = matched.assignment.unwrap().topic_partitions;
+    assert_eq!(
+        shown.iter().map(|topic| topic.topic_id).collect::<Vec<_>>(),
+        [seen]
+    );
+    let share = |names: &[&'static str]| ShareGroupHeartbeatRequest {
+        group_id: "shared".into(),
+        member_id: "me".into(),
+        subscribed_topic_names: Some(names.iter().map(|name| (*name).into()).collect()),
+        ..ShareGroupHeartbeatRequest::default()
+    };
+    let named = ann.call(1, &share(&["seen", "hidden"])).await;
+    assert_eq!((named.error_code, named.assignment), (REFUSED, None));
+    let named = ann.call(1, &share(&["seen"])).await;
+    let shown = named.assignment.unwrap().topic_partitions;
+    assert_eq!(
+        shown.iter().map(|topic| topic.topic_id).collect::<Vec<_>>(),
+        [seen]
+    );
+}
+
+#[tokio::test]
+async fn a_topic_that_shows_a_queue_needs_the_right_on_the_queue() {
+    let server = Server::start().await;
+    let queues = server.broker.messaging().queues();
+    let declare = Declare {
+        durable: true,
+        ..Declare::default()
+    };
+    let declared = queues.begin_declaring(&Namespace::default(), "secret", declare);
+    declared.unwrap().stored().await.unwrap();
+    close(&server);
+    let topic = "queue.secret";
+    apply(
+        &server,
+        [rule(Kind::Topic, topic, &[Action::Read, Action::Write])],
+    );
+    let mut ann = logged_in(&server, "ann").await;
+    let all = MetadataRequest {
+        topics: None,
+        ..MetadataRequest::default()
+    };
+    assert!(ann.call(12, &all).await.topics.is_empty());
+    let code = async |ann: &mut Client| ann.fetch(topic, 0, 0).await.responses[0].partitions[0].error_code;
+    assert_eq!(code(&mut ann).await, REFUSED);
+    apply(&server, [rule(Kind::Queue, "secret", &[Action::Read])]);
+    assert_eq!(ann.call(12, &all).await.topics.len(), 1);
+    assert_eq!(code(&mut ann).await, 0);
+}
+
+/// Returns a token of `ann` that ends in some seconds.
+fn token(key: &EncodingKey, seconds: i64) -> String {
+    let claims = serde_json::json!({
+        "iss": "login", "aud": "stafett", "sub": "ann", "exp": wall_ms() / 1000 + seconds,
+    });
+    encode(&Header::new(Algorithm::ES256), &claims, key).unwrap()
+}
+
+#[tokio::test]
+async fn a_bearer_token_logs_in_until_it_expires() {
+    let server = Server::start().await;
+    close(&server);
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let key = EncodingKey::from_ec_der(&pair.serialize_der());
+    let public = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+    let settings = BearerSettings {
+        keys: serde_json::json!({ "keys": [public] }).to_string().into_bytes(),
+        issuer: "login".to_owned(),
+        audience: "stafett".to_owned(),
+        user_claim: "sub".to_owned(),
+    };
+    let handshake = SaslHandshakeRequest {
+        mechanism: "OAUTHBEARER".into(),
+    };
+    let refused = server.client().await.call(1, &handshake).await;
+    assert_eq!(refused.error_code, ErrorCode::UnsupportedSaslMechanism as i16);
+    server.broker.access().set_bearer(Some(&settings)).unwrap();
+    let begin = async |message: &str| {
+        let mut client = server.client().await;
+        assert_eq!(client.call(1, &handshake).await.error_code, 0);
+        let proof = SaslAuthenticateRequest {
+            auth_bytes: message.as_bytes().to_vec().into(),
+        };
+        let answer = client.call(2, &proof).await;
+        (client, answer)
+    };
+    let first = |token: &str| format!("n,,\x01auth=Bearer {token}\x01\x01");
+    let (mut client, answer) = begin(&first(&token(&key, 600))).await;
+    assert_eq!(answer.error_code, 0);
+    assert!((1..=600_000).contains(&answer.session_lifetime_ms), "{answer:?}");
+    assert!(
+        client
+            .call(12, &MetadataRequest::default())
+            .await
+            .topics
+            .is_empty()
+    );
+    // Within the difference of clocks that is tolerated, but over: the next request ends the connection.
+    let (mut client, answer) = begin(&first(&token(&key, -10))).await;
+    assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 1));
+    client.send(12, &MetadataRequest::default()).await;
+    assert!(client.is_closed().await);
+    let failed = ErrorCode::SaslAuthenticationFailed as i16;
+    let mut forged = token(&key, 600);
+    forged.truncate(forged.len() - 3);
+    let (mut client, answer) = begin(&first(&forged)).await;
+    assert_eq!(&*answer.auth_bytes, br#"{"status":"invalid_token"}"#);
+    let last = SaslAuthenticateRequest {
+        auth_bytes: vec![1].into(),
+    };
+    assert_eq!(client.call(2, &last).await.error_code, failed);
+    for message in [
+        "",
+        "n,,",
+        "p=x,,\x01auth=Bearer x\x01\x01",
+        "n,,\x01auth=Basic x\x01\x01",
+    ] {
+        let (_, answer) = begin(message).await;
+        assert_eq!(answer.error_code, failed, "{message:?}");
+    }
 }

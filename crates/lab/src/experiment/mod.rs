@@ -7,6 +7,7 @@
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
 //! - [`check`]: contradictions; `drawable`: figures that roles can give; `scale`: smaller runs
 //! - [`system`], [`load`], [`figure`]: the parts of a file
+//! - `ranges`: ranges in the grid, which stand for lists
 //! - [`units`]: durations and sizes as people write them; [`path`]: names of settings
 //! - [`library`]: the experiments that come with the program
 
@@ -16,6 +17,7 @@ pub mod figure;
 pub mod library;
 pub mod load;
 pub mod path;
+mod ranges;
 pub mod read;
 mod scale;
 pub mod system;

@@ -12,7 +12,7 @@ use serde::Deserialize as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{Experiment, Plan, Topics, check, path};
+use super::{Experiment, Plan, Topics, check, path, ranges};
 use crate::grid::{self, Grid, Parameters};
 
 /// The set of topics where a file names none.
@@ -58,6 +58,9 @@ impl Source {
 
     /// The experiment, every combination of its grid looked at, at full scale and at a small one.
     pub fn experiment(&self) -> Result<Experiment, ExperimentError> {
+        if let Some(source) = self.written_out()? {
+            return source.experiment();
+        }
         let tree = self.tree()?;
         let experiment = self.typed(tree)?;
         check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
@@ -75,6 +78,9 @@ impl Source {
 
     /// The lists of values by path, at this scale.
     pub fn grid(&self, scale: f64) -> Result<Grid, ExperimentError> {
+        if let Some(source) = self.written_out()? {
+            return source.grid(scale);
+        }
         let tree = self.tree()?;
         let sweeps = self.sweeps(&tree, scale)?;
         let mut grid = Grid::new();
@@ -90,6 +96,9 @@ impl Source {
 
     /// The settings of the point with these values of the grid.
     pub fn plan(&self, scale: f64, parameters: &Parameters) -> Result<Plan, ExperimentError> {
+        if let Some(source) = self.written_out()? {
+            return source.plan(scale, parameters);
+        }
         let mut tree = self.tree()?;
         let mut chosen: Vec<Setting<'_>> = Vec::new();
         chosen.extend(self.small(&tree, scale)?);
@@ -123,6 +132,17 @@ impl Source {
             .map_err(|found| self.wrong(span_of(root.get_ref(), &found.path), found.message))?;
         plan.scale(scale);
         Ok(plan)
+    }
+
+    /// The same with lists in place of ranges; `None` if it has no ranges.
+    fn written_out(&self) -> Result<Option<Self>, ExperimentError> {
+        let tree = self.tree()?;
+        let written = ranges::written_out(&self.text, tree.get_ref());
+        let text = written.map_err(|wrong| self.wrong(Some(wrong.span), wrong.message))?;
+        Ok(text.map(|text| Self {
+            place: self.place.clone(),
+            text,
+        }))
     }
 
     fn tree(&self) -> Result<Spanned<DeTable<'_>>, ExperimentError> {

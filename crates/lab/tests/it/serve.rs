@@ -1,7 +1,9 @@
 //! `stafett lab serve` with real runs: the page is killed, found again, and runs are stopped and go on.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -162,4 +164,48 @@ fn a_run_that_is_stopped_at_once_throws_its_point_away() {
         (&json!("interrupted"), &json!(0)),
         "{run}"
     );
+}
+
+/// `tests/browser/lab.cjs` has the steps.
+#[test]
+fn the_page_is_used_in_a_browser() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let modules = root.join("target/browser/node_modules");
+    let path = std::env::var_os("PATH").unwrap();
+    let chromium = std::env::split_paths(&path)
+        .map(|folder| folder.join("chromium"))
+        .find(|program| program.exists());
+    let Some(chromium) = chromium.filter(|_| modules.join("axe-core").exists()) else {
+        return skip(&root);
+    };
+    let folder = TempDir::new().unwrap();
+    let page = Page::start(&folder);
+    let output = Command::new("timeout")
+        .args(["-k", "5", "600", "node"])
+        .arg(root.join("tests/browser/lab.cjs"))
+        .arg(chromium)
+        .arg(format!("http://{}", page.address))
+        .env("NODE_PATH", modules)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Says that the test did not run, as the tests with other programs do.
+fn skip(root: &Path) {
+    let line = "skipped: the_page_is_used_in_a_browser: Chromium or axe-core is not there (install with: \
+                apt-get install chromium; scripts/setup)\n";
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    let folder = root.join("target/clients");
+    std::fs::create_dir_all(&folder).unwrap();
+    let skipped = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("skipped"));
+    skipped.unwrap().write_all(line.as_bytes()).unwrap();
 }

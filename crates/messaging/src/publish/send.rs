@@ -1,7 +1,9 @@
 //! Sending to queues by name: every message reaches all of its queues, or nothing is stored.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
-use stafett_journal::{Refusal, RequestId};
+use stafett_journal::{Append, Frame, Refusal, RequestId};
 use stafett_model::{Message, Namespace};
 use stafett_store::NotStored;
 
@@ -81,6 +83,41 @@ pub(crate) fn send_each(
             };
         }
         results
+    }
+}
+
+/// Sends messages together with other frames, all in one append or nothing. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct JointSender(pub(crate) Arc<Resolver>);
+
+impl JointSender {
+    /// Sends messages in an append, which is staged when this returns. Resolves to the bases of the append's
+    /// own batches.
+    pub fn send(
+        &self,
+        namespace: &Namespace,
+        sends: Vec<Send>,
+        append: Append,
+    ) -> impl Future<Output = Result<Vec<u64>, SendError>> + use<> {
+        let resolver = &self.0;
+        let batches = append.frames.iter().map(|frame| {
+            if let Frame::Batch(batch) = frame {
+                batch.targets.len()
+            } else {
+                0
+            }
+        });
+        let own: usize = batches.sum();
+        let staged = publication(resolver, namespace, sends, None);
+        let ticket = staged.map(|publication| {
+            resolver.queues.count_traffic(&append);
+            resolver.queues.append_with(publication, append.frames)
+        });
+        async move {
+            let mut bases = ticket?.placed().await?;
+            bases.truncate(own);
+            Ok(bases)
+        }
     }
 }
 

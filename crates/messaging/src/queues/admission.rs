@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use stafett_journal::Frame;
+use stafett_journal::{Append, Frame};
 use stafett_model::Message;
 use stafett_queue::Overflow;
 
@@ -59,6 +59,11 @@ impl Queues {
         frames: SmallVec<[Frame; 1]>,
     ) -> AppendTicket {
         self.stage(publication, frames, None, &[])
+    }
+
+    /// Counts the records of an append for their topics.
+    pub(crate) fn count_traffic(&self, append: &Append) {
+        self.topics.traffic().count_appends(std::slice::from_ref(append));
     }
 
     /// Appends messages, together with the settlement of others in queues that are not deleted.
@@ -141,6 +146,7 @@ impl Queues {
             reserved,
             failed,
             repeated: false,
+            bases: None,
         }
     }
 }

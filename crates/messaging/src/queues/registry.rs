@@ -165,6 +165,11 @@ impl Queues {
         self.read().iter().cloned().collect()
     }
 
+    /// Returns the number of queues of a namespace.
+    pub fn count_in(&self, namespace: &Namespace) -> usize {
+        self.read().ordered().count_in(namespace)
+    }
+
     /// Returns all queues in the order of namespaces and names.
     pub fn all_sorted(&self) -> Vec<Arc<Queue>> {
         self.read().ordered().all(None)

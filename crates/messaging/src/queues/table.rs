@@ -130,6 +130,10 @@ impl OrderedQueues {
         }
     }
 
+    pub(super) fn count_in(&self, namespace: &Namespace) -> usize {
+        self.spaces(Some(namespace)).map(|(_, names)| names.len()).sum()
+    }
+
     /// Returns the queues of a namespace or of all, in order.
     pub(super) fn all(&self, namespace: Option<&Namespace>) -> Vec<Arc<Queue>> {
         let names = self.spaces(namespace).flat_map(|(_, names)| names);

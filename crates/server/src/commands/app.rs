@@ -18,6 +18,7 @@ const KEY: &str = "KEY";
 const OVER: &str = "over";
 const CANCEL: &str = "cancel";
 const FORCE: &str = "force";
+const INTO: &str = "into";
 const TO: &str = "to";
 const ONLY: &str = "task";
 const DROP: &str = "drop-state";
@@ -91,6 +92,22 @@ pub(super) fn describe() -> Command {
                 .arg(app())
                 .arg(argument(TASK, "The task"))
                 .arg(Arg::new(WORKER).help("The worker")),
+            Command::new("split")
+                .about("Cut a task into slices of its keys")
+                .arg(app())
+                .arg(argument(TASK, "The task"))
+                .arg(option(
+                    INTO,
+                    "COUNT",
+                    "Number of slices: 2, or another power of 2",
+                ))
+                .after_help("Examples:\n  stafett app split sessions 7 --into 4"),
+            Command::new("merge")
+                .about("Join the slices of a task")
+                .arg(app())
+                .arg(argument(TASK, "The task that they are slices of")),
+            Command::new("pause").about("Stop deliveries").arg(app()),
+            Command::new("resume").about("Continue deliveries").arg(app()),
             Command::new("reset")
                 .about("Set the positions of an app, which is paused for it")
                 .arg(app())
@@ -123,6 +140,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("lag", matches)) => tasks(matches, &LAGS),
         Some(("drain", matches)) => drain(matches),
         Some(("assign", matches)) => assign(matches),
+        Some(("split", matches)) => cut(matches, "split"),
+        Some(("merge", matches)) => cut(matches, "merge"),
+        Some(("pause", matches)) => pause(matches, "pause", "is paused"),
+        Some(("resume", matches)) => pause(matches, "resume", "goes on"),
         Some(("reset", matches)) => reset(matches),
         Some(("state", matches)) => state(matches),
         Some(("delete", matches)) => delete(matches),
@@ -188,6 +209,33 @@ fn assign(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let answer = http::ask(matches, question)?;
     Ok(http::done(matches, &answer, &words)?)
+}
+
+fn cut(matches: &ArgMatches, how: &str) -> Result<(), Failure> {
+    let task = options::text(matches, TASK);
+    let mut question = about(matches, Method::POST).at("tasks").at(task).at(how);
+    if how == "split" {
+        let into = matches.get_one::<String>(INTO).map(|into| into.parse::<u32>());
+        let into = into
+            .transpose()
+            .map_err(|why| Failure::Usage(format!("--into: {why}")))?;
+        question = question.with_body(json!({ "into": into.unwrap_or(2) }));
+    }
+    let answer = http::ask(matches, question)?;
+    let tasks = answer
+        .get("tasks")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let tasks: Vec<_> = tasks.iter().filter_map(Value::as_str).collect();
+    let words = format!("task {task} goes on as {}", tasks.join(", "));
+    Ok(http::done(matches, &answer, &words)?)
+}
+
+fn pause(matches: &ArgMatches, how: &str, words: &str) -> Result<(), Failure> {
+    let app = options::text(matches, APP);
+    let answer = http::ask(matches, about(matches, Method::POST).at(how))?;
+    Ok(http::done(matches, &answer, &format!("app {app} {words}"))?)
 }
 
 fn reset(matches: &ArgMatches) -> Result<(), Failure> {

@@ -3,7 +3,9 @@
 mod acl;
 mod api_docs;
 mod app;
+mod audit;
 mod binding;
+mod check;
 mod client;
 mod command_docs;
 mod completions;
@@ -22,6 +24,7 @@ mod namespace;
 mod node;
 mod produce;
 mod queue;
+mod quota;
 mod running_journal;
 mod serve;
 mod sink;
@@ -113,6 +116,18 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: acl::describe,
         run: acl::run,
+    },
+    Entry {
+        describe: check::describe,
+        run: check::run,
+    },
+    Entry {
+        describe: quota::describe,
+        run: quota::run,
+    },
+    Entry {
+        describe: audit::describe,
+        run: audit::run,
     },
     Entry {
         describe: produce::describe,

@@ -152,6 +152,18 @@ impl Kind for Folder {
     }
 }
 
+/// A text, which may be empty.
+pub(crate) struct Words;
+
+impl Kind for Words {
+    type Value = String;
+    const SHAPE: &'static str = "text";
+
+    fn read(text: &str, _: Range) -> Result<String, String> {
+        Ok(text.to_owned())
+    }
+}
+
 /// A folder, or empty.
 pub(crate) struct OptionalFolder;
 

@@ -9,7 +9,7 @@ use super::error::ConfigError;
 use super::http::{HostList, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, LogFilter, LogFormat,
-    MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit,
+    MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit, Words,
 };
 use super::live::{DuplicateRules, LogRules, OriginList};
 use super::table::settings;
@@ -86,6 +86,20 @@ settings! {
 
         /// The oldest version of TLS that is spoken.
         version_min: OldestVersion = "1.2", reloads true;
+    }
+    oauth: Oauth {
+        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then. It
+        /// is read again on a reload. Empty: no such tokens are taken.
+        keys: OptionalFile = "", reloads true;
+
+        /// Issuer of the tokens, as in their claim `iss`.
+        issuer: Words = "", reloads true;
+
+        /// Audience that a token has to be for, as in its claim `aud`.
+        audience: Words = "stafett", reloads true;
+
+        /// Claim that is the name of the user.
+        user_claim: Words = "sub", reloads true;
     }
     kafka: Kafka {
         /// Where clients of the Kafka protocol connect. Port 0 picks a free one and prints it. Empty: nowhere

@@ -9,6 +9,7 @@ use std::path::Path;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("access", &["model"]),
+    ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
     ("journal", &["model"]),
     ("queue", &["model"]),
@@ -37,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "broker",
         &[
             "access",
+            "accounts",
             "apps",
             "counters",
             "delivery",
@@ -130,6 +132,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "amqp",
             "amqp-wire",
+            "apps",
             "broker",
             "delivery",
             "groups",

@@ -2,6 +2,9 @@
 //!
 //! One program for all of them, so that tests that wait for processes wait beside each other.
 
+mod audit;
+mod bearer;
+mod check;
 mod commands;
 mod common;
 mod connections;

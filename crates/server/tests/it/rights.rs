@@ -53,33 +53,38 @@ fn basic(user: &str) -> String {
     )
 }
 
-struct Closed {
-    running: Running,
-    http: SocketAddr,
-    _folder: Folder,
+pub(crate) struct Closed {
+    pub(crate) running: Running,
+    pub(crate) http: SocketAddr,
+    pub(crate) folder: Folder,
 }
 
 impl Closed {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = Folder::new();
         let running = Running::start(serve(&folder));
         let closed = Self {
             http: running.address("http"),
             running,
-            _folder: folder,
+            folder,
         };
         closed.put("root", None, r#"{"password": "pw-root", "tags": ["superuser"]}"#);
         closed.put("eve", Some("root"), r#"{"password": "pw-eve"}"#);
         closed
     }
 
-    fn put(&self, user: &str, by: Option<&str>, body: &str) {
+    pub(crate) fn put(&self, user: &str, by: Option<&str>, body: &str) {
         let request = format!("PUT /v1/users/{user}");
         let (status, _, said) = self.ask(&request, by, body);
         assert!(status < 300, "{status} {said}");
     }
 
-    fn ask(&self, request: &str, user: Option<&str>, body: &str) -> (u16, String, String) {
+    pub(crate) fn permit(&self, rule: &str) {
+        let (status, _, said) = self.ask("POST /v1/rules", Some("root"), rule);
+        assert_eq!(status, 201, "{said}");
+    }
+
+    pub(crate) fn ask(&self, request: &str, user: Option<&str>, body: &str) -> (u16, String, String) {
         let host = format!("host: {}", self.http);
         let login = user.map(basic).unwrap_or_default();
         let mut headers = vec![&*host, "content-type: application/json"];
@@ -191,5 +196,139 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
     let mut reader = closed.begin("GET /v1/events/stream", "bob", "connection: close\r\n");
     closed.put("bob", Some("root"), r#"{"tags": []}"#);
     reader.read_to_end(&mut Vec::new()).unwrap();
+    drop(closed.running);
+}
+
+#[test]
+fn a_user_is_its_own_client_only_in_namespaces_that_it_may_enter() {
+    let closed = Closed::start();
+    let made = closed.ask("PUT /v1/namespaces/other", Some("root"), "{}");
+    assert_eq!(made.0, 201, "{made:?}");
+    let put = |path: &str| closed.ask(&format!("PUT /v1/clients/{path}"), Some("eve"), "").0;
+    assert_eq!(put("eve"), 201);
+    assert_eq!(put("bob"), 403);
+    assert_eq!(put("eve?namespace=other"), 403);
+    closed.permit(r#"{"who": "user:eve", "actions": ["read"], "on": ["namespace"], "name": "other"}"#);
+    assert_eq!(put("eve?namespace=other"), 201);
+}
+
+#[test]
+fn a_topic_that_shows_a_queue_needs_the_right_on_the_queue() {
+    let closed = Closed::start();
+    for path in ["queues/secret", "queues/mine"] {
+        let made = closed.ask(&format!("PUT /v1/{path}"), Some("root"), "{}");
+        assert_eq!(made.0, 201, "{made:?}");
+    }
+    closed.permit(r#"{"who": "user:eve", "actions": ["all"], "on": ["topic", "group"], "prefix": ""}"#);
+    closed.permit(r#"{"who": "user:eve", "actions": ["all"], "on": ["queue"], "name": "mine"}"#);
+    let offsets = r#"{"offsets": [{"topic": "queue.secret", "partition": 0, "offset": 0}]}"#;
+    let asked = [
+        ("GET /v1/topics/queue.secret", ""),
+        ("GET /v1/topics/queue.secret/records", ""),
+        ("GET /v1/watch?of=topics%2Fqueue.secret", ""),
+        ("PUT /v1/groups/g/offsets", offsets),
+    ];
+    for (request, body) in asked {
+        let (status, _, said) = closed.ask(request, Some("eve"), body);
+        assert_eq!(status, 403, "{request}: {said}");
+    }
+    closed.permit(r#"{"who": "user:eve", "actions": ["read"], "on": ["queue"], "name": "secret"}"#);
+    for (request, body) in asked
+        .into_iter()
+        .filter(|(request, _)| !request.contains("watch"))
+    {
+        let (status, _, said) = closed.ask(request, Some("eve"), body);
+        assert!(status < 300, "{request}: {said}");
+    }
+    // A watch ends with the right, as its stream does.
+    let mut reader = closed.begin(
+        "GET /v1/watch?of=topics%2Fqueue.secret",
+        "eve",
+        "connection: close\r\n",
+    );
+    let forbid =
+        r#"{"who": "user:eve", "deny": true, "actions": ["all"], "on": ["queue"], "name": "secret"}"#;
+    closed.permit(forbid);
+    let mut said = String::new();
+    while !said.contains("forbidden") {
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "{said}");
+        said.push_str(&line);
+    }
+}
+
+#[test]
+fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
+    let closed = Closed::start();
+    assert_eq!(closed.ask("PUT /v1/topics/t", Some("root"), "{}").0, 201);
+    let set = |user: &str, rates: &str| {
+        let quota = format!(r#"{{"user": "{user}"{rates}}}"#);
+        closed.ask("PUT /v1/quotas", Some("root"), &quota)
+    };
+    assert_eq!(set("root", "").0, 200);
+    assert_eq!(set("root", r#", "produced_bytes_per_second": -1"#).0, 400);
+    assert_eq!(set("", r#", "produced_bytes_per_second": 1"#).0, 400);
+    assert_eq!(closed.ask("PUT /v1/quotas", Some("eve"), "{}").0, 403);
+    assert_eq!(
+        set(
+            "root",
+            r#", "produced_bytes_per_second": 1, "fetched_bytes_per_second": 1"#
+        )
+        .0,
+        200
+    );
+    let (_, _, listed) = closed.ask("GET /v1/quotas", Some("root"), "");
+    let expected = r#""produced_bytes_per_second":1.0,"user":"root""#;
+    assert!(listed.contains(expected), "{listed}");
+    let record = r#"{"value": "0123456789"}"#;
+    for (request, body) in [
+        ("POST /v1/topics/t/records?as=record", record),
+        ("GET /v1/topics/t/records", ""),
+    ] {
+        let (status, _, said) = closed.ask(request, Some("root"), body);
+        assert!(status < 300, "{request}: {said}");
+        let (status, head, said) = closed.ask(request, Some("root"), body);
+        assert_eq!(status, 429, "{request}: {said}");
+        assert!(head.to_lowercase().contains("retry-after: "), "{head}");
+    }
+    assert_eq!(
+        closed.ask("GET /v1/topics", Some("root"), "").0,
+        200,
+        "no content"
+    );
+    assert_eq!(set("root", "").0, 200);
+    assert_eq!(closed.ask("GET /v1/topics/t/records", Some("root"), "").0, 200);
+}
+
+#[test]
+fn decisions_about_a_user_are_those_of_its_rules() {
+    let closed = Closed::start();
+    let rule =
+        r#"{"who": "user:eve", "actions": ["read"], "on": ["queue"], "prefix": "work", "namespace": "/"}"#;
+    let (status, _, said) = closed.ask("POST /v1/rules", Some("root"), rule);
+    assert_eq!(status, 201, "{said}");
+    let decide = |user: &str, what: &str, by: &str| {
+        let (status, _, said) = closed.ask(&format!("GET /v1/users/{user}/may?{what}"), Some(by), "");
+        (status, said.trim_end().to_owned())
+    };
+    for (what, may) in [
+        ("action=read&on=queue&name=work.1", true),
+        ("action=describe&on=queue&name=work.1", true),
+        ("action=write&on=queue&name=work.1", false),
+        ("action=read&on=queue&name=other", false),
+        ("action=read&on=queue&name=work.1&namespace=shop", false),
+        ("action=describe&on=cluster", false),
+    ] {
+        let expected = (200, format!("{{\"may\":{may}}}"));
+        assert_eq!(decide("eve", what, "root"), expected, "{what}");
+    }
+    assert_eq!(
+        decide("root", "action=delete&on=topic&name=any", "root").1,
+        r#"{"may":true}"#
+    );
+    assert_eq!(decide("nobody", "action=read&on=topic", "root").0, 404);
+    assert_eq!(decide("eve", "action=fly&on=topic", "root").0, 400);
+    assert_eq!(decide("eve", "action=read&on=topic&host=here", "root").0, 400);
+    assert_eq!(decide("root", "action=read&on=topic", "eve").0, 403);
     drop(closed.running);
 }

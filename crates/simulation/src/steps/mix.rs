@@ -9,6 +9,7 @@ use crate::amqp::{
     ViewStep,
 };
 use crate::full::UsedUp;
+use crate::jobs::JobStep;
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
@@ -53,6 +54,7 @@ pub(super) enum Kind {
     Stream,
     Live,
     Mail,
+    Job,
     Move,
     Space,
     Look,
@@ -71,7 +73,7 @@ pub(super) enum Kind {
 }
 
 /// Usual weights.
-const KINDS: [(u64, Kind); 37] = [
+const KINDS: [(u64, Kind); 38] = [
     (40, Kind::Produce),
     (2, Kind::Leave),
     (4, Kind::Read),
@@ -94,6 +96,7 @@ const KINDS: [(u64, Kind); 37] = [
     (12, Kind::Stream),
     (36, Kind::Live),
     (60, Kind::Mail),
+    (40, Kind::Job),
     (4, Kind::Move),
     (6, Kind::Space),
     (6, Kind::Look),
@@ -111,7 +114,7 @@ const KINDS: [(u64, Kind); 37] = [
     (1, Kind::Rest),
 ];
 /// Steps without a part in a seed with clients of Kafka only.
-const NOT_OF_KAFKA: [Kind; 13] = [
+const NOT_OF_KAFKA: [Kind; 14] = [
     Kind::Define,
     Kind::Tx,
     Kind::Publish,
@@ -123,11 +126,12 @@ const NOT_OF_KAFKA: [Kind; 13] = [
     Kind::Stream,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with transactional clients only.
-const NOT_OF_TRANSACTIONS: [Kind; 20] = [
+const NOT_OF_TRANSACTIONS: [Kind; 21] = [
     Kind::Define,
     Kind::View,
     Kind::Tx,
@@ -146,11 +150,12 @@ const NOT_OF_TRANSACTIONS: [Kind; 20] = [
     Kind::Remove,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with share groups.
-const NOT_OF_SHARES: [Kind; 19] = [
+const NOT_OF_SHARES: [Kind; 20] = [
     Kind::Define,
     Kind::View,
     Kind::Tx,
@@ -168,11 +173,12 @@ const NOT_OF_SHARES: [Kind; 19] = [
     Kind::Stream,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with consumer groups.
-const NOT_OF_GROUPS: [Kind; 18] = [
+const NOT_OF_GROUPS: [Kind; 19] = [
     Kind::Share,
     Kind::Transaction,
     Kind::Publish,
@@ -189,17 +195,19 @@ const NOT_OF_GROUPS: [Kind; 18] = [
     Kind::Stream,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
     Kind::Move,
     Kind::Space,
 ];
 /// Steps without a part in a seed with clients of AMQP only.
-const NOT_OF_AMQP: [Kind; 6] = [
+const NOT_OF_AMQP: [Kind; 7] = [
     Kind::Produce,
     Kind::Group,
     Kind::Share,
     Kind::Transaction,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
 ];
 
 /// Steps without a part in a seed with a client of the HTTP API's messages.
@@ -222,13 +230,14 @@ const NOT_OF_MAIL: [Kind; 15] = [
 ];
 
 /// Steps without a part in a seed with transactional clients of AMQP and few others.
-const NOT_OF_TX: [Kind; 12] = [
+const NOT_OF_TX: [Kind; 13] = [
     Kind::Produce,
     Kind::Group,
     Kind::Share,
     Kind::Transaction,
     Kind::Live,
     Kind::Mail,
+    Kind::Job,
     Kind::Stream,
     Kind::Move,
     Kind::Space,
@@ -251,6 +260,7 @@ impl Mix {
                     | Kind::Tx
                     | Kind::Live
                     | Kind::Mail
+                    | Kind::Job
                     | Kind::Move
                     | Kind::Space
             )
@@ -404,6 +414,7 @@ impl Mix {
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Mail => Action::Mail(MailStep::draw(random)),
+            Kind::Job => Action::Job(JobStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => Action::Remove(Removal {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use prometheus_client::registry::Registry;
+use stafett_access::Caller;
 use stafett_amqp_wire::frame;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::ManualJournal;
@@ -63,6 +64,7 @@ impl Bench {
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
             churn: crate::churn::Churn::default(),
+            tally: stafett_access::Tally::default(),
         };
         let bytes = number("budget").unwrap_or(64 << 20);
         Self {
@@ -246,7 +248,7 @@ impl Bench {
         if let Some(operation) = session.next_operation() {
             client.performing = Some(Performing {
                 name: describe(&operation),
-                future: Box::pin(async move { operation.perform(&context).await }),
+                future: Box::pin(async move { operation.perform(&context, &Caller::internal()).await }),
                 has_begun: false,
                 is_shown: false,
             });

@@ -165,7 +165,15 @@ impl BatchAssembler {
     ) -> (Vec<Append>, Vec<Vec<u32>>) {
         let mut appends = Vec::with_capacity(self.list.len());
         let mut members = Vec::with_capacity(self.list.len());
+        let pinned = |frame: &Frame| {
+            if let Frame::Batch(batch) = frame {
+                batch.body.len()
+            } else {
+                0
+            }
+        };
         let mut all = Append {
+            pinned_bytes: extra.iter().map(pinned).sum(),
             frames: extra,
             // Durability if no batch is added.
             state: StateWait::Written,

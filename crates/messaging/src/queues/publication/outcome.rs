@@ -77,6 +77,8 @@ pub struct AppendTicket {
     pub(in crate::queues) failed: Option<AtomicPublishError>,
     /// True if an earlier publication with the same request id was stored instead.
     pub(crate) repeated: bool,
+    /// Bases of the batches, kept if they are wanted.
+    pub(in crate::queues) bases: Option<Vec<u64>>,
 }
 
 /// A message counted by a queue as staged.
@@ -98,6 +100,16 @@ impl AppendTicket {
         }
     }
 
+    /// Waits for a publication that is stored together. Returns the bases of all batches.
+    pub(crate) async fn placed(mut self) -> Result<Vec<u64>, AtomicPublishError> {
+        self.bases = Some(Vec::new());
+        std::future::poll_fn(|context| self.poll_outcomes(context)).await;
+        match self.failed {
+            None => Ok(self.bases.take().unwrap_or_default()),
+            Some(failed) => Err(failed),
+        }
+    }
+
     fn poll_outcomes(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Self {
             ticket,
@@ -106,6 +118,7 @@ impl AppendTicket {
             reserved,
             failed,
             repeated,
+            bases,
         } = self;
         if let Some(waited_for) = ticket {
             let stored = ready!(Pin::new(waited_for).poll(context));
@@ -114,6 +127,9 @@ impl AppendTicket {
                 let (result, why) = match outcome {
                     Outcome::Committed(placed) => {
                         *repeated |= placed.iter().any(|batch| batch.duplicate);
+                        if let Some(bases) = bases {
+                            bases.extend(placed.iter().map(|batch| batch.base.0));
+                        }
                         continue;
                     }
                     Outcome::Refused(refusal) => (

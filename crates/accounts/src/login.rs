@@ -12,7 +12,7 @@ use stafett_model::checksum;
 use stafett_store::wall_ms;
 
 use super::changes::hex;
-use super::{AUDIT, AccessControl, random};
+use super::{AccessControl, audit, bearer, random};
 
 /// Passwords that are known to be right.
 const VERIFIED_MAX: usize = 10_000;
@@ -84,6 +84,9 @@ impl AccessControl {
     pub async fn login(&self, proof: Proof<'_>, peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
         let user = match proof {
             Proof::Password { user, password } => return self.login_by_password(user, password, peer).await,
+            Proof::Token(token) if bearer::is_bearer(token) => {
+                return self.login_by_bearer(token, peer).await;
+            }
             Proof::Token(token) => self.user_of_token(token, peer).await?,
             Proof::Session(session) => self.user_of_session(session)?,
         };
@@ -96,6 +99,11 @@ impl AccessControl {
         password: &[u8],
         peer: IpAddr,
     ) -> Result<Arc<Caller>, LoginError> {
+        if bearer::is_bearer(password) && self.takes_bearer() {
+            let caller = self.login_by_bearer(password, peer).await?;
+            let is_own = name.is_empty() || caller.name() == Some(name);
+            return is_own.then_some(caller).ok_or(LoginError::Refused);
+        }
         self.wait(peer, name).await;
         let user = self.directory.user(name);
         let is_right = match &user {
@@ -106,9 +114,34 @@ impl AccessControl {
             self.on_failure(name, peer);
             return Err(LoginError::Refused);
         };
-        self.guessing.on_success(name);
+        self.on_login(name, peer);
         self.remember(&user, password);
         Ok(Arc::new(Caller::user(&self.directory, name, peer)))
+    }
+
+    /// Checks a token of an authorization server, on a thread that may block.
+    async fn login_by_bearer(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
+        let bearer = self.bearer.lock().clone();
+        let claimed = match bearer {
+            None => None,
+            Some(bearer) => {
+                let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
+                let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
+                let token = token.to_vec();
+                let checked = tokio::task::spawn_blocking(move || bearer.check(&token));
+                checked.await.map_err(|_| LoginError::Busy)?
+            }
+        };
+        // A user that is unknown here is a stranger.
+        let claimed = claimed.filter(|claimed| self.directory.user(&claimed.user).is_some());
+        let Some(claimed) = claimed else {
+            self.wait(peer, "").await;
+            self.on_failure("", peer);
+            return Err(LoginError::BadToken);
+        };
+        self.on_login(&claimed.user, peer);
+        let caller = Caller::user(&self.directory, &claimed.user, peer);
+        Ok(Arc::new(caller.until(claimed.expires_ms)))
     }
 
     async fn verify(&self, user: Option<Arc<User>>, password: &[u8]) -> Result<bool, LoginError> {
@@ -123,13 +156,14 @@ impl AccessControl {
     }
 
     async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {
-        // A token is too long to be guessed; still, guessing is not for free.
-        self.wait(peer, "").await;
         let known = self.directory.token(TokenHash::of(token), wall_ms());
         let Some((_, user)) = known else {
+            // A token is too long to be guessed, so those that are good need not wait for the others.
+            self.wait(peer, "").await;
             self.on_failure("", peer);
             return Err(LoginError::BadToken);
         };
+        self.on_login(&user.name, peer);
         Ok(user.name.clone())
     }
 
@@ -160,7 +194,7 @@ impl AccessControl {
         let ScramLogin { exchange, user } = login;
         match exchange.finish(message) {
             Ok(answer) => {
-                self.guessing.on_success(&user);
+                self.on_login(&user, peer);
                 Ok((Arc::new(Caller::user(&self.directory, &user, peer)), answer))
             }
             Err(why) => {
@@ -216,10 +250,16 @@ impl AccessControl {
         }
     }
 
+    fn on_login(&self, user: &str, peer: IpAddr) {
+        if self.guessing.on_success(peer, user, wall_ms()) {
+            audit::login(user, peer);
+        }
+    }
+
     fn on_failure(&self, user: &str, peer: IpAddr) {
         let user = user.get(..user.floor_char_boundary(256)).unwrap_or_default();
         self.guessing.on_failure(peer, user, wall_ms());
-        tracing::warn!(target: AUDIT, user, %peer, "login refused");
+        audit::failed_login(user, peer);
     }
 
     fn is_verified(&self, user: &User, password: &[u8]) -> bool {

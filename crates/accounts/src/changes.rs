@@ -4,12 +4,13 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadRule, Caller, Change, Rule, Subject, Token, TokenHash, User, Verifiers,
+    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Limited, Limits, Rule, Subject, Token,
+    TokenHash, User, Verifiers, encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{NotStored, spaces, store_synced};
 
-use super::{AUDIT, AccessControl, random};
+use super::{AccessControl, audit, random};
 
 /// Users that may be stored.
 const USERS_MAX: usize = 1_000_000;
@@ -27,6 +28,10 @@ pub enum AccessError {
     Name(#[from] BadName),
     #[error(transparent)]
     Rule(#[from] BadRule),
+    #[error(transparent)]
+    Pattern(#[from] BadPattern),
+    #[error(transparent)]
+    Quota(#[from] BadQuota),
     #[error("there is no user {0:?}")]
     NoSuchUser(String),
     #[error("there is no token with the id {0:?}")]
@@ -83,9 +88,9 @@ impl AccessControl {
         if !user.is_administrator() {
             self.check_keeps_administrator(&user.name)?;
         }
-        let tags: Vec<_> = user.tags().collect();
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = &*user.name, ?tags, "user set");
+        let (name, tags) = (user.name.clone(), user.tags().collect::<Vec<_>>().join(","));
         self.store(vec![Change::PutUser(user)]).await?;
+        audit::change(by, "user.set", &name, &tags);
         Ok(before.is_none())
     }
 
@@ -109,8 +114,13 @@ impl AccessControl {
                 .into_iter()
                 .map(|rule| Change::SetRule(Rule { actions, ..rule })),
         );
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = name, "user deleted");
-        self.store(changes).await
+        changes.push(Change::SetLimits(Limited::User(name.into()), Limits::new()));
+        let topics = self.directory.topic_permissions().into_iter();
+        let own = topics.filter(|permission| *permission.user == *name);
+        changes.extend(own.map(Change::DeleteTopicPermission));
+        self.store(changes).await?;
+        audit::change(by, "user.deleted", name, "");
+        Ok(())
     }
 
     /// Makes a token of a user.
@@ -140,8 +150,8 @@ impl AccessControl {
             description: description.into(),
             expires_ms,
         };
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user, id = &*token.id, "token made");
         self.store(vec![Change::PutToken(token.clone())]).await?;
+        audit::change(by, "token.made", &token.id, user);
         Ok(NewToken { text, token })
     }
 
@@ -149,8 +159,9 @@ impl AccessControl {
         let _turn = self.turn().await?;
         let token = self.directory.tokens().into_iter().find(|token| *token.id == *id);
         let token = token.ok_or_else(|| AccessError::NoSuchToken(id.to_owned()))?;
-        tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), user = &*token.user, id, "token deleted");
-        self.store(vec![Change::DeleteToken(token.hash)]).await
+        self.store(vec![Change::DeleteToken(token.hash)]).await?;
+        audit::change(by, "token.deleted", id, &token.user);
+        Ok(())
     }
 
     /// Adds the actions of rules to those that are there.
@@ -181,11 +192,7 @@ impl AccessControl {
                 None => changes.push(rule),
             }
         }
-        for rule in &changes {
-            audit_rule(by, rule);
-        }
-        self.store(changes.into_iter().map(Change::SetRule).collect())
-            .await
+        self.store_rules(by, changes).await
     }
 
     async fn change_rules(
@@ -211,11 +218,7 @@ impl AccessControl {
                 changed.push(Rule { actions, ..rule });
             }
         }
-        for rule in &changed {
-            audit_rule(by, rule);
-        }
-        self.store(changed.into_iter().map(Change::SetRule).collect())
-            .await
+        self.store_rules(by, changed).await
     }
 
     fn check_keeps_administrator(&self, name: &str) -> Result<(), AccessError> {
@@ -232,12 +235,21 @@ impl AccessControl {
         Err(AccessError::LastAdministrator(name.to_owned()))
     }
 
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, AccessError> {
+    async fn store_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
+        self.store(rules.iter().cloned().map(Change::SetRule).collect())
+            .await?;
+        for rule in &rules {
+            audit::rule(by, rule);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, AccessError> {
         let turn = self.turn.acquire().await;
         turn.map_err(|_| AccessError::NotStored(NotStored::Unknown))
     }
 
-    async fn store(&self, changes: Vec<Change>) -> Result<(), AccessError> {
+    pub(super) async fn store(&self, changes: Vec<Change>) -> Result<(), AccessError> {
         if changes.is_empty() {
             return Ok(());
         }
@@ -248,10 +260,6 @@ impl AccessControl {
     }
 }
 
-fn audit_rule(by: &Caller, rule: &Rule) {
-    tracing::info!(target: AUDIT, by = by.name(), peer = %by.peer(), ?rule, "rule set");
-}
-
 fn frame(change: &Change) -> Frame {
     match change {
         Change::PutUser(user) => spaces::USERS.put(user.name.as_bytes().to_vec(), user.value()),
@@ -260,6 +268,14 @@ fn frame(change: &Change) -> Frame {
         Change::DeleteToken(hash) => spaces::TOKENS.delete(hash.0.to_vec()),
         Change::SetRule(rule) if rule.actions.is_empty() => spaces::RULES.delete(rule.key()),
         Change::SetRule(rule) => spaces::RULES.put(rule.key(), rule.value()),
+        Change::SetQuota(entity, rates) if rates.is_empty() => spaces::QUOTAS.delete(entity.key()),
+        Change::PutTopicPermission(permission) => {
+            spaces::TOPIC_PERMISSIONS.put(permission.key(), permission.value())
+        }
+        Change::DeleteTopicPermission(permission) => spaces::TOPIC_PERMISSIONS.delete(permission.key()),
+        Change::SetLimits(of, limits) if limits.is_empty() => spaces::LIMITS.delete(of.key()),
+        Change::SetLimits(of, limits) => spaces::LIMITS.put(of.key(), encode_limits(limits)),
+        Change::SetQuota(entity, rates) => spaces::QUOTAS.put(entity.key(), encode_rates(rates)),
     }
 }
 

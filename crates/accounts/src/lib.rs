@@ -1,31 +1,49 @@
-//! Users, tokens and rules as stored state, and logins.
+//! Users, tokens, rules, quotas and limits as stored state; logins; the audit as a stored topic.
 //!
-//! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers.
+//! [`Directory`] decides; this stores and changes its contents, and checks proofs of callers. It must not
+//! know groups, queues or protocols.
+//!
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
+//! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
+//! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
+//! - `quotas`: rates of users and clients; `limits`: numbers of things
+//! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM
 
+mod audit;
+mod bearer;
 mod changes;
+mod limits;
 mod login;
+mod quotas;
+mod topic_permissions;
+mod trail;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stafett_access::{Caller, Change, Denied, Directory, Guessing, Rule, Token, User};
+use stafett_access::{
+    Caller, Change, Directory, Guessing, Rule, Token, TopicPermission, User, decode_limits, decode_quota,
+};
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
 use stafett_store::spaces;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
+pub use audit::AUDIT;
+pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
 pub use login::{LoginError, Proof, ScramLogin};
+pub use quotas::NewQuota;
+pub use trail::AuditTrail;
 
+use bearer::Bearer;
 use login::{Sessions, Verified};
 
-/// Target of lines about changes of access and refusals.
-pub const AUDIT: &str = "audit";
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;
 /// Logins that wait for a check of their password; more are refused.
@@ -51,23 +69,39 @@ pub struct AccessControl {
     changes: watch::Sender<u64>,
     /// Secret of this run.
     secret: [u8; 32],
+    /// Begin of the clock of quotas.
+    started: Instant,
+    /// Tokens of an authorization server, if there is one.
+    bearer: Lock<Option<Arc<Bearer>>>,
 }
 
 impl AccessControl {
-    pub(crate) fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
+    pub fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
         let directory = Directory::default();
         let mut changes = Vec::new();
         let changes_of = Lock::new(&mut changes);
         let mut take = |change: Option<Change>| change.map(|change| changes_of.lock().push(change));
         let take = Lock::new(&mut take);
-        spaces::load_access(
-            &**journal,
+        let tables: [spaces::VisitRow<'_>; 6] = [
             &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
             &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
             &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
-        )?;
+            &mut |row| {
+                let quota = row_of(row, decode_quota);
+                (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)))
+            },
+            &mut |row| {
+                let limits = row_of(row, decode_limits);
+                (take.lock())(limits.map(|(of, limits)| Change::SetLimits(of, limits)))
+            },
+            &mut |row| {
+                let permission = row_of(row, TopicPermission::decode);
+                (take.lock())(permission.map(Change::PutTopicPermission))
+            },
+        ];
+        spaces::load_access(&**journal, tables)?;
         directory.apply(changes);
-        directory.on_denied(audit_refusal);
+        directory.on_denied(audit::refusal);
         Ok(Self {
             directory: Arc::new(directory),
             journal: Arc::clone(journal),
@@ -80,6 +114,8 @@ impl AccessControl {
             remote_needs_login: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
+            started: Instant::now(),
+            bearer: Lock::default(),
         })
     }
 
@@ -96,6 +132,18 @@ impl AccessControl {
     /// Requires a login of callers from other machines, also while no user is an administrator.
     pub fn require_remote_login(&self, is_required: bool) {
         self.remote_needs_login.store(is_required, Ordering::Relaxed);
+    }
+
+    /// Takes tokens of an authorization server from now on, or none.
+    pub fn set_bearer(&self, settings: Option<&BearerSettings>) -> Result<(), BearerError> {
+        let bearer = settings.map(Bearer::new).transpose()?;
+        *self.bearer.lock() = bearer.map(Arc::new);
+        Ok(())
+    }
+
+    /// Returns true if tokens of an authorization server are taken.
+    pub fn takes_bearer(&self) -> bool {
+        self.bearer.lock().is_some()
     }
 
     /// Returns a receiver that notices each change of users, tokens and rules from now on.
@@ -125,14 +173,6 @@ impl AccessControl {
     }
 }
 
-/// Writes a line about a refusal. A caller that repeats itself is written once until something changes.
-fn audit_refusal(caller: &Caller, denied: &Denied) {
-    let (action, kind) = (denied.action.word(), denied.kind.word());
-    let (user, peer) = (&denied.user, caller.peer());
-    let (namespace, name) = (&denied.namespace, &denied.name);
-    tracing::warn!(target: AUDIT, user, %peer, action, kind, namespace, name, "refused");
-}
-
 fn row_of<T>(row: StateItem<'_>, decode: impl FnOnce(&[u8], &[u8]) -> Option<T>) -> Option<T> {
     match row {
         StateItem::Value { key, value } => decode(key, value),
@@ -141,7 +181,7 @@ fn row_of<T>(row: StateItem<'_>, decode: impl FnOnce(&[u8], &[u8]) -> Option<T>)
 }
 
 /// Returns random bytes, 244 bits of them unpredictable.
-pub(crate) fn random() -> [u8; 32] {
+fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     let (front, back) = bytes.split_at_mut(16);
     front.copy_from_slice(uuid::Uuid::new_v4().as_bytes());

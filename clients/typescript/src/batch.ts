@@ -1,0 +1,210 @@
+/**
+ * One delivery worked through: handlers called in order, and all they do gathered for one commit.
+ *
+ * The same code runs against the broker and against the double: a `Source` is a claimed task of either.
+ */
+
+import { State } from "./state.js";
+import { type Emit, type Key, type Record, type Timer, keyId, Reject, showEmit, showKey } from "./types.js";
+
+export type Results = Emit | Iterable<Emit> | null | undefined | void;
+export type RecordHandler<Value, Tables extends { [table: string]: any }> = (
+  record: Record<Value>,
+  state: State<Tables>,
+) => Results | Promise<Results>;
+export type TimerHandler<Tables extends { [table: string]: any }> = (
+  timer: Timer,
+  state: State<Tables>,
+) => Results | Promise<Results>;
+
+/** Entries that a task keeps in memory. */
+const CACHED_MAX = 100_000;
+
+/** Timers and records of a task, in this order. */
+export interface Delivery {
+  topic: string;
+  due: Timer[];
+  records: Record[];
+  next: { [topic: string]: number };
+}
+
+/** What an app does, and the rules that matter for its order. */
+export interface Handlers {
+  record: RecordHandler<any, any>;
+  timer: TimerHandler<any> | null;
+  tables: readonly string[];
+  /** Tables whose entries do not expire. */
+  cached: ReadonlySet<string>;
+  /** Null if the clock gives the time. */
+  graceMs: number | null;
+  /** True if the place behind a delivery is stored before it comes. */
+  passesFirst: boolean;
+  log: (text: string) => void;
+}
+
+/** A commit as it is sent, but for task, epoch and number. */
+export interface NewCommit {
+  next: { [topic: string]: number };
+  put: { [table: string]: [unknown, unknown][] };
+  delete: { [table: string]: unknown[] };
+  timers: unknown[][];
+  emit: { [name: string]: unknown }[];
+}
+
+/** A claimed task. */
+export interface Source {
+  get(table: string, keys: Key[]): Promise<any[]>;
+  commit(commit: NewCommit): Promise<void>;
+  fail(topic: string, offset: number, error: string, retry: boolean): Promise<void>;
+}
+
+interface Change {
+  table: string;
+  key: Key;
+  value: unknown;
+}
+
+interface Setting {
+  key: Key;
+  name: Key;
+  due: number | null;
+}
+
+/** Entries by key, of each table. */
+export type Cache = Map<string, Map<string, unknown>>;
+
+/** A commit that is being built. */
+export class Batch {
+  private changed = new Map<string, Change>();
+  private timers = new Map<string, Setting>();
+  private emitted: Emit[] = [];
+  /** No timer of the batch is earlier; one that was cleared may have been. */
+  private firstDue = Infinity;
+  private undo: (() => void)[] = [];
+  private readonly cache: Cache = new Map();
+
+  constructor(
+    private readonly source: Source,
+    private readonly handlers: Handlers,
+  ) {
+    for (const table of handlers.tables) this.cache.set(table, new Map());
+  }
+
+  private tableOf(table: string): Map<string, unknown> {
+    const known = this.cache.get(table);
+    if (!known) throw new TypeError(`the app has no table ${JSON.stringify(table)}`);
+    return known;
+  }
+
+  /** Reads entries that are not known yet. */
+  async load(keys: Iterable<Key>): Promise<void> {
+    const wanted = new Map<string, Key>();
+    for (const key of keys) wanted.set(keyId(key), key);
+    for (const [table, known] of this.cache) {
+      const missing = [...wanted].filter(([id]) => !known.has(id));
+      if (missing.length === 0) continue;
+      const values = await this.source.get(table, missing.map(([, key]) => key));
+      missing.forEach(([id], at) => known.set(id, values[at] ?? null));
+    }
+  }
+
+  value(table: string, key: Key): any {
+    const known = this.tableOf(table);
+    const change = this.changed.get(`${table}\n${keyId(key)}`);
+    const value = change ? change.value : known.get(keyId(key));
+    // A handler may change what it got, and fail.
+    return value === null || value === undefined ? undefined : structuredClone(value);
+  }
+
+  put(table: string, key: Key, value: unknown): void {
+    this.tableOf(table);
+    set(this.changed, `${table}\n${keyId(key)}`, { table, key, value: structuredClone(value ?? null) }, this.undo);
+  }
+
+  setTimer(key: Key, name: Key, due: number | null): void {
+    set(this.timers, `${keyId(key)}\n${keyId(name)}`, { key, name, due }, this.undo);
+    if (due !== null && due < this.firstDue) this.firstDue = due;
+  }
+
+  /** Handles a delivery, and commits it: all of it, or up to a record that failed or a timer that fell due. */
+  async work(delivery: Delivery): Promise<void> {
+    const keys = delivery.due.map((timer) => timer.key);
+    for (const record of delivery.records) if (record.key !== null) keys.push(record.key);
+    await this.load(keys);
+    for (const timer of delivery.due) {
+      // One that is not set again has fired.
+      this.setTimer(timer.key, timer.name, null);
+      if (this.handlers.timer) this.take(await this.handlers.timer(timer, new State(this, timer.key)));
+    }
+    for (const [at, record] of delivery.records.entries()) {
+      this.undo.length = 0;
+      const emitted = this.emitted.length;
+      try {
+        this.take(await this.handlers.record(record, new State(this, record.key)));
+      } catch (error) {
+        for (const back of this.undo.reverse()) back();
+        this.emitted.length = emitted;
+        const place = `${record.topic}/${record.partition}@${record.offset}`;
+        this.handlers.log(`record ${place} failed: ${error instanceof Error ? (error.stack ?? error) : error}`);
+        // Its place is stored: it does not come again.
+        if (this.handlers.passesFirst) continue;
+        await this.fail(record, error, at > 0 || delivery.due.length > 0);
+        return;
+      }
+      const isLast = at + 1 === delivery.records.length;
+      if (!isLast && !this.handlers.passesFirst && this.fallsDue(record.timestamp)) {
+        // The broker delivers it before the records that follow.
+        await this.commit({ [record.topic]: record.offset + 1 });
+        return;
+      }
+    }
+    await this.commit(this.handlers.passesFirst ? {} : delivery.next);
+  }
+
+  private take(results: Results): void {
+    if (results === null || results === undefined) return;
+    if (Symbol.iterator in Object(results)) this.emitted.push(...(results as Iterable<Emit>));
+    else this.emitted.push(results as Emit);
+  }
+
+  private fallsDue(timestamp: number): boolean {
+    const grace = this.handlers.graceMs;
+    if (grace === null || this.firstDue > timestamp - grace) return false;
+    this.firstDue = Infinity;
+    for (const { due } of this.timers.values()) if (due !== null && due < this.firstDue) this.firstDue = due;
+    return this.firstDue <= timestamp - grace;
+  }
+
+  private async fail(record: Record, error: unknown, hasWork: boolean): Promise<void> {
+    if (hasWork) await this.commit({ [record.topic]: record.offset });
+    const words = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    await this.source.fail(record.topic, record.offset, words, !(error instanceof Reject));
+  }
+
+  private async commit(next: { [topic: string]: number }): Promise<void> {
+    const commit: NewCommit = { next, put: {}, delete: {}, timers: [], emit: this.emitted.map(showEmit) };
+    for (const { table, key, value } of this.changed.values()) {
+      if (value === null) (commit.delete[table] ??= []).push(showKey(key));
+      else (commit.put[table] ??= []).push([showKey(key), value]);
+    }
+    for (const { key, name, due } of this.timers.values()) {
+      commit.timers.push(name === "" ? [showKey(key), due] : [showKey(key), due, showKey(name)]);
+    }
+    await this.source.commit(commit);
+    for (const { table, key, value } of this.changed.values()) this.cache.get(table)?.set(keyId(key), value);
+    for (const [table, known] of this.cache) {
+      if (known.size > CACHED_MAX || !this.handlers.cached.has(table)) known.clear();
+    }
+    this.changed = new Map();
+    this.timers = new Map();
+    this.firstDue = Infinity;
+    this.emitted = [];
+    this.undo = [];
+  }
+}
+
+function set<Value>(where: Map<string, Value>, id: string, value: Value, undo: (() => void)[]): void {
+  const before = where.get(id);
+  undo.push(() => (before === undefined ? where.delete(id) : where.set(id, before)));
+  where.set(id, value);
+}

@@ -1,0 +1,162 @@
+// The API of the lab: shapes of its answers, and requests that are repeated while a page is open.
+import { keepPreviousData, useQuery, type UseQueryResult } from '@tanstack/react-query';
+import { get } from '../api/http';
+
+export interface Listed<T> {
+  items: T[];
+  next: string | null;
+  matched: number;
+  total: number;
+}
+
+export interface ExperimentLine {
+  name: string;
+  origin: 'built-in' | 'own';
+  question: string;
+  note: string;
+  systems: string[];
+  error: string | null;
+}
+
+export interface Experiment {
+  name: string;
+  origin: 'built-in' | 'own';
+  toml: string;
+  parsed: { question: string; note: string; systems: string[] } | null;
+  error: string | null;
+}
+
+export interface Plan {
+  points: number;
+  repetitions: number;
+  seconds: number;
+  order_seed: number;
+  systems: string[];
+  errors: { line: number | null; message: string }[];
+  warnings: string[];
+  grid: { path: string; values: unknown[] }[];
+}
+
+export type RunState = 'queued' | 'starting' | 'running' | 'finished' | 'interrupted' | 'stopped' | 'refused';
+
+export interface Now {
+  does?: string;
+  number?: number;
+  system?: string;
+  parameters?: Record<string, unknown>;
+  repetition?: number;
+  durability?: string;
+  at_s?: number;
+  of_s?: number;
+  rate?: number;
+  p99_us?: number | null;
+}
+
+export interface Run {
+  id: string;
+  state: RunState;
+  experiment: string;
+  question: string;
+  systems: string[];
+  begun: number | null;
+  ended: number | null;
+  points: number;
+  done: number;
+  failed: number;
+  lost: number;
+  skipped: number;
+  scale: number | null;
+  command: string;
+  reason: string | null;
+  left_s: number | null;
+  now: Now | null;
+  notes: { title: string | null; labels: string[]; text: string; archived: boolean };
+  environment?: { cpu: string; cores: number; memory_bytes: number; kernel: string; disk: string; stafett: string; revision: string | null; versions: Record<string, string> } | null;
+}
+
+export interface Point {
+  number: number;
+  system: string;
+  parameters: Record<string, unknown>;
+  repetition: number;
+  outcome: 'open' | 'done' | 'failed' | 'refused' | 'lost' | 'skipped';
+  reason: string | null;
+  durability: string | null;
+  metrics: Record<string, number>;
+  remarks: string[];
+}
+
+export interface Law {
+  point: number;
+  system: string;
+  durability: string;
+  law: 'interactive_response_time' | 'little' | 'bound';
+  role: string | null;
+  unit: string;
+  measured: number;
+  computed: number;
+  difference: number;
+  told: boolean;
+  text: string | null;
+}
+
+export interface Effect {
+  name: string;
+  value: number;
+  share: number | null;
+  interval: { low: number; high: number } | null;
+}
+
+export interface Effects {
+  system: string;
+  durability: string;
+  metric: string;
+  unit: string;
+  reason: string | null;
+  analysis: {
+    design: { factors: { name: string; letter: string; low: string; high: string }[] };
+    responses: number[];
+    repetitions: number;
+    mean: Effect;
+    effects: Effect[];
+    error: { share: number | null } | null;
+  } | null;
+}
+
+export interface Report {
+  runs: { effects: Effects[] }[];
+}
+
+export interface Modelled {
+  service_rate: number | null;
+  open: ({ rate: number; utilisation: number; present: number; response_s: number; lost: number } | null)[];
+  measured: { rate: number; response_s: number }[];
+  difference: number | null;
+  fits: boolean | null;
+}
+
+export const lab = (path: string): string => `/lab/v1/${path}`;
+
+/** A state that is asked for again while the page is open. */
+export function usePolled<T>(path: string | null, everyMs = 1000): UseQueryResult<T> {
+  return useQuery<T>({
+    queryKey: [path],
+    queryFn: ({ signal }) => get<T>(path!, signal),
+    enabled: path !== null,
+    refetchInterval: everyMs,
+    placeholderData: keepPreviousData,
+  });
+}
+
+/** A state that stays as it is until the page asks anew. */
+export function useStill<T>(path: string | null): UseQueryResult<T> {
+  return useQuery<T>({ queryKey: [path], queryFn: ({ signal }) => get<T>(path!, signal), enabled: path !== null, staleTime: Infinity });
+}
+
+export const isUp = (run: Run): boolean => run.state === 'running' || run.state === 'starting';
+
+/** `roles.producers.batch = 100` in short. */
+export const parameters = (of: Record<string, unknown> | undefined): string =>
+  Object.entries(of ?? {})
+    .map(([path, value]) => `${path.split('.').slice(-1)[0]} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ');

@@ -1,0 +1,79 @@
+//! Quotas that are set, and their buckets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_access::{Bucket, Caller, Change, Entity, Rate, Rates, check_rate};
+
+use super::{AccessControl, AccessError, audit};
+
+/// Rates of a quota that are set, or removed. Others stay.
+#[derive(Debug, Clone)]
+pub struct NewQuota {
+    pub entity: Entity,
+    pub rates: Vec<(Rate, Option<f64>)>,
+}
+
+impl AccessControl {
+    /// Sets quotas, all or none of them. Without an effect on others: `check_only` stores nothing.
+    pub async fn set_quotas(
+        &self,
+        by: &Caller,
+        quotas: Vec<NewQuota>,
+        check_only: bool,
+    ) -> Result<(), AccessError> {
+        let _turn = self.turn().await?;
+        let mut changed: Vec<(Entity, Rates)> = Vec::new();
+        for NewQuota { entity, rates } in quotas {
+            entity.check()?;
+            let before = self.directory.with_quotas(|quotas| {
+                quotas.check_room(&entity)?;
+                Ok::<_, AccessError>(quotas.rates(&entity).cloned().unwrap_or_default())
+            })?;
+            let mut now = before.clone();
+            for (rate, bytes) in rates {
+                match bytes {
+                    Some(bytes) => {
+                        check_rate(bytes)?;
+                        now.insert(rate, bytes);
+                    }
+                    None => {
+                        now.remove(&rate);
+                    }
+                }
+            }
+            if now != before {
+                changed.push((entity, now));
+            }
+        }
+        if check_only {
+            return Ok(());
+        }
+        let changes = changed.iter().cloned();
+        self.store(
+            changes
+                .map(|(entity, rates)| Change::SetQuota(entity, rates))
+                .collect(),
+        )
+        .await?;
+        for (entity, rates) in &changed {
+            audit::quota(by, entity, rates);
+        }
+        Ok(())
+    }
+
+    /// Returns the bucket of a user and client. `None` if no quota limits the rate.
+    pub fn bucket(&self, user: Option<&str>, client: &str, rate: Rate) -> Option<Arc<Bucket>> {
+        if !self.directory.has_quotas() {
+            return None;
+        }
+        let now = self.started.elapsed();
+        self.directory
+            .with_quotas(|quotas| quotas.bucket(user, client, rate, now))
+    }
+
+    /// Takes bytes out of a bucket, and returns the time that its users have to wait.
+    pub fn take(&self, bucket: &Bucket, bytes: usize) -> Duration {
+        bucket.take(bytes, self.started.elapsed())
+    }
+}

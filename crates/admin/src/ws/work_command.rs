@@ -1,0 +1,76 @@
+//! Commands of an app's worker over a WebSocket, as they are read.
+
+use std::fmt::Write;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use stafett_http::Problem;
+use stafett_http::query::encoded;
+
+use super::command::Fields;
+use super::work_flow::Credit;
+use crate::apps::shape::Offsets;
+
+pub(super) const COMMANDS: [&str; 12] = [
+    "join",
+    "claim",
+    "fetch",
+    "get",
+    "scan",
+    "commit",
+    "fail",
+    "release",
+    "beat",
+    "drain",
+    "leave",
+    "accept_gap",
+];
+
+/// Meaning of a command's success for the flow.
+pub(super) enum Then {
+    Nothing,
+    Join { worker: String, credit: Credit },
+    Committed { task: String, next: Option<Offsets> },
+    Failed { task: String },
+    Released { task: String },
+    Left,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Head<'a> {
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    pub(super) command: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WantedCredit {
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+impl Default for WantedCredit {
+    fn default() -> Self {
+        Self {
+            records: 10_000,
+            bytes: 8 << 20,
+        }
+    }
+}
+
+/// Returns the query of a drain.
+pub(super) fn drain_query(fields: &Fields<'_>) -> Result<String, Problem> {
+    let mut query = String::new();
+    for (name, value) in fields {
+        let (name, unit) = match &**name {
+            "over_ms" => ("over", "ms"),
+            "cancel" => ("cancel", ""),
+            other => return Err(Problem::unknown_field(other, &["over_ms", "cancel"])),
+        };
+        query.push(if query.is_empty() { '?' } else { '&' });
+        // Writing to memory does not fail.
+        let _ = write!(query, "{name}={}{unit}", encoded(value.get()));
+    }
+    Ok(query)
+}

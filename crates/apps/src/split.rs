@@ -1,0 +1,417 @@
+//! Tasks cut into slices of their keys, and slices joined again, while workers go on.
+//!
+//! State moves by key from the logs of the old tasks to those of the new ones, piece by piece. Meanwhile the
+//! old tasks store nothing. One append ends them: it deletes their logs, and makes the new ones count. A
+//! crash before it leaves the old tasks as they were; the new logs are named in the row of the app until
+//! then, and deleted at the next start.
+//!
+//! Slices are at different places when they are joined. The new task begins at the first of them, and knows
+//! which slices are ahead ([`Position::ahead`]), so nobody waits and no record is done twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use stafett_journal::{Frame, OwnerEpoch, Visibility};
+use stafett_model::{LogId, StoredRecord};
+use stafett_store::{Changing, NotStored};
+use stafett_topics::{ReadEnd, RecordItem, RecordTail};
+
+use crate::app::App;
+use crate::commit::Build;
+use crate::definition::{StoredApp, StoredTask};
+use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, offsets_value};
+use crate::error::AppError;
+use crate::fail::NewFailure;
+use crate::failure::Failure;
+use crate::machine::Reason;
+use crate::registry::{Apps, TASKS_MAX, deletions, log_spec};
+use crate::slot::Slot;
+use crate::state::Applied;
+use crate::task::TaskId;
+
+/// Bytes of a piece.
+const PIECE_BYTES: usize = 4 << 20;
+const READ_BYTES: usize = 1 << 20;
+
+/// Tasks that were split or merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The new tasks.
+    pub tasks: Vec<TaskId>,
+    /// Place at which they begin, per input.
+    pub at: Vec<u64>,
+}
+
+/// A new task: its log, where it begins, and what is to be stored for it.
+struct New {
+    task: TaskId,
+    log: LogId,
+    position: Position,
+    build: Build,
+}
+
+impl Apps {
+    /// Cuts a task into slices: 2, or another power of 2.
+    pub fn split(&self, name: &str, task: TaskId, into: u32) -> Changing<Cut, AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            let stored = app.stored();
+            if !stored.tasks.contains_key(&task) {
+                return Err(AppError::NoSuchTask(task));
+            }
+            if !stored.definition.splittable || !app.delivers(task) {
+                return Err(AppError::NotSplittable);
+            }
+            if !into.is_power_of_two() || into < 2 {
+                let why = "into is 2, 4 or another power of 2".to_owned();
+                return Err(AppError::Bad { field: "into", why });
+            }
+            let new = task.slices(into).ok_or(AppError::TooFine(task))?;
+            if stored.tasks.len() + new.len() > TASKS_MAX {
+                let (what, max) = ("the number of tasks", TASKS_MAX as u64);
+                return Err(AppError::TooLarge { what, max });
+            }
+            apps.recast(&app, &[task], &new, Reason::Split).await
+        })
+    }
+
+    /// Joins all slices of a task.
+    pub fn merge(&self, name: &str, task: TaskId) -> Changing<Cut, AppError> {
+        let (this, name) = (self.this.clone(), Box::<str>::from(name));
+        self.parts.changes.begin(async move {
+            let apps = this.upgrade().ok_or(NotStored::Unknown)?;
+            let _turn = apps.turn().await;
+            let app = apps.named(&name)?;
+            let stored = app.stored();
+            let old: Vec<TaskId> = stored
+                .tasks
+                .keys()
+                .copied()
+                .filter(|it| it.is_within(task))
+                .collect();
+            match old.as_slice() {
+                [] => Err(AppError::NoSuchTask(task)),
+                [one] if *one == task => {
+                    let why = format!("task {task} is not split");
+                    Err(AppError::Bad { field: "task", why })
+                }
+                old => apps.recast(&app, old, &[task], Reason::Merge).await,
+            }
+        })
+    }
+
+    /// Deletes the logs of splits and merges that a crash has ended. Called once, after the start.
+    pub async fn finish_splits(&self) -> Result<(), NotStored> {
+        for app in self.all() {
+            let unfinished = app.stored().unfinished.clone();
+            if !unfinished.is_empty() {
+                app.drop_logs(&unfinished).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn recast(
+        &self,
+        app: &Arc<App>,
+        old: &[TaskId],
+        new: &[TaskId],
+        reason: Reason,
+    ) -> Result<Cut, AppError> {
+        let slots: Vec<Arc<Slot>> = old.iter().filter_map(|task| app.slot(*task)).collect();
+        let mut turns = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            turns.push(slot.turn().await);
+            slot.load(&self.parts.catalog, &app.topics()?).await?;
+        }
+        let position = joint_position(&slots)?;
+        let count = u32::try_from(new.len()).unwrap_or(u32::MAX);
+        let first = self.journal.allocate(count);
+        let logs: Vec<LogId> = (first.0..).map(LogId).take(new.len()).collect();
+        let now_ms = self.parts.clock.wall_ms();
+        let mut parts: Vec<New> = new
+            .iter()
+            .zip(&logs)
+            .map(|(task, log)| New {
+                task: *task,
+                log: *log,
+                position: position.clone(),
+                build: Build::new(now_ms),
+            })
+            .collect();
+        let spec = log_spec(app.durability());
+        let created = Frame::CreateLogs { first, count, spec };
+        let unfinished = logs.clone();
+        app.update(vec![created], |stored| stored.unfinished = unfinished)
+            .await?;
+        let moved = self.move_state(app, &slots, &mut parts).await;
+        let finished = match moved {
+            Ok(()) => self.finish_recast(app, old, &parts).await,
+            Err(why) => Err(why),
+        };
+        let epoch = match finished {
+            Ok(epoch) => epoch,
+            Err(why) => {
+                if let Err(left) = app.drop_logs(&logs).await {
+                    tracing::warn!(
+                        app = &*app.name,
+                        "logs of a split stay until the next start: {left}"
+                    );
+                }
+                return Err(why);
+            }
+        };
+        app.replace_slots(old, &parts);
+        let new: Vec<(TaskId, u64)> = new.iter().map(|task| (*task, epoch)).collect();
+        app.step(|machine, now, effects| machine.replace(old, &new, reason, now, effects));
+        let tasks = new.into_iter().map(|(task, _)| task).collect();
+        let at = position.next;
+        Ok(Cut { tasks, at })
+    }
+
+    /// Ends the old tasks. Returns the latest epoch of their claims, which the new ones go on from.
+    async fn finish_recast(&self, app: &App, old: &[TaskId], parts: &[New]) -> Result<u64, AppError> {
+        let epoch = app.with_machine(|machine| {
+            let epochs = old.iter().filter_map(|task| machine.task(*task));
+            epochs.map(|task| task.epoch).max().unwrap_or(0)
+        });
+        let stored = app.stored();
+        let ended = stored.tasks.iter().filter(|(task, _)| old.contains(task));
+        let ended: BTreeMap<TaskId, StoredTask> =
+            ended.map(|(task, stored)| (*task, stored.clone())).collect();
+        let claims = parts.iter().map(|part| Frame::Claim {
+            log: part.log,
+            owner: OwnerEpoch(epoch),
+        });
+        let frames = claims.chain(deletions(&ended)).collect();
+        let change = |stored: &mut StoredApp| {
+            let pin = old.iter().find_map(|task| stored.marks.pins.get(task).cloned());
+            stored.marks.pins.retain(|task, _| !old.contains(task));
+            stored.tasks.retain(|task, _| !old.contains(task));
+            for part in parts {
+                let starts = part.position.next.clone();
+                stored.tasks.insert(
+                    part.task,
+                    StoredTask {
+                        log: part.log,
+                        starts,
+                    },
+                );
+                if let Some(pin) = &pin {
+                    stored.marks.pins.insert(part.task, pin.clone());
+                }
+            }
+            stored.unfinished.clear();
+        };
+        app.update(frames, change).await?;
+        Ok(epoch)
+    }
+
+    /// Stores the state of the old tasks in the new logs.
+    async fn move_state(&self, app: &App, slots: &[Arc<Slot>], parts: &mut [New]) -> Result<(), AppError> {
+        for part in &mut *parts {
+            part.begin()?;
+        }
+        for slot in slots {
+            let (done, failures) =
+                slot.with_state(|state| Ok((Arc::clone(state.done()), state.failures().clone())))?;
+            for (key, offsets) in done.iter() {
+                let record = (done_key(key), offsets_value(offsets));
+                let change = Applied::Done(key.clone(), Some(offsets.clone()));
+                self.put(parts, Some(key), (&record.0, &record.1), change).await?;
+            }
+            for (input, failure) in failures {
+                let key = app.key_of_failure(slot, input, &failure).await?;
+                let value = failure.encode();
+                let change = Applied::Failure(input, Some(failure));
+                self.put(parts, key.as_deref(), (&[b'f', input], &value), change)
+                    .await?;
+            }
+            self.move_entries(app, slot, parts).await?;
+        }
+        for part in parts {
+            self.flush(part).await?;
+        }
+        Ok(())
+    }
+
+    /// Moves the entries and timers of a task.
+    async fn move_entries(&self, app: &App, slot: &Slot, parts: &mut [New]) -> Result<(), AppError> {
+        let catalog = &self.parts.catalog;
+        let unreadable = |why: String| AppError::Unreadable { task: slot.task, why };
+        let bounds = catalog.bounds(slot.log);
+        let bounds = bounds.ok_or_else(|| unreadable("the log does not exist".to_owned()))?;
+        let stored = app.stored();
+        let keyed: Vec<bool> = stored
+            .definition
+            .tables
+            .values()
+            .map(|table| table.keyed)
+            .collect();
+        let mut tail = RecordTail::new(slot.log, bounds.start, READ_BYTES, Visibility::Stored);
+        loop {
+            while let Some(item) = tail.item() {
+                let RecordItem::Record(StoredRecord {
+                    key: Some(record),
+                    value: Some(value),
+                    offset,
+                    ..
+                }) = item
+                else {
+                    continue;
+                };
+                let (key, change) = match EntryKey::decode(&record) {
+                    Some(EntryKey::State { table, key }) if slot.has_at(&record, offset.0) => {
+                        if keyed.get(usize::from(table)) == Some(&false) {
+                            return Err(AppError::NotKeyed(slot.task));
+                        }
+                        // The new state is read back from the log.
+                        (key, Applied::Position)
+                    }
+                    Some(EntryKey::Timer { key, .. }) if slot.has_timer_at(&record, offset.0) => {
+                        (key, Applied::Position)
+                    }
+                    _ => continue,
+                };
+                self.put(parts, Some(&key), (&record, &value), change).await?;
+            }
+            match tail.read(catalog).await {
+                Ok(()) => {}
+                Err(ReadEnd::AtEnd) => return Ok(()),
+                Err(why) => return Err(unreadable(why.to_string())),
+            }
+        }
+    }
+
+    /// Puts a record into the log of the part that has the key.
+    async fn put(
+        &self,
+        parts: &mut [New],
+        key: Option<&[u8]>,
+        (record, value): (&[u8], &[u8]),
+        change: Applied,
+    ) -> Result<(), AppError> {
+        let part = parts.iter_mut().find(|part| part.task.slice().has(key));
+        let Some(part) = part else { return Ok(()) };
+        part.build.push(record, Some(value), change)?;
+        if part.build.bytes() >= PIECE_BYTES {
+            self.flush(part).await?;
+            part.begin()?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&self, part: &mut New) -> Result<(), AppError> {
+        let build = std::mem::replace(&mut part.build, Build::new(self.parts.clock.wall_ms()));
+        let (append, _) = build.finish(part.log, 0)?;
+        let outcome = self.parts.catalog.append(vec![append]).await.pop();
+        Ok(stafett_store::only_outcome(outcome.as_ref())?)
+    }
+}
+
+impl New {
+    /// Each piece begins with the position, as each commit does.
+    fn begin(&mut self) -> Result<(), AppError> {
+        let position = self.position.encode();
+        self.build.push(POSITION, Some(&position), Applied::Position)
+    }
+}
+
+impl App {
+    /// False if the worker of a task reads by itself.
+    fn delivers(&self, task: TaskId) -> bool {
+        self.with_machine(|machine| {
+            let worker = machine.task(task).and_then(|task| task.worker);
+            worker.is_none_or(|worker| machine.delivers_to(&worker))
+        })
+    }
+
+    /// Returns the key of the record that fails.
+    async fn key_of_failure(
+        &self,
+        slot: &Slot,
+        input: u8,
+        failure: &Failure,
+    ) -> Result<Option<Bytes>, AppError> {
+        let new = NewFailure {
+            input: usize::from(input),
+            offset: failure.offset,
+            ..NewFailure::default()
+        };
+        let record = self
+            .record_at(slot, &new, failure.offset, &Position::default())
+            .await;
+        Ok(record?.key)
+    }
+
+    async fn drop_logs(&self, logs: &[LogId]) -> Result<(), NotStored> {
+        let task = |(at, log): (u32, &LogId)| {
+            let starts = Vec::new();
+            (TaskId::whole(at), StoredTask { log: *log, starts })
+        };
+        let logs: BTreeMap<TaskId, StoredTask> = (0..).zip(logs).map(task).collect();
+        let dropped = self
+            .update(deletions(&logs), |stored| stored.unfinished.clear())
+            .await;
+        match dropped {
+            Err(AppError::NotStored(why)) => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    fn replace_slots(&self, old: &[TaskId], parts: &[New]) {
+        let stored = self.stored();
+        let mut slots = self.slots.write();
+        slots.retain(|task, _| !old.contains(task));
+        for part in parts {
+            if let Some(task) = stored.tasks.get(&part.task) {
+                slots.insert(part.task, Slot::new(part.task, task));
+            }
+        }
+    }
+}
+
+/// Returns the position of all of the tasks together: the first of theirs, and the slices that are ahead.
+fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
+    let mut positions = Vec::with_capacity(slots.len());
+    for slot in slots {
+        positions.push((
+            slot.task.slice(),
+            slot.with_state(|state| Ok(state.position.clone()))?,
+        ));
+    }
+    let Some(((_, first), others)) = positions.split_first() else {
+        return Ok(Position::default());
+    };
+    let mut joint = Position {
+        ahead: Vec::new(),
+        ..first.clone()
+    };
+    let lower = |one: &mut Vec<u64>, other: &[u64]| {
+        for (one, other) in one.iter_mut().zip(other) {
+            *one = (*one).min(*other);
+        }
+    };
+    for (_, other) in others {
+        joint.seq = joint.seq.max(other.seq);
+        joint.time = joint.time.min(other.time);
+        lower(&mut joint.next, &other.next);
+        lower(&mut joint.safe, &other.safe);
+    }
+    // Of two that have a key, the first counts: slices within a slice stand before it.
+    for (slice, position) in positions {
+        joint.ahead.extend(position.ahead);
+        if position.next != joint.next || position.safe != joint.safe {
+            joint.ahead.push(Ahead {
+                slice,
+                next: position.next,
+                safe: position.safe,
+            });
+        }
+    }
+    Ok(joint)
+}

@@ -1,0 +1,3 @@
+module stafett/examples/apps
+
+go 1.22
