@@ -58,7 +58,10 @@ fn main() {
     let count: u64 = arguments.next().map_or(1_000_000, |count| count.parse().unwrap());
     let url = arguments.next();
     let records: Vec<_> = (0..count).map(record).collect();
-    let bytes: usize = records.iter().map(|record| record.value.as_ref().map_or(0, Bytes::len)).sum();
+    let bytes: usize = records
+        .iter()
+        .map(|record| record.value.as_ref().map_or(0, Bytes::len))
+        .sum();
     println!("{count} records of {} bytes", bytes / records.len().max(1));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -104,7 +107,7 @@ async fn measure(to: &str, records: &[StoredRecord], what: &str) {
     if !gather.is_empty() {
         batches.push(gather.take(Cause::Stop, 0));
     }
-    let converted = begun.elapsed();
+    let gathered = begun.elapsed();
     let begun = Instant::now();
     for batch in &batches {
         let part = Part {
@@ -121,8 +124,8 @@ async fn measure(to: &str, records: &[StoredRecord], what: &str) {
     let rate = |time: std::time::Duration| records.len() as f64 / time.as_secs_f64() / 1000.0;
     println!(
         "{what:?}: {:.0} k/s into rows, {:.0} k/s written, {:.0} k/s one behind the other",
-        rate(converted),
+        rate(gathered),
         rate(written),
-        rate(converted + written)
+        rate(gathered + written)
     );
 }

@@ -361,8 +361,8 @@ settings! {
         origins: OriginList = "near";
     }
     ingest: Ingest {
-        /// File with endpoints: paths of the HTTP listener that take events, such as `/event/log`. They need no
-        /// login of the broker's, but the tokens that the file says. Empty: none.
+        /// File with endpoints: paths of the HTTP listener that take events, such as `/event/log`. They need
+        /// no login of the broker's, but the tokens that the file says. Empty: none.
         endpoints: OptionalFile = "";
     }
     journal: Journal {

@@ -77,68 +77,57 @@ fn values(kafka: SocketAddr, topic: &str) -> Vec<Value> {
     lines.lines().map(value).collect()
 }
 
-#[test]
-fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
-    let folder = Folder::new();
-    let file = folder.path().join("endpoints.toml");
-    fs::write(&file, ENDPOINTS).unwrap();
-    let file = file.to_str().unwrap();
-    let mut command = serve(&folder);
-    let running = Running::start({
+/// A broker with the endpoints, and a token for them.
+struct Scene {
+    /// Deleted with this.
+    _folder: Folder,
+    running: Running,
+    path: String,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let file = folder.path().join("endpoints.toml");
+        fs::write(&file, ENDPOINTS).unwrap();
+        let file = file.to_str().unwrap();
+        let mut command = serve(&folder);
         command
             .env("EVENT_KEY", KEY)
             .env("STAFETT_INGEST_ENDPOINTS", file);
-        command
-    });
-    let (kafka, http) = (running.address("kafka"), running.address("http"));
-    for topic in ["EventLog", "ApiLog"] {
-        stafett(&["topic", "create", topic, "-p", "1"], Some(kafka));
+        let running = Running::start(command);
+        for topic in ["EventLog", "ApiLog"] {
+            let kafka = running.address("kafka");
+            stafett(&["topic", "create", topic, "-p", "1"], Some(kafka));
+        }
+        let token = stafett(&["ingest", "token", "-f", file, "log", "sub=d-1", "app=tv"], None);
+        Self {
+            path: format!("/event/log?sessionKey={token}"),
+            running,
+            _folder: folder,
+        }
     }
-    let token = stafett(&["ingest", "token", "-f", file, "log", "sub=d-1", "app=tv"], None);
-    let path = format!("/event/log?sessionKey={token}");
-    let json = "content-type: application/json\r\n";
-    let answer = post(http, &path, json, r#"{"eventType":"QUIT","app":"forged"}"#);
+
+    fn post(&self, path: &str, headers: &str, body: &str) -> String {
+        post(self.running.address("http"), path, headers, body)
+    }
+}
+
+const JSON: &str = "content-type: application/json\r\n";
+
+#[test]
+fn events_are_stored_as_their_endpoint_says() {
+    let scene = Scene::new();
+    let kafka = scene.running.address("kafka");
+    let answer = scene.post(&scene.path, JSON, r#"{"eventType":"QUIT","app":"forged"}"#);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.ends_with("\r\n\r\n"), "200 and nothing else: {answer}");
-    let lines = "{\"n\":1}\n{\"n\":2}\n";
     let more = "content-type: application/x-ndjson\r\ncf-ipcountry: SE\r\norigin: https://tv.example\r\n";
-    let answer = post(http, &path, more, lines);
-    assert!(
-        answer.contains("access-control-allow-origin: https://tv.example"),
-        "{answer}"
-    );
-    let forged = format!("/event/log?sessionKey={token}x");
-    for (path, headers, body, status, code) in [
-        (&*forged, json, "{}", "401", "unauthenticated"),
-        ("/event/log", json, "{}", "401", "unauthenticated"),
-        (&path, json, "[1]", "400", "bad_request"),
-        (&path, json, "{", "400", "bad_request"),
-        (
-            &path,
-            "content-type: text/html\r\n",
-            "{}",
-            "415",
-            "unsupported_type",
-        ),
-        (
-            &path,
-            "origin: https://other.example\r\n",
-            "{}",
-            "403",
-            "cross_site",
-        ),
-        (&path, json, &" ".repeat(1001), "413", "too_large"),
-    ] {
-        let answer = post(http, path, headers, body);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}")),
-            "{path} {body}: {answer}"
-        );
-        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
-    }
+    let answer = scene.post(&scene.path, more, "{\"n\":1}\n{\"n\":2}\n");
+    let allowed = "access-control-allow-origin: https://tv.example";
+    assert!(answer.contains(allowed), "{answer}");
     // A beacon is text, so that a browser asks nothing before.
-    let answer = post(
-        http,
+    let answer = scene.post(
         "/beacon",
         "content-type: text/plain;charset=UTF-8\r\n",
         "{\"n\":3}",
@@ -162,15 +151,50 @@ fn events_are_stored_as_their_endpoint_says_and_wrong_tokens_store_nothing() {
     assert_eq!(stored, expected);
     let calls = values(kafka, "ApiLog");
     assert_eq!(calls.len(), 2, "{calls:?}");
-    assert_eq!(
-        calls.first().and_then(|call| call.get("subject")),
-        Some(&"d-1".into())
-    );
-    let metrics = crate::common::get(http, "/metrics");
+    let subject = calls.first().and_then(|call| call.get("subject"));
+    assert_eq!(subject, Some(&"d-1".into()));
+}
+
+#[test]
+fn wrong_requests_store_nothing_and_are_counted() {
+    let scene = Scene::new();
+    let path = &*scene.path;
+    let forged = format!("{path}x");
+    for (path, headers, body, status, code) in [
+        (&*forged, JSON, "{}", "401", "unauthenticated"),
+        ("/event/log", JSON, "{}", "401", "unauthenticated"),
+        (path, JSON, "[1]", "400", "bad_request"),
+        (path, JSON, "{", "400", "bad_request"),
+        (
+            path,
+            "content-type: text/html\r\n",
+            "{}",
+            "415",
+            "unsupported_type",
+        ),
+        (
+            path,
+            "origin: https://other.example\r\n",
+            "{}",
+            "403",
+            "cross_site",
+        ),
+        (path, JSON, &" ".repeat(1001), "413", "too_large"),
+    ] {
+        let answer = scene.post(path, headers, body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{path} {body}: {answer}"
+        );
+        assert!(answer.contains(&format!("\"code\":\"{code}\"")), "{answer}");
+    }
+    let stored = values(scene.running.address("kafka"), "EventLog");
+    assert!(stored.is_empty(), "{stored:?}");
+    let metrics = crate::common::get(scene.running.address("http"), "/metrics");
     for line in [
-        "stafett_ingest_requests_total{endpoint=\"log\",result=\"stored\"} 2",
+        "stafett_ingest_requests_total{endpoint=\"log\",result=\"refused\"} 4",
         "stafett_ingest_requests_total{endpoint=\"log\",result=\"unauthenticated\"} 2",
-        "stafett_ingest_records_total 6",
+        "stafett_ingest_records_total 0",
     ] {
         assert!(metrics.contains(line), "{line}");
     }

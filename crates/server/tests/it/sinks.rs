@@ -6,6 +6,7 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use crate::common::{Folder, Running, connect, serve};
 
 const RECORDS: u64 = 600;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker, and a file of definitions.
 struct Scene {
@@ -159,9 +160,11 @@ fn printed(output: Output) -> String {
 }
 
 fn lines() -> String {
-    (0..RECORDS)
-        .map(|n| format!("k{n}:{{\"n\":{n},\"w\":{{\"x\":\"word {n}\"}}}}\n"))
-        .collect()
+    let mut lines = String::new();
+    for n in 0..RECORDS {
+        writeln!(lines, "k{n}:{{\"n\":{n},\"w\":{{\"x\":\"word {n}\"}}}}").unwrap();
+    }
+    lines
 }
 
 #[test]
