@@ -376,6 +376,27 @@ export type Assigned = {
   topic: string;
 };
 
+export type AuditEntryShown = {
+  action: string;
+  at: string;
+  by: string | null;
+  details: string;
+  from: string | null;
+  id: string;
+  kind: string | null;
+  name: string | null;
+  namespace: string | null;
+  request: string | null;
+  result: string;
+  via: string | null;
+};
+
+export type AuditList = {
+  items: (AuditEntryShown)[];
+  looked_at: number;
+  next: string | null;
+};
+
 export type Backup = {
   at: string;
   bytes: number;
@@ -488,7 +509,7 @@ export type ClientQueue = {
   ready: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "record_failed" | "not_paused" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "record_failed" | "not_paused" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -1374,6 +1395,20 @@ export type QueueRef = string | {
 };
 
 export type QueueState = "running" | "paused" | "stalled" | "going";
+
+export type RateQuota = {
+  client?: string | null;
+  fetched_bytes_per_second?: number | null;
+  produced_bytes_per_second?: number | null;
+  user?: string | null;
+};
+
+export type RateQuotaList = {
+  items: (RateQuota)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
 
 export type Record = {
   bytes: number;
