@@ -138,6 +138,10 @@ impl Key {
         if !matches!(common.public_key_use, None | Some(PublicKeyUse::Signature)) {
             return None;
         }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "other curves, shared secrets, and kinds that the library may add"
+        )]
         let known: &[Algorithm] = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => &[
                 Algorithm::RS256,
@@ -154,10 +158,6 @@ impl Key {
                 &[Algorithm::ES384]
             }
             AlgorithmParameters::OctetKeyPair(_) => &[Algorithm::EdDSA],
-            #[expect(
-                clippy::wildcard_enum_match_arm,
-                reason = "other curves, shared secrets, and kinds that the library may add"
-            )]
             _ => return None,
         };
         let declared: Option<Algorithm> = match common.key_algorithm {

@@ -124,7 +124,9 @@ fn read(value: &DeValue<'_>) -> Result<(f64, Unit), String> {
                 .map_err(|_| format!("{text:?} is no number, time or number of bytes"))?;
             return Ok((bytes as f64, Unit::Bytes));
         }
-        _ => return Err("a range is of numbers, times or numbers of bytes".to_owned()),
+        DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
+            return Err("a range is of numbers, times or numbers of bytes".to_owned());
+        }
     }
     .map_err(|error| error.to_string())
 }

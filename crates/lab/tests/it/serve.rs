@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::short::SHORT;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The page's process. It ends with its test; runs that it started end with their last point.
 struct Page {
