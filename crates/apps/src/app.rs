@@ -40,7 +40,7 @@ pub struct App {
     pub(crate) this: Weak<Self>,
     pub(crate) parts: Arc<Parts>,
     stored: SharedLock<Arc<StoredApp>>,
-    /// Changes of what is stored follow each other.
+    /// Changes of the stored definition follow each other.
     row: Semaphore,
     machine: Lock<Machine>,
     pub(crate) slots: SharedLock<BTreeMap<TaskId, Arc<Slot>>>,
@@ -128,7 +128,7 @@ impl App {
         row.expect("the turn is never closed")
     }
 
-    /// Stores a change of what is stored of the app, together with other frames.
+    /// Stores a change of the app's definition, together with other frames.
     pub(crate) async fn update(
         &self,
         mut frames: Vec<Frame>,
@@ -296,7 +296,7 @@ impl App {
         topics.collect()
     }
 
-    /// Adds a worker, or a later session of it.
+    /// Adds a worker, or a later session of it. [`Self::settled`] has to follow before positions are read.
     pub fn join(&self, worker: &str, spec: JoinSpec) -> Result<Joined, AppError> {
         let joined = self.step(|machine, now, effects| machine.join(worker, spec, now, effects))?;
         for (task, _) in &joined.resumed {
@@ -307,6 +307,16 @@ impl App {
             }
         }
         Ok(joined)
+    }
+
+    /// Waits until commits of the earlier session that were under way are stored: a claim that is resumed goes
+    /// on behind them.
+    pub async fn settled(&self, joined: &Joined) {
+        for (task, _) in &joined.resumed {
+            if let Some(slot) = self.slot(*task) {
+                drop(slot.turn().await);
+            }
+        }
     }
 
     /// Takes a sign of life. Every command of a worker begins with it.

@@ -172,7 +172,7 @@ impl Position {
         next.get(input).copied().unwrap_or(0)
     }
 
-    /// True for a record that nobody has to read again: its slice is ahead.
+    /// True for a record that is not read again: its slice is ahead.
     pub(crate) fn is_passed(&self, input: usize, offset: u64, key: Option<&[u8]>) -> bool {
         let ahead = self.ahead_of(key);
         ahead.is_some_and(|ahead| ahead.safe.get(input).is_some_and(|safe| offset < *safe))

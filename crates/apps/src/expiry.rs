@@ -1,7 +1,7 @@
 //! Expired entries leave the log and the counts.
 //!
 //! An expired entry is never shown, and its record stays until a sweep: one pass over the task's log, which
-//! deletes what has expired, some at a time, between the commits of the worker. A sweep is due when an entry
+//! deletes expired entries, some at a time, between the commits of the worker. A sweep is due when an entry
 //! has expired, and not sooner after the last one than the size of the log allows. A task without a worker
 //! is swept once it has one.
 
@@ -92,7 +92,7 @@ impl App {
         swept.map(drop)
     }
 
-    /// Reads the log, and deletes what has expired. Returns the expiry that is next.
+    /// Reads the log, and deletes expired entries. Returns the expiry that is next.
     async fn sweep_log(&self, slot: &Arc<Slot>, wall_ms: i64) -> Result<i64, AppError> {
         let catalog = &self.parts.catalog;
         let unreadable = |why: String| AppError::Unreadable { task: slot.task, why };

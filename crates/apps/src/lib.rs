@@ -8,7 +8,7 @@
 //! - `task`: names of tasks; `balance`: shares; [`machine`]: workers and claims, as a pure state machine
 //! - `definition`: apps as they are stored; `registry`: all apps
 //! - `app`: one app and the commands of workers; `work`: records, state and commits; `storing`: appends of
-//!   tasks; `view`: what is known of tasks
+//!   tasks; `view`: tasks as they are shown
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
 //! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters

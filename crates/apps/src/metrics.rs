@@ -277,7 +277,7 @@ impl Collector for AppMetrics {
     }
 }
 
-/// Encodes what was counted; a count that is 0 is left out.
+/// Encodes the counts; those that are 0 are left out.
 fn encode_counters(now: &[Now], encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
     for (name, help, of) in COUNTERS {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

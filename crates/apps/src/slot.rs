@@ -31,7 +31,7 @@ pub(crate) struct Slot {
     handed: Lock<Vec<u64>>,
 }
 
-/// What is known of a task.
+/// Facts about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     pub position: Position,
@@ -99,7 +99,7 @@ impl Slot {
         }
     }
 
-    /// Returns what is known without reading the log.
+    /// Returns the facts that are known without reading the log.
     pub(crate) fn known(&self) -> Option<Known> {
         let state = self.state.lock();
         let of_state = state.as_ref().map(|state| Known {

@@ -6,7 +6,7 @@
 //! then, and deleted at the next start.
 //!
 //! Slices are at different places when they are joined. The new task begins at the first of them, and knows
-//! which slices are ahead ([`Position::ahead`]), so nobody waits and no record is done twice.
+//! which slices are ahead ([`Position::ahead`]), so no task waits and no record is done twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Cut {
     pub at: Vec<u64>,
 }
 
-/// A new task: its log, where it begins, and what is to be stored for it.
+/// A new task: its log, its first position, and the entries to store for it.
 struct New {
     task: TaskId,
     log: LogId,

@@ -1,4 +1,4 @@
-//! What is known of an app's tasks: positions, lag, and what stops them.
+//! An app's tasks as they are shown: positions, lag, and obstacles.
 
 use std::sync::Arc;
 

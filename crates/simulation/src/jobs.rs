@@ -52,7 +52,7 @@ pub enum JobStep {
     Leave {
         worker: u8,
     },
-    /// A worker forgets what it has, without a word.
+    /// A worker forgets its tasks, without a word.
     Forget {
         worker: u8,
     },
@@ -125,7 +125,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
 }
 
 impl Jobs {
-    /// Handles the end of the program: nobody gets an answer any more.
+    /// Handles the end of the program: no worker gets an answer any more.
     pub fn on_end(&mut self) {
         self.leave();
         self.app = None;
@@ -137,7 +137,7 @@ impl Jobs {
         self.pending.clear();
     }
 
-    /// Forgets what was acknowledged: an earlier state is restored.
+    /// Forgets acknowledged commits: an earlier state is restored.
     pub fn forget(&mut self) {
         self.floor.clear();
     }

@@ -250,7 +250,7 @@ async fn log_in(
         let Some(session) = session(headers) else {
             return Ok(before);
         };
-        // A cookie of an earlier session is no reason to refuse what needs no login.
+        // A cookie of an earlier session is no reason to refuse a request that needs no login.
         let known = access.login(Proof::Session(session), peer).await;
         return Ok(known.unwrap_or(before));
     };

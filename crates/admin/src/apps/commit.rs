@@ -319,7 +319,7 @@ impl Put {
     }
 }
 
-/// Checks that the worker may write what it emits to.
+/// Checks that the worker may write to the topics and queues of its results.
 fn check_targets(broker: &Broker, results: &[Object<Emit>]) -> Result<(), Problem> {
     let mut allowed = (None, None);
     for Object(result) in results {

@@ -260,6 +260,7 @@ async fn join(
         deliver: wanted.deliver.unwrap_or(true),
     };
     let joined = app.join(&worker, spec).map_err(|why| of_app(&why))?;
+    app.settled(&joined).await;
     let number = joined.session;
     let session = Session::new(&worker, number);
     let resumed = joined.resumed.iter().map(|(task, epoch)| {
@@ -282,7 +283,7 @@ async fn join(
     Ok(answer(StatusCode::OK, &shown))
 }
 
-/// Refuses what cannot be a worker's name.
+/// Refuses names that no worker can have.
 pub(super) fn check_name(worker: &str) -> Result<(), Problem> {
     if worker.is_empty() || worker.len() > NAME_BYTES_MAX || worker.chars().any(char::is_control) {
         let why = "a worker's name has 1 to 249 bytes and no control characters";

@@ -7,7 +7,7 @@
 //! - `consumers`: consumers of queues
 //! - `watch`: watched states
 //! - `work`: `/v1/apps/APP/work`, the commands of an app's worker; `work_command` reads them, and
-//!   `work_flow` has what it is sent
+//!   `work_flow` has the events and records that it is sent
 
 pub mod command;
 mod consumers;

@@ -170,7 +170,7 @@ fn is_of(route: &str, path: &str) -> bool {
 }
 
 impl Watched {
-    /// Returns the state as JSON, as it was when it was computed last; the refusal if it may not be seen any more.
+    /// Returns the state as JSON, as it was computed last; the refusal if it may not be seen any more.
     pub(super) async fn get(&self, routes: &Routes) -> Bytes {
         if let Err(why) = self.check() {
             return why.to_value().to_string().into();

@@ -1,4 +1,4 @@
-//! `/v1/apps/APP/work`: the commands of an app's worker, and what it is told, over one WebSocket.
+//! `/v1/apps/APP/work`: the commands of an app's worker, its events and its records over one WebSocket.
 //!
 //! A command is the request of its route, made within the process, so both ways have one set of rules.
 //! Answers come in the order of the commands; events and records come between them (`work_flow`). When the

@@ -1,4 +1,4 @@
-//! What a worker of an app is sent over its WebSocket: events, and the records of its tasks.
+//! Events for a worker of an app over its WebSocket, and the records of its tasks.
 //!
 //! A task follows the worker's events, and one more for each claim fetches records, as far as the worker's
 //! credit goes. Credit comes back with the commit that covers the records. None of this is a sign of life of
@@ -149,7 +149,7 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Waits until the worker has read most of what waits.
+    /// Waits until the worker has read most of the queued messages.
     async fn room(&self) {
         loop {
             let mut sent = std::pin::pin!(self.sent.notified());
@@ -337,7 +337,7 @@ impl Shared {
         })
     }
 
-    /// Takes a commit that is stored: credit comes back for what it covers.
+    /// Takes a commit that is stored: credit comes back for its records.
     pub(super) fn on_commit(&self, task: &str, next: Option<Offsets>) {
         let Some(own) = self.delivering(task) else { return };
         let stored = self.app.stored();
@@ -361,7 +361,7 @@ impl Shared {
         self.freed.notify_waiters();
     }
 
-    /// A record failed: what is behind it is delivered again.
+    /// A record failed: those behind it are delivered again.
     pub(super) fn begin_again(&self, task: &str) {
         let Some(own) = self.delivering(task) else { return };
         own.open.lock().clear();

@@ -212,7 +212,10 @@ async fn pins_and_drains_are_there_after_a_restart() {
     let mut one = Worker::join(&app, "one");
     let two = Worker::join(&app, "two").has(&app, 4).await;
     assert!(two.claims.contains_key(&TASK));
-    assert_eq!(app.with_machine(stafett_apps::machine::Machine::marks).pins.len(), 1);
+    assert_eq!(
+        app.with_machine(stafett_apps::machine::Machine::marks).pins.len(),
+        1
+    );
     one.beat(&app);
     assert!(
         one.claims.is_empty() && one.told.is_empty(),

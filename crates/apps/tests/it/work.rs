@@ -1,12 +1,18 @@
 //! Records, state, timers and commits of one worker.
 
 use bytes::Bytes;
-use stafett_apps::{AppError, NewCommit, Start, TaskId};
+use stafett_apps::machine::JoinSpec;
+use stafett_apps::{AppError, Claim, NewCommit, Session, Start, TaskId};
 use stafett_model::Offset;
 
 use crate::world::{Worker, World, definition, delete, put, result};
 
 const TASK: TaskId = TaskId::whole(0);
+const SPEC: JoinSpec = JoinSpec {
+    weight: 1,
+    tasks_max: None,
+    deliver: true,
+};
 
 fn keys(fetched: &stafett_apps::Fetched) -> Vec<String> {
     let key =
@@ -66,6 +72,34 @@ async fn a_commit_stores_position_state_and_results_together() {
         (scan.entries.len(), &scan.entries[0].key[..], seq),
         (1, &b"b"[..], 2)
     );
+}
+
+#[tokio::test]
+async fn a_later_session_goes_on_behind_a_commit_of_the_earlier_one_that_was_under_way() {
+    for turns in 0..12 {
+        let world = World::new();
+        world.topic("in", 1).await;
+        world.send("in", &[("a", "1", 1)]).await;
+        let app = world.declare("sum", definition(&["in"])).await;
+        let worker = Worker::join(&app, "w").has(&app, 1).await;
+        worker.fetch(&app, TASK).await.unwrap();
+        let commit = NewCommit {
+            seq: 1,
+            next: vec![Some(1)],
+            ..NewCommit::default()
+        };
+        let under_way = app.commit(worker.session(), worker.claim(TASK), commit);
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let joined = app.join("w", SPEC).unwrap();
+        app.settled(&joined).await;
+        let session = Session::new("w", joined.session);
+        let (task, epoch) = joined.resumed[0];
+        let view = app.claim_view(session, Claim { task, epoch }).unwrap();
+        let is_stored = under_way.await.is_ok();
+        assert_eq!(view.position.seq, u64::from(is_stored), "after {turns} turns");
+    }
 }
 
 #[tokio::test]

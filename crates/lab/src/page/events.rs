@@ -142,7 +142,7 @@ fn last_point(path: &FilePath) -> u64 {
     last.map_or(0, |(end, line)| end.saturating_sub(line.len() as u64 + 1))
 }
 
-/// Returns the point under way, its last second, and what the lab does.
+/// Returns the point under way, its last second, and the work of the lab.
 pub(super) fn now(folder: &FilePath) -> Option<Value> {
     let mut now = serde_json::Map::new();
     for (_, line) in tail(&folder.join(LIVE)) {

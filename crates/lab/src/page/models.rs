@@ -15,7 +15,7 @@ const SERVERS_MAX: u32 = 1024;
 const ROOM_MAX: u32 = 100_000;
 const CLIENTS_MAX: u32 = 10_000;
 const VALUES_MAX: usize = 1000;
-/// Share by which a model may miss what was measured.
+/// Share by which a model may miss measured values.
 const FITS: f64 = 0.2;
 
 pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
@@ -131,7 +131,7 @@ fn one() -> u32 {
     1
 }
 
-/// A closed network with so many clients.
+/// A closed network with a number of clients.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Closed {
     pub clients: u32,
@@ -206,8 +206,8 @@ pub struct Measured {
     pub response_s: f64,
 }
 
-/// Returns the rate of service with the least squares of relative differences to what was measured. `None` without
-/// points.
+/// Returns the rate of service with the least squares of relative differences to the measured points. `None`
+/// without points.
 pub fn fit(servers: u32, room: Option<u32>, measured: &[Measured]) -> Option<Station> {
     let fastest = measured.iter().map(|it| it.rate).fold(0.0, f64::max);
     let shortest = measured
@@ -283,7 +283,7 @@ struct Answer {
     open: Vec<Option<Steady>>,
     closed: Vec<Closed>,
     measured: Vec<Measured>,
-    /// The largest difference to what was measured in the middle half of its rates, as a share.
+    /// The largest difference to a measured point in the middle half of the rates, as a share.
     difference: Option<f64>,
     /// False if the model does not fit: its difference is above 20 %.
     fits: Option<bool>,

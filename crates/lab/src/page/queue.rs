@@ -89,7 +89,7 @@ struct Asked {
     /// Systems that run already: addresses by name.
     #[serde(default)]
     addresses: std::collections::BTreeMap<String, String>,
-    /// Address of this machine at which agents find what is started here.
+    /// Address of this machine at which agents find systems that are started here.
     host: Option<String>,
     /// Time before which it does not begin, in ms since 1970.
     not_before: Option<i64>,
@@ -223,7 +223,7 @@ async fn add(State(lab): State<Lab>, request: Request) -> Result<(StatusCode, Js
     Ok((StatusCode::ACCEPTED, Json(waiting)))
 }
 
-/// Returns what a request says as options of the command line. Refuses what that would refuse.
+/// Returns a request as options of the command line. Refuses values that the command would refuse.
 fn options(asked: &Asked) -> Result<Vec<String>, Problem> {
     let mut options = Vec::new();
     if let Some(scale) = asked.scale {
@@ -398,7 +398,7 @@ impl Lab {
         let _ = notes.write(&folder);
     }
 
-    /// Returns what the program said at its end if it failed.
+    /// Returns the last line of the program's output if it failed.
     async fn program(&self, item: &Waiting, folder: &FilePath) -> io::Result<Option<String>> {
         fs::create_dir_all(folder)?;
         let output = fs::OpenOptions::new()

@@ -195,7 +195,7 @@ struct Stop {
     now: bool,
 }
 
-/// New notes; what is absent stays.
+/// New notes; absent fields stay.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Changes {

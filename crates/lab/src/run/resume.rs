@@ -47,8 +47,8 @@ pub(super) fn planned(request: &Request, experiment: Experiment) -> Result<Run, 
     })
 }
 
-/// Returns all points of a run in their order, and its seed. Repetitions are those of the experiment if they are
-/// `None`.
+/// Returns all points of a run in their order, and its seed. Without a number of repetitions, those of the
+/// experiment hold.
 pub fn order(
     source: &Source,
     scale: f64,

@@ -419,6 +419,16 @@ fn no_crate_grows_beyond_its_size() {
     let mut lines = BTreeMap::new();
     for source in sources() {
         let name = source.path.split('/').next().unwrap().to_owned();
+        // The lab is counted without its page, and without the parts of runs and experiments that serve it.
+        let is_page = [
+            "src/page/",
+            "src/run/live.rs",
+            "src/experiment/ranges.rs",
+            "commands/serve.rs",
+        ];
+        if name == "lab" && is_page.iter().any(|part| source.path.contains(part)) {
+            continue;
+        }
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
     for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_900)] {
