@@ -402,9 +402,19 @@ fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
         lower(&mut joint.next, &other.next);
         lower(&mut joint.safe, &other.safe);
     }
-    // Of two that have a key, the first counts: slices within a slice stand before it.
+    // Of two that have a key, the first counts: slices within a slice stand before it. A slice ahead may be
+    // older than the task, and wider: it says nothing about keys of others, or about offsets that the task has
+    // passed since.
     for (slice, position) in positions {
-        joint.ahead.extend(position.ahead);
+        for ahead in position.ahead {
+            if let Some(shared) = ahead.slice.shared(slice) {
+                joint.ahead.push(Ahead {
+                    slice: shared,
+                    next: raised(ahead.next, &position.next),
+                    safe: raised(ahead.safe, &position.safe),
+                });
+            }
+        }
         if position.next != joint.next || position.safe != joint.safe {
             joint.ahead.push(Ahead {
                 slice,
@@ -414,4 +424,10 @@ fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
         }
     }
     Ok(joint)
+}
+
+/// Returns the higher of two offsets, per input.
+fn raised(one: Vec<u64>, other: &[u64]) -> Vec<u64> {
+    let pairs = one.into_iter().zip(other);
+    pairs.map(|(one, other)| one.max(*other)).collect()
 }

@@ -91,6 +91,17 @@ impl Slice {
         (count <= SLICE_BITS_MAX && is_aligned).then_some(Self { bits, count })
     }
 
+    /// Returns the part that two slices share. `None` if they have no key in common.
+    pub(crate) fn shared(self, other: Self) -> Option<Self> {
+        let (wide, narrow) = if self.count < other.count {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        let differ = u32::from(wide.bits ^ narrow.bits) >> (16 - u32::from(wide.count));
+        (differ == 0).then_some(narrow)
+    }
+
     /// Returns true for all of a partition.
     pub fn is_whole(self) -> bool {
         self.count == 0

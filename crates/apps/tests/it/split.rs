@@ -238,6 +238,29 @@ async fn at_most_once_nothing_is_delivered_twice() {
     assert_eq!(worker.get(&app, TASK, "a").await.as_deref(), Some("1"));
 }
 
+/// A slice that is ahead is cut once more, and the parts come together at different places.
+#[tokio::test]
+async fn a_part_of_a_slice_that_was_ahead_keeps_what_it_did_since() {
+    let keys: Vec<u8> = (0..80).map(|at| at % 12).collect();
+    let work = |task, records| Step::Work { task, records };
+    for part in 0..4 {
+        let steps = [
+            Step::Split { task: 0, into: 2 },
+            work(1, 15),
+            Step::Merge { task: 0, up: 1 },
+            Step::Split { task: 0, into: 4 },
+            work(part, 19),
+            work(part, 19),
+            Step::Merge { task: 0, up: 2 },
+            work(0, 30),
+            Step::Split { task: 0, into: 2 },
+            work(1, 10),
+            Step::Merge { task: 0, up: 1 },
+        ];
+        play(&keys, &steps).await;
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     /// A task takes some records and commits.
@@ -264,11 +287,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (any::<usize>(), 1..3_usize).prop_map(|(task, up)| Step::Merge { task, up }),
         1 => Just(Step::Kill),
     ];
-    prop::collection::vec(step, 1..25)
+    prop::collection::vec(step, 1..40)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// However tasks are cut, each record is counted once.
     #[test]
