@@ -72,6 +72,7 @@ async function main() {
   page.setDefaultTimeout(60_000);
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(String(error)));
+  page.on('response', (response) => response.status() >= 400 && wrong.push(`${response.status()} ${response.url()}`));
   page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
   const shot = async (name) => folder && page.screenshot({ path: `${folder}/lab-${name}.png` });
 

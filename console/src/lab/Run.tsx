@@ -232,7 +232,8 @@ function Live({ run }: { run: Run }) {
 }
 
 function usePoints(run: Run) {
-  return usePolled<Listed<Point>>(lab(`runs/${seg(run.id)}/points?count=1000`), isUp(run) ? 2000 : 60_000);
+  // A run that waits, or just begins, has no list of points yet.
+  return usePolled<Listed<Point>>(run.points > 0 ? lab(`runs/${seg(run.id)}/points?count=1000`) : null, isUp(run) ? 2000 : 60_000);
 }
 
 /** The points in their grid: a row for each system and setting, a cell for each repetition. */
@@ -347,7 +348,7 @@ const LAW_COLUMNS: Column<Law>[] = [
 ];
 
 function Laws({ run }: { run: Run }) {
-  const found = usePolled<{ items: Law[] }>(lab(`runs/${seg(run.id)}/laws`), isUp(run) ? 5000 : 60_000);
+  const found = usePolled<{ items: Law[] }>(run.points > 0 ? lab(`runs/${seg(run.id)}/laws`) : null, isUp(run) ? 5000 : 60_000);
   const rows = found.data?.items ?? [];
   return (
     <>

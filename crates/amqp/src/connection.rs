@@ -36,6 +36,8 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(3);
 /// Checks of a connection per heartbeat interval. A heartbeat is sent if nothing was written between two
 /// checks, so the server is silent for half an interval at most.
 const LOOKS: u32 = 4;
+/// Time between two checks of a connection without heartbeats, which has a token that expires.
+const LOOKS_WITHOUT_HEARTBEAT: Duration = Duration::from_secs(5);
 /// Consecutive checks that a client may be silent: two intervals.
 const MISSED_MAX: u32 = 2 * LOOKS;
 
@@ -190,7 +192,10 @@ impl Open {
     }
 
     async fn serve(&mut self, wire: &mut Wire<'_>) -> Ended {
-        let between_looks = self.session.agreed.heartbeat / LOOKS;
+        let between_looks = match self.session.agreed.heartbeat / LOOKS {
+            Duration::ZERO => LOOKS_WITHOUT_HEARTBEAT,
+            between => between,
+        };
         let mut written_before = 0;
         let mut deadline: Option<Instant> = None;
         let mut tick = Box::pin(sleep(between_looks));
@@ -292,7 +297,7 @@ impl Open {
         let may_read = self.may_read();
         let Self { session, input, .. } = self;
         let is_blocked = session.is_blocked();
-        let has_heartbeat = !session.agreed.heartbeat.is_zero();
+        let has_looks = !session.agreed.heartbeat.is_zero() || session.caller.expires_ms().is_some();
         let has_unconfirmed = session.has_unconfirmed();
         let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
         let is_closing = session.is_closing();
@@ -327,7 +332,7 @@ impl Open {
             () = wire.drain.cancelled(), if !is_closing => Ok(Event::Drain),
             () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             _ = wire.changes.changed(), if has_rights => Ok(Event::RightsChanged),
-            () = tick.as_mut(), if has_heartbeat => Ok(Event::Tick),
+            () = tick.as_mut(), if has_looks => Ok(Event::Tick),
             () = tokio::time::sleep_until(due.unwrap_or(begun)), if due.is_some() => Ok(Event::Due),
         }
     }
@@ -371,6 +376,9 @@ impl Open {
 
     fn on_tick(&mut self, written_before: &mut u64) -> Result<(), Ended> {
         self.session.end_expired()?;
+        if self.session.agreed.heartbeat.is_zero() {
+            return Ok(());
+        }
         // Nothing is read from a blocked client, so it does not count as silent.
         self.missed = if self.session.is_blocked() {
             0

@@ -309,7 +309,7 @@ impl App {
         Ok(joined)
     }
 
-    /// Waits until commits of the earlier session that were under way are stored: a claim that is resumed goes
+    /// Waits until commits of the earlier session that were under way are stored: claims that are resumed go
     /// on behind them.
     pub async fn settled(&self, joined: &Joined) {
         for (task, _) in &joined.resumed {

@@ -403,8 +403,8 @@ fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
         lower(&mut joint.safe, &other.safe);
     }
     // Of two that have a key, the first counts: slices within a slice stand before it. A slice ahead may be
-    // older than the task, and wider: it says nothing about keys of others, or about offsets that the task has
-    // passed since.
+    // older than the task, and wider: it says nothing about keys of others, nor about offsets that the task
+    // has passed since.
     for (slice, position) in positions {
         for ahead in position.ahead {
             if let Some(shared) = ahead.slice.shared(slice) {

@@ -297,6 +297,12 @@ impl App {
             .ok_or_else(|| AppError::NoSuchTable(name.into()))
     }
 
+    /// Reads the state of a task if it is not in memory, so that a claim of it can be shown.
+    pub async fn read_in(&self, task: TaskId) {
+        // A task that cannot be read says so when its worker fetches.
+        drop(self.readable(task).await);
+    }
+
     /// Returns a task whose state is in memory, also if no worker has it.
     pub(crate) async fn readable(&self, task: TaskId) -> Result<Arc<Slot>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;

@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 use crate::api::{Endpoint, Kind, Parameter};
 use crate::code::Code;
 
-/// Refusals of requests that no described route takes.
-pub const BEYOND_ROUTES: [Code; 2] = [Code::NoSuchPath, Code::MethodNotAllowed];
+/// Refusals of requests that no described route takes, or that any route may give.
+pub const BEYOND_ROUTES: [Code; 3] = [Code::NoSuchPath, Code::MethodNotAllowed, Code::OverQuota];
+/// Refusals of the lab's API, which no broker gives.
+pub const OF_THE_LAB: [Code; 2] = [Code::NoSuchExperiment, Code::NoSuchRun];
 
 /// Returns the document of an API.
 ///

@@ -147,9 +147,16 @@ pub(super) fn charge(
         return Ok(None);
     }
     let rate = match (request.method(), template.strip_prefix("/v1")) {
-        (&Method::POST, Some("/messages" | "/topics/{topic}/records" | "/exchanges/{exchange}/publish")) => {
-            Rate::Produced
-        }
+        (
+            &Method::POST,
+            Some(
+                "/messages"
+                | "/clients/{client}/call"
+                | "/queues/{queue}/messages"
+                | "/topics/{topic}/records"
+                | "/exchanges/{exchange}/publish",
+            ),
+        ) => Rate::Produced,
         (
             &Method::GET | &Method::POST,
             Some(

@@ -313,16 +313,18 @@ async fn poll(
         let _ended = draining.run_until_cancelled(tokio::time::sleep(wait)).await;
     };
     let events = app.poll(session, wanted.after, max, wait).await;
-    let events = events.map_err(|why| of_app(&why))?;
-    let events = events
-        .into_iter()
-        .map(|event| EventShown::of(&app, session, event));
-    let events = events.collect();
-    Ok(answer(StatusCode::OK, &Events { events }))
+    let mut shown = Vec::new();
+    for event in events.map_err(|why| of_app(&why))? {
+        shown.push(EventShown::of(&app, session, event).await);
+    }
+    Ok(answer(StatusCode::OK, &Events { events: shown }))
 }
 
 impl EventShown {
-    pub(crate) fn of(app: &App, session: Session<'_>, event: Event) -> Self {
+    pub(crate) async fn of(app: &App, session: Session<'_>, event: Event) -> Self {
+        if let EventKind::Claimed { task, .. } = &event.kind {
+            app.read_in(*task).await;
+        }
         let shown = |event: &'static str, task: stafett_apps::TaskId, epoch| Self {
             number: 0,
             event,

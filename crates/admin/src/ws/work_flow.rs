@@ -173,7 +173,7 @@ impl Shared {
                 Ok(events) => {
                     for event in events {
                         after = event.number;
-                        self.tell(&EventShown::of(&self.app, self.session(), event));
+                        self.tell(&EventShown::of(&self.app, self.session(), event).await);
                     }
                 }
                 Err(why) => {

@@ -14,8 +14,9 @@ use sha2::{Digest, Sha256};
 /// Bytes of all scripts, compressed.
 const SCRIPT_BYTES_MAX: usize = 200_000;
 /// Files and folders that a build is made of.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     "index.html",
+    "lab.html",
     "package-lock.json",
     "package.json",
     "src",

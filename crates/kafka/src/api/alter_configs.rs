@@ -11,13 +11,14 @@ use stafett_kafka_wire::messages::{
 };
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::TopicName;
-use stafett_topics::{AlterError, TopicSettings};
+use stafett_topics::{AlterError, TopicSettings, is_internal};
 
 use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::configs::{self, Area, BadConfig, ConfigChange, Edit};
 use crate::context::RequestContext;
 use crate::error;
+use crate::events::record;
 use crate::operation::{AlterTarget, Operation, Step, then};
 use crate::resources::Resource;
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -174,6 +175,10 @@ fn run(
                 Err(refused) => Err(refused),
             };
             let refused = match outcome {
+                Ok((Area::Topic, Ok(()))) if !validate_only => {
+                    record(context.caller(), "topic.changed", &name);
+                    None
+                }
                 Ok((_, Ok(()))) => None,
                 Ok((area, Err(why))) => Some(refused(&why, area)?),
                 Err(refused) => Some(refused),
@@ -221,6 +226,10 @@ fn target(
     let broker = &context.shared.broker;
     let scope = match resource {
         Resource::Topic(name) => {
+            if is_internal(name) {
+                let message = "The settings of the broker's own topic cannot be changed.";
+                return Err((ErrorCode::InvalidTopicException, message.to_owned()));
+            }
             let topic = broker.topics().named(name).ok_or_else(|| unknown_topic(name))?;
             return Ok((AlterTarget::Topic(topic.id), Arc::clone(&topic.settings)));
         }

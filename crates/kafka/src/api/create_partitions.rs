@@ -7,13 +7,14 @@ use std::sync::Arc;
 use stafett_kafka_wire::messages::create_partitions::{CreatePartitionsTopic, CreatePartitionsTopicResult};
 use stafett_kafka_wire::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
-use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId};
+use stafett_topics::{GrowError, PARTITIONS_MAX, Topic, TopicId, is_internal};
 
 use super::create_topics::check_assignment;
 use super::repeated::repeated;
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
+use crate::events::record;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
 
@@ -45,21 +46,23 @@ fn run(context: &RequestContext, call: Call, request: CreatePartitionsRequest) -
     }
     if request.validate_only {
         let valid = grown.iter().map(|_| Ok(()));
-        return answer(&context.shared, call, checked, valid).map(Step::Respond);
+        return answer(&context.shared, call, checked, valid, |_| ()).map(Step::Respond);
     }
     let done = then(move |context, grown: Vec<Result<Arc<Topic>, GrowError>>| {
         let grown = grown.into_iter().map(|grown| grown.map(drop));
-        answer(&context.shared, call, checked, grown)
+        let done = |name: &str| record(context.caller(), "topic.changed", name);
+        answer(&context.shared, call, checked, grown, done)
     });
     Ok(Step::Await(Operation::GrowTopics(grown, done)))
 }
 
-/// Builds the answer. `grown` has the results of the valid topics.
+/// Builds the answer. `grown` has the results of the valid topics; `done` takes the names of those that grew.
 fn answer(
     shared: &KafkaContext,
     call: Call,
     checked: Vec<CheckedTopic>,
     mut grown: impl Iterator<Item = Result<(), GrowError>>,
+    done: impl Fn(&str),
 ) -> ResponseResult {
     let mut results = Vec::with_capacity(checked.len());
     for (name, checked) in checked {
@@ -68,7 +71,10 @@ fn answer(
             Err(refused) => Err(refused?),
         };
         let refused: Option<Refused> = match outcome {
-            Ok(Ok(())) => None,
+            Ok(Ok(())) => {
+                done(&name);
+                None
+            }
             Ok(Err(why)) => Some(error::grow(&name, &why)?),
             Err(refused) => Some(refused),
         };
@@ -97,6 +103,10 @@ fn check(
         return Err(Ok((ErrorCode::InvalidRequest, Some(message))));
     }
     let name = &*asked.name;
+    if is_internal(name) {
+        let message = "The broker's own topic has the partitions that it needs.".to_owned();
+        return Err(Ok((ErrorCode::InvalidTopicException, Some(message))));
+    }
     let grow = |why| error::grow(name, &why);
     let topic = shared.broker.topics().named(name);
     let topic = topic.ok_or_else(|| grow(GrowError::NoSuchTopic))?;

@@ -12,6 +12,7 @@ use stafett_topics::{TruncateError, is_internal};
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
+use crate::events::record;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
 
@@ -64,17 +65,18 @@ fn run(context: &RequestContext, call: Call, request: DeleteRecordsRequest) -> S
         (name, partitions)
     });
     let found = found.collect();
-    let truncated = then(move |context, truncated| answer(&context.shared, call, found, truncated));
+    let truncated = then(move |context, truncated| answer(context, call, found, truncated));
     Step::Await(Operation::Truncate(cuts, truncated))
 }
 
 /// Builds the answer. `truncated` has the results of the partitions that were found.
 fn answer(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     found: Vec<FoundTopic>,
     truncated: Vec<Result<(), NotStored>>,
 ) -> ResponseResult {
+    let shared = &*context.shared;
     let mut truncated = truncated.into_iter();
     let mut topics = Vec::with_capacity(found.len());
     for (name, found) in found {
@@ -96,6 +98,10 @@ fn answer(
                 low_watermark,
                 error_code: shared.metrics.error(call.api, code),
             });
+        }
+        let is_cut = |it: &DeleteRecordsPartitionResult| it.error_code == ErrorCode::None.code();
+        if partitions.iter().any(is_cut) {
+            record(context.caller(), "topic.truncated", &name);
         }
         topics.push(DeleteRecordsTopicResult { name, partitions });
     }

@@ -152,11 +152,9 @@ async fn no_more_answers_are_owed_than_the_bound_says() {
         bytes.extend_from_slice(&client.encode(9, &request).1);
     }
     client.stream.write_all(&bytes).await.unwrap();
-    assert_eq!(
-        values(&client.receive::<FetchRequest>(12).await.1).len(),
-        2,
-        "two of them were let in"
-    );
+    // The first record ends the wait, and the second may be there by then.
+    let found = values(&client.receive::<FetchRequest>(12).await.1).len();
+    assert!((1..=2).contains(&found), "two of them were let in, not {found}");
     for n in 0..20 {
         let (_, response) = client.receive::<ProduceRequest>(9).await;
         assert_eq!(response.responses[0].partition_responses[0].base_offset, n);

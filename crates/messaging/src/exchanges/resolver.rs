@@ -8,7 +8,7 @@ use stafett_journal::Frame;
 use stafett_model::{LogId, Message, Namespace, SharedLock};
 use stafett_routing::{Router, Routes};
 use stafett_store::Stored;
-use stafett_topics::{Topic, TopicDefaults, Topics};
+use stafett_topics::{Topic, TopicDefaults, Topics, is_internal};
 
 use super::binding::Destination;
 use super::message_attributes::RoutedMessage;
@@ -25,6 +25,11 @@ pub(crate) struct Resolver {
     pub(crate) topics: Arc<Topics>,
     pub(crate) delayed: Arc<Delayed>,
     pub(crate) settings: Arc<SharedLock<TopicDefaults>>,
+}
+
+/// Leaves out topics that the broker alone writes.
+fn written(topic: Option<Arc<Topic>>) -> Option<Arc<Topic>> {
+    topic.filter(|topic| !is_internal(&topic.name))
 }
 
 /// Queues and topics of one set of targets.
@@ -56,11 +61,11 @@ impl Resolver {
                     let queue = self.queues.get(namespace, name);
                     match queue.as_ref().and_then(|queue| queue.over) {
                         // Messages for a queue over a topic go to the topic.
-                        Some(topic) => places.topics.extend(self.topics.with_id(topic)),
+                        Some(topic) => places.topics.extend(written(self.topics.with_id(topic))),
                         None => places.queues.extend(queue),
                     }
                 }
-                Target::Topic(name) => places.topics.extend(self.topics.named(name)),
+                Target::Topic(name) => places.topics.extend(written(self.topics.named(name))),
             }
         }
         if !places.topics.is_empty() {
@@ -108,7 +113,7 @@ impl Resolver {
                 Some(queue.durable && queue.exclusive.is_none())
             }
             Destination::Exchange(_) => Some(true),
-            Destination::Topic(name) => self.topics.named(name).map(|_| true),
+            Destination::Topic(name) => written(self.topics.named(name)).map(|_| true),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use stafett_journal::{Append, Change, Frame, StateWait, Ticket};
 use stafett_model::{LogId, Namespace};
 use stafett_store::{NotStored, StageOutcome, only_outcome};
-use stafett_topics::Topic;
+use stafett_topics::{Topic, is_internal};
 
 use super::definition::{Declare, QueueId};
 use super::publication::Refused;
@@ -174,7 +174,11 @@ impl Queues {
         let Some(over) = declare.over else {
             return Ok(None);
         };
-        let topic = self.topics.with_id(over.topic);
+        // Messages for the queue would go to the topic, which the broker alone writes if it is internal.
+        let topic = self
+            .topics
+            .with_id(over.topic)
+            .filter(|topic| !is_internal(&topic.name));
         topic.map(Some).ok_or(DeclareError::NoSuchTopic)
     }
 

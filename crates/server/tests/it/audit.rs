@@ -120,6 +120,13 @@ fn the_audit_is_read_by_a_right_of_its_own_and_written_by_the_broker_alone() {
         let (status, _, said) = closed.ask(request, Some("eve"), body);
         assert!((400..500).contains(&status), "{request}: {status} {said}");
     }
+    // No exchange leads to it either, whatever the rights.
+    let binding = r##"{"source": "amq.topic", "to": {"topic": "stafett.audit"}, "key": "#"}"##;
+    let (status, _, said) = closed.ask("POST /v1/bindings", Some("root"), binding);
+    assert_eq!(status, 404, "{said}");
+    let by_key = r#"{"routing_key": "stafett.audit", "content": "forged"}"#;
+    let (status, _, said) = closed.ask("POST /v1/exchanges/amq.default/publish", Some("root"), by_key);
+    assert!((400..500).contains(&status), "{said}");
     for query in ["result=x", "since=x", "after=x", "count=x"] {
         let (status, _, said) = closed.ask(&format!("GET /v1/audit?{query}"), Some("eve"), "");
         assert_eq!(status, 400, "{query}: {said}");

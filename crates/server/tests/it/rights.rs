@@ -281,6 +281,7 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
     let expected = r#""produced_bytes_per_second":1.0,"user":"root""#;
     assert!(listed.contains(expected), "{listed}");
     let record = r#"{"value": "0123456789"}"#;
+    assert_eq!(closed.ask("PUT /v1/queues/q", Some("root"), "{}").0, 201);
     for (request, body) in [
         ("POST /v1/topics/t/records?as=record", record),
         ("GET /v1/topics/t/records", ""),
@@ -291,6 +292,11 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
         assert_eq!(status, 429, "{request}: {said}");
         assert!(head.to_lowercase().contains("retry-after: "), "{head}");
     }
+    // Messages for queues come out of the same rate, whose debt is not paid yet.
+    assert_eq!(
+        closed.ask("POST /v1/queues/q/messages", Some("root"), "text").0,
+        429
+    );
     assert_eq!(
         closed.ask("GET /v1/topics", Some("root"), "").0,
         200,
