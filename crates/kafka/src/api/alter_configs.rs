@@ -175,11 +175,7 @@ fn run(
                 Err(refused) => Err(refused),
             };
             let refused = match outcome {
-                Ok((Area::Topic, Ok(()))) if !validate_only => {
-                    record(context.caller(), "topic.changed", &name);
-                    None
-                }
-                Ok((_, Ok(()))) => None,
+                Ok((area, Ok(()))) => done(context, area, &name, validate_only),
                 Ok((area, Err(why))) => Some(refused(&why, area)?),
                 Err(refused) => Some(refused),
             };
@@ -204,6 +200,14 @@ fn run(
     }
     let changes = changes.into_iter().map(|(target, _, change)| (target, change));
     Ok(Step::Await(Operation::Alter(changes.collect(), then(finish))))
+}
+
+/// Notes a change of a topic's settings that is stored.
+fn done(context: &RequestContext, area: Area, name: &str, validate_only: bool) -> Option<Refused> {
+    if area == Area::Topic && !validate_only {
+        record(context.caller(), "topic.changed", name);
+    }
+    None
 }
 
 fn refused(why: &AlterError<BadConfig>, area: Area) -> Result<Refused, Close> {

@@ -179,8 +179,7 @@ async fn run_within(
     bench.put_away().await;
     bench.ground.give_back();
     let is_whole = run.order.iter().all(|planned| folder.has_point(planned.number));
-    let is_cut = bench.ends.is_any() && !is_whole;
-    conclude(&mut run, ended, is_cut);
+    conclude(&mut run, ended, bench.ends.is_any() && !is_whole);
     // With a full disk even this may fail; earlier results are whole.
     let saved = folder.write_run(&run);
     watch.closes(&run);
