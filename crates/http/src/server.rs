@@ -18,7 +18,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stafett_net::stall::StallGuard;
 use stafett_net::{ByteBudget, Connection, ConnectionEntry, Handover, Protocol, Shedding, TlsSession};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Introduction;
@@ -31,6 +32,9 @@ const HEADER_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// Time limit for a request's headers, from the start of the connection or from the response before.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for a peer to read its last answer: to close while it still sends would reset the connection, and
+/// take the answer from it.
+const LINGER: Duration = Duration::from_secs(1);
 /// Time limit for a peer that does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -121,6 +125,8 @@ impl Protocol for HttpServer {
         let Some(next) = handover.take() else {
             // The peer may be gone.
             drop(stream.shutdown().await);
+            let lingering = timeout(LINGER, discard(&mut stream));
+            drain.run_until_cancelled(lingering).await;
             return;
         };
         let stream = stream.into_inner();
@@ -134,6 +140,12 @@ impl Protocol for HttpServer {
         };
         next(connection, received).await;
     }
+}
+
+/// Reads until the end. The buffer is not a part of the connection's state.
+async fn discard(stream: &mut (impl AsyncRead + Unpin)) {
+    let mut bytes = vec![0; 4096];
+    while matches!(stream.read(&mut bytes).await, Ok(1..)) {}
 }
 
 /// Address that a request came from.

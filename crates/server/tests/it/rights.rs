@@ -257,6 +257,16 @@ fn a_topic_that_shows_a_queue_needs_the_right_on_the_queue() {
     }
 }
 
+/// The body is not read, and the answer arrives all the same.
+#[test]
+fn a_refusal_is_read_by_a_client_that_still_sends() {
+    let closed = Closed::start();
+    let body = "x".repeat(300_000);
+    for _ in 0..20 {
+        assert_eq!(closed.ask("POST /v1/topics/t/records", None, &body).0, 401);
+    }
+}
+
 #[test]
 fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
     let closed = Closed::start();
