@@ -6,6 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Value;
@@ -53,6 +55,14 @@ struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     public: DecodingKey,
+}
+
+/// Returns true if the header asks for rules that are not known here (RFC 7515, 4.1.11; RFC 7797).
+fn has_extension(token: &[u8]) -> bool {
+    let header = token.split(|byte| *byte == b'.').next().unwrap_or_default();
+    let header = URL_SAFE_NO_PAD.decode(header).unwrap_or_default();
+    let header: HashMap<String, Value> = serde_json::from_slice(&header).unwrap_or_default();
+    header.contains_key("crit") || header.contains_key("b64")
 }
 
 /// Claims of a good token.
@@ -105,6 +115,9 @@ impl Bearer {
         }
         // An unknown algorithm, `none` among them, is an error of the header.
         let header = decode_header(token).ok()?;
+        if has_extension(token) {
+            return None;
+        }
         let mut validation = Validation::new(header.alg);
         validation.leeway = LEEWAY_S;
         validation.validate_nbf = true;
@@ -120,6 +133,8 @@ impl Bearer {
             let decoded = decode::<HashMap<String, Value>>(token, &key.public, &validation);
             decoded.ok().map(|data| data.claims)
         })?;
+        // The library takes a list that contains the issuer.
+        claims.get("iss")?.as_str()?;
         let user = claims.get(&self.user_claim)?.as_str()?;
         let expiry = claims.get("exp")?.as_f64()?;
         #[expect(clippy::cast_possible_truncation, reason = "saturates far in the future")]
@@ -247,6 +262,7 @@ mod tests {
             ("aud", Value::Null),
             ("iss", json!("https://other.example")),
             ("iss", Value::Null),
+            ("iss", json!(["https://login.example"])),
             ("sub", Value::Null),
             ("sub", json!("")),
             ("sub", json!(["ann"])),
@@ -266,10 +282,7 @@ mod tests {
         let bearer = Bearer::new(&settings(&[&own.jwk])).unwrap();
         let good = String::from_utf8(signed(&own, &claims())).unwrap();
         let parts: Vec<&str> = good.split('.').collect();
-        let encoded = |value: &Value| {
-            use base64::Engine;
-            base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
-        };
+        let encoded = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let none = encoded(&json!({ "alg": "none", "typ": "JWT" }));
         // The public key as a shared secret.
         let secret = EncodingKey::from_secret(&serde_json::to_vec(&own.jwk).unwrap());
@@ -289,6 +302,15 @@ mod tests {
             format!("{}.{}", "e".repeat(100_000), good),
         ] {
             assert_eq!(bearer.check(forged.as_bytes()), None, "{forged:.80}");
+        }
+        for (name, value) in [("crit", json!(["x"])), ("b64", json!(false))] {
+            let mut header = json!({"alg": "ES256", "typ": "JWT"});
+            header[name] = value;
+            let message = format!("{}.{}", encoded(&header), encoded(&claims()));
+            let signature =
+                jsonwebtoken::crypto::sign(message.as_bytes(), &own.key, Algorithm::ES256).unwrap();
+            let token = format!("{message}.{signature}");
+            assert_eq!(bearer.check(token.as_bytes()), None, "{name}");
         }
         let mut large = claims();
         large["more"] = json!("x".repeat(TOKEN_BYTES_MAX));
