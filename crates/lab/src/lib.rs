@@ -27,6 +27,7 @@ pub mod experiment;
 pub mod factorial;
 pub mod grid;
 pub mod measure;
+#[cfg(feature = "page")]
 pub mod page;
 pub mod report;
 pub mod results;

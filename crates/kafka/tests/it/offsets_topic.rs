@@ -2,11 +2,13 @@
 
 use bytes::{Buf, Bytes};
 use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_wire::messages::create_partitions::CreatePartitionsTopic;
 use stafett_kafka_wire::messages::describe_topic_partitions::TopicRequest;
+use stafett_kafka_wire::messages::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffsetsTopic};
 use stafett_kafka_wire::messages::{
-    DeleteTopicsRequest, DescribeTopicPartitionsRequest, FetchRequest, FetchResponse, ListOffsetsRequest,
-    MetadataRequest,
+    CreatePartitionsRequest, DeleteTopicsRequest, DescribeTopicPartitionsRequest, FetchRequest,
+    FetchResponse, IncrementalAlterConfigsRequest, ListOffsetsRequest, MetadataRequest,
 };
 use stafett_model::BatchHeader;
 
@@ -140,6 +142,37 @@ async fn it_is_there_and_internal_once_a_group_has_committed() {
     };
     let described = client.call(0, &describe).await.topics.remove(0);
     assert_eq!((described.is_internal, described.partitions.len()), (true, 50));
+}
+
+#[tokio::test]
+async fn its_settings_and_partitions_stay_as_they_are() {
+    let (_server, mut client) = committed().await;
+    let refused = ErrorCode::InvalidTopicException.code();
+    let grow = CreatePartitionsRequest {
+        topics: vec![CreatePartitionsTopic {
+            name: NAME.into(),
+            count: 60,
+            assignments: None,
+        }],
+        timeout_ms: 1000,
+        validate_only: false,
+    };
+    assert_eq!(client.call(3, &grow).await.results[0].error_code, refused);
+    let config = AlterableConfig {
+        name: "retention.ms".into(),
+        config_operation: 0,
+        value: Some("1".into()),
+    };
+    let alter = IncrementalAlterConfigsRequest {
+        resources: vec![AlterConfigsResource {
+            resource_type: 2,
+            resource_name: NAME.into(),
+            configs: vec![config],
+        }],
+        validate_only: false,
+    };
+    assert_eq!(client.call(1, &alter).await.responses[0].error_code, refused);
+    assert_eq!(client.topic(NAME).await.partitions.len(), 50);
 }
 
 #[tokio::test]
