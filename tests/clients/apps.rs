@@ -157,25 +157,27 @@ fn library(python: &Path) -> Command {
 struct Worker(Child);
 
 impl Worker {
-    fn start(mut command: Command, broker: &Broker, name: &str) -> Self {
+    /// Starts a program in the place of `setpriv`, so that a kill meets the worker itself.
+    fn start(program: &Path, script: Option<PathBuf>, broker: &Broker, name: &str) -> Self {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program).args(script);
+        command.env("PYTHONPATH", root().join("clients/python"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
         command.arg(format!("http://{}", broker.http())).arg(name);
         Self(command.stdin(Stdio::null()).spawn().unwrap())
     }
 
     fn python(python: &Path, broker: &Broker, name: &str) -> Self {
-        let mut command = library(python);
-        command.arg(root().join("examples/apps/python/sessions.py"));
-        Self::start(command, broker, name)
+        let script = root().join("examples/apps/python/sessions.py");
+        Self::start(python, Some(script), broker, name)
     }
 
     fn typescript(node: &Path, built: &Path, broker: &Broker, name: &str) -> Self {
-        let mut command = Command::new(node);
-        command.arg(built.join("sources/sessions.js"));
-        Self::start(command, broker, name)
+        Self::start(node, Some(built.join("sources/sessions.js")), broker, name)
     }
 
     fn go(program: &Path, broker: &Broker, name: &str) -> Self {
-        Self::start(Command::new(program), broker, name)
+        Self::start(program, None, broker, name)
     }
 }
 
