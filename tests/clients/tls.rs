@@ -226,7 +226,7 @@ fn the_user_of_a_certificate_is_that_of_its_requests_and_its_cookie_stays_with_t
     );
     let user = secure(&[], "/v1/whoami");
     assert!(user.contains(r#""name":"client""#), "{user}");
-    // What the request says itself goes before the certificate.
+    // A login in the request goes before the certificate.
     let named = secure(&["-u", "root:pw-root"], "/v1/whoami");
     assert!(named.contains(r#""name":"root""#), "{named}");
     let login = ["-i", "-d", r#"{"user": "root", "password": "pw-root"}"#];

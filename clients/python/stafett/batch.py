@@ -87,7 +87,7 @@ class Batch:
         if table not in self._handlers.tables:
             raise KeyError(f"the app has no table {table!r}")
         known = self._changed if (table, key) in self._changed else self._cache
-        # A handler may change what it got, and fail.
+        # A handler may change its argument, and fail.
         return copied(known.get((table, key)))
 
     def put(self, table: str, key: Key, value: Any) -> None:

@@ -112,7 +112,7 @@ export class Batch {
     const known = this.tableOf(table);
     const change = this.changed.get(`${table}\n${keyId(key)}`);
     const value = change ? change.value : known.get(keyId(key));
-    // A handler may change what it got, and fail.
+    // A handler may change its argument, and fail.
     return value === null || value === undefined ? undefined : structuredClone(value);
   }
 

@@ -58,7 +58,7 @@ class Session {
         }
         this.log(`${command}: ${error instanceof Error ? error.message : error}`);
       }
-      // Nobody waits for the answer any more.
+      // No caller waits for the answer any more.
       if (this.over.aborted) throw new SessionOver("the session has ended");
       await sleep(pause, signal);
     }

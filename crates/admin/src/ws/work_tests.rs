@@ -153,7 +153,7 @@ async fn records_come_as_far_as_credit_goes_and_commits_bring_it_back() {
         (&json!("success"), &json!(1))
     );
     assert_eq!(offsets(&worker.event("records").await), [2, 3]);
-    // A record that failed comes again with what is behind it.
+    // A record that failed comes again, with the records behind it.
     let fail = json!({"command": "fail", "task": "0", "epoch": 1, "seq": 2, "offset": 2, "error": "odd"});
     assert_eq!(worker.ask(fail).await["attempts"], 1);
     assert_eq!(offsets(&worker.event("records").await), [2, 3]);

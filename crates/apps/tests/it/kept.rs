@@ -1,4 +1,4 @@
-//! Lag, counts, and what is kept over a restart.
+//! Lag, counts, and state that survives a restart.
 
 use std::time::Duration;
 

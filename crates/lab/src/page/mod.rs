@@ -78,6 +78,7 @@ pub enum PageError {
 pub(crate) struct Lab {
     settings: Arc<Settings>,
     queue: Arc<queue::Queue>,
+    outcomes: Arc<runs::Outcomes>,
 }
 
 /// Serves until `stop`; `ready` gets the address.
@@ -103,6 +104,7 @@ pub async fn serve(
     let lab = Lab {
         settings: Arc::new(settings),
         queue: Arc::new(queue),
+        outcomes: Arc::default(),
     };
     let mut registry = Registry::default();
     let metrics = NetMetrics::register(&mut registry);

@@ -1,5 +1,6 @@
 //! Runs and their points.
 
+use std::collections::HashMap;
 use std::fs;
 
 use axum::Json;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use stafett_http::api::{delete, get, patch, post};
 use stafett_http::list::{List, Page};
 use stafett_http::{Api, Code, Parameter, Path, Problem, Query, body};
+use stafett_model::Lock;
 
 use super::notes::Notes;
 use super::{Lab, events, failed};
@@ -93,6 +95,9 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
         point,
     )
 }
+
+/// Outcomes of points that are measured, by run and number.
+pub(super) type Outcomes = Lock<HashMap<String, HashMap<u32, OutcomeKind>>>;
 
 /// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -247,7 +252,7 @@ impl Lab {
         if let Some(waiting) = waiting {
             shown.experiment = waiting.experiment;
         }
-        count(&mut shown, run.as_ref(), &Folder::new(&folder));
+        count(&mut shown, run.as_ref(), &Folder::new(&folder), &self.outcomes);
         if state == RunState::Running {
             let now = events::now(&folder);
             shown.left_s = now.as_ref().and_then(|now| now.get("left_s")?.as_f64());
@@ -290,14 +295,21 @@ fn of_run(id: &str, state: RunState, run: Option<&Run>, notes: Notes) -> Shown {
     }
 }
 
-/// Counts outcomes.
-fn count(shown: &mut Shown, run: Option<&Run>, folder: &Folder) {
-    let points = run
-        .and_then(|run| folder.read_points(run).ok())
-        .unwrap_or_default();
-    for point in &points {
+/// Counts outcomes. A point is read once: the page asks every second, also while a run measures.
+fn count(shown: &mut Shown, run: Option<&Run>, folder: &Folder, outcomes: &Outcomes) {
+    let mut all = outcomes.lock();
+    let known = all.entry(shown.id.clone()).or_default();
+    for planned in run.map(|run| run.order.iter()).into_iter().flatten() {
+        if !known.contains_key(&planned.number)
+            && folder.has_point(planned.number)
+            && let Ok(point) = folder.read_point(planned.number)
+        {
+            known.insert(planned.number, point.outcome.kind);
+        }
+    }
+    for outcome in known.values() {
         shown.done += 1;
-        match point.outcome.kind {
+        match outcome {
             OutcomeKind::Done => {}
             OutcomeKind::Lost => shown.lost += 1,
             OutcomeKind::Failed | OutcomeKind::Refused => shown.failed += 1,
@@ -373,6 +385,7 @@ async fn remove(State(lab): State<Lab>, Path(id): Path<String>) -> Result<Status
         return Err(Problem::new(Code::InUse, why));
     }
     fs::remove_dir_all(&folder).map_err(|error| failed("the run is not deleted", &error))?;
+    lab.outcomes.lock().remove(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -36,6 +36,7 @@ impl Served {
         let lab = Lab {
             settings: Arc::new(settings),
             queue: Arc::new(queue),
+            outcomes: Arc::default(),
         };
         Self {
             routes: routes(lab.clone()),

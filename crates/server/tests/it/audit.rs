@@ -1,4 +1,4 @@
-//! The audit: who did what from where, and what was refused.
+//! The audit: actions and refusals, with their callers and addresses.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

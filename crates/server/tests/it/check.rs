@@ -1,4 +1,4 @@
-//! `stafett check`: what is open to whom, and what of it is dangerous.
+//! `stafett check`: open listeners, the callers that they serve, and dangers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Files: the suite, and what is in the files.
+//! Files: the suite, and their contents.
 
 use std::collections::BTreeSet;
 use std::fs;

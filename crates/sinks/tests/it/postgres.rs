@@ -189,7 +189,7 @@ async fn a_server_that_is_away_is_tried_again(server: &Server) {
     let table = Table::new(server, COLUMNS).await;
     let mut target = table.target(Steps::default());
     target.open(&place(7), 0).await.unwrap();
-    // The server ends the connection: what was asked over it fails, and a new one is opened.
+    // The server ends the connection: its requests fail, and a new one is opened.
     let others = "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
          WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
     assert!(!table.texts(others).await.is_empty());
