@@ -30,7 +30,8 @@ pub(crate) const DELETION: [Code; 5] = [
     Code::Changed,
 ];
 /// Codes of [`of_move`].
-pub(crate) const MOVE: [Code; 6] = [
+pub(crate) const MOVE: [Code; 7] = [
+    Code::Unroutable,
     Code::MessageWithoutKey,
     Code::QueueFull,
     Code::QueueGone,
@@ -204,6 +205,7 @@ pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
         Stopped::TargetGone | Stopped::SourceGone => Problem::new(Code::QueueGone, said),
         Stopped::TooLarge => Problem::new(Code::MessageTooLarge, said),
         Stopped::WithoutKey => Problem::new(Code::MessageWithoutKey, said),
+        Stopped::Unroutable | Stopped::NoOrigin => Problem::new(Code::Unroutable, said),
         Stopped::NoSpace => Problem::new(Code::SpaceShort, said),
         Stopped::Unreadable => Problem::new(Code::Unreadable, said),
         Stopped::Stopping => Problem::new(Code::NotServing, said),
