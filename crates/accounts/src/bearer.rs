@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,8 +17,9 @@ use serde_json::Value;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Keys of a server, at most.
 const KEYS_MAX: usize = 64;
-/// Difference of clocks that is tolerated, in seconds.
-const LEEWAY_S: u64 = 30;
+/// Difference of clocks that is tolerated. A token is good for so long behind its `exp`, in logins and in what
+/// goes on.
+const LEEWAY: Duration = Duration::from_secs(30);
 
 /// An authorization server.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +71,7 @@ fn has_extension(token: &[u8]) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claimed {
     pub(super) user: String,
+    /// End of the token, with the tolerated difference of clocks.
     pub(super) expires_ms: i64,
 }
 
@@ -119,7 +122,7 @@ impl Bearer {
             return None;
         }
         let mut validation = Validation::new(header.alg);
-        validation.leeway = LEEWAY_S;
+        validation.leeway = LEEWAY.as_secs();
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.audience]);
@@ -138,7 +141,7 @@ impl Bearer {
         let user = claims.get(&self.user_claim)?.as_str()?;
         let expiry = claims.get("exp")?.as_f64()?;
         #[expect(clippy::cast_possible_truncation, reason = "saturates far in the future")]
-        let expires_ms = (expiry * 1000.0) as i64;
+        let expires_ms = ((expiry + LEEWAY.as_secs_f64()) * 1000.0) as i64;
         (!user.is_empty()).then(|| Claimed {
             user: user.to_owned(),
             expires_ms,
@@ -248,7 +251,7 @@ mod tests {
         let claimed = bearer.check(&good).unwrap();
         assert_eq!(claimed.user, "ann");
         let left_ms = claimed.expires_ms - i64::try_from(now()).unwrap() * 1000;
-        assert!((590_000..=600_000).contains(&left_ms), "{left_ms}");
+        assert!((620_000..=630_000).contains(&left_ms), "{left_ms}");
         let with = |name: &str, value: Value| {
             let mut claims = claims();
             claims[name] = value;

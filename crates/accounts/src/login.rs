@@ -133,7 +133,10 @@ impl AccessControl {
             }
         };
         // A user that is unknown here is a stranger.
-        let claimed = claimed.filter(|claimed| self.directory.user(&claimed.user).is_some());
+        let is_good = |claimed: &bearer::Claimed| {
+            claimed.expires_ms > wall_ms() && self.directory.user(&claimed.user).is_some()
+        };
+        let claimed = claimed.filter(is_good);
         let Some(claimed) = claimed else {
             self.wait(peer, "").await;
             self.on_failure("", peer);

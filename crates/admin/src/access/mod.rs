@@ -39,6 +39,7 @@ use stafett_model::Namespace;
 use stafett_net::TlsSession;
 
 pub(crate) use routes::routes;
+pub(crate) use quotas::SendQuota;
 use standing::Standing;
 
 use crate::caller::CLIENT;
@@ -175,7 +176,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     if let Err(problem) = check_client(&caller, request.headers()) {
         return problem.into_response();
     }
-    let charged = match quotas::charge(&broker, &caller, template(&request), &request) {
+    let charged = match quotas::charge(&broker, &caller, &mut request) {
         Ok(charged) => charged,
         Err(refused) => return *refused,
     };
@@ -195,7 +196,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
-    quotas::charge_answer(&broker, &charged, &response);
+    let response = quotas::charge_answer(&broker, &charged, response);
     if let Some((outer, own)) = handovers
         && let Some(next) = own.take()
     {
