@@ -86,17 +86,26 @@ pub(super) fn is_bearer(token: &[u8]) -> bool {
     token.starts_with(b"eyJ") && token.split(|byte| *byte == b'.').count() == 3
 }
 
+impl BearerSettings {
+    /// Refuses settings that lack what tokens need, beside the keys.
+    pub fn check(&self) -> Result<(), BearerError> {
+        let needed = [&self.issuer, &self.audience, &self.user_claim];
+        if needed.iter().any(|text| text.is_empty()) {
+            return Err(BearerError::Incomplete);
+        }
+        Ok(())
+    }
+}
+
 impl Bearer {
     pub(super) fn new(settings: &BearerSettings) -> Result<Self, BearerError> {
+        settings.check()?;
         let BearerSettings {
             keys,
             issuer,
             audience,
             user_claim,
         } = settings;
-        if [issuer, audience, user_claim].iter().any(|text| text.is_empty()) {
-            return Err(BearerError::Incomplete);
-        }
         let set: JwkSet =
             serde_json::from_slice(keys).map_err(|error| BearerError::Malformed(error.to_string()))?;
         let keys: Vec<Key> = set.keys.iter().filter_map(Key::of).collect();
@@ -109,6 +118,13 @@ impl Bearer {
             audience: audience.clone(),
             user_claim: user_claim.clone(),
         })
+    }
+
+    /// Returns true for a token of a key that is not among these: newer ones may have it.
+    pub(super) fn lacks_key_of(&self, token: &[u8]) -> bool {
+        let header = (token.len() <= TOKEN_BYTES_MAX).then(|| decode_header(token).ok());
+        let named = header.flatten().and_then(|header| header.kid);
+        named.is_some_and(|named| self.keys.iter().all(|key| key.id.as_ref() != Some(&named)))
     }
 
     /// Checks a token. `None` if it is not good.
@@ -275,6 +291,8 @@ mod tests {
         // A key that is not one of the server's, also under the name of one that is.
         let stranger = server("a");
         assert_eq!(bearer.check(&signed(&stranger, &claims())), None);
+        assert!(!bearer.lacks_key_of(&signed(&stranger, &claims())));
+        assert!(bearer.lacks_key_of(&signed(&server("c"), &claims())));
         let only_other = Bearer::new(&settings(&[&other.jwk])).unwrap();
         assert_eq!(only_other.check(&good), None);
     }
