@@ -156,7 +156,9 @@ codes! {
     Exclusive "exclusive" 409 Never
         "The queue belongs to a connection."
     QueueFull "queue_full" 409 Later
-        "The queue is as long as it may be."
+        "The queue is as long as it may be, or its namespace has as many messages as it may have."
+    LimitReached "limit_reached" 409 Later
+        "The namespace has as many of these things as it may have. GET /v1/limits shows the limits."
     QueueGone "queue_gone" 409 Never
         "The queue was deleted meanwhile. The detail says how far the request came."
     MessageTooLarge "message_too_large" 409 Never

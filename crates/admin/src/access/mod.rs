@@ -11,9 +11,10 @@
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
-//! - `quotas`: `/v1/quotas`, and the quotas of requests
+//! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
+mod limits;
 mod may;
 mod quotas;
 pub(crate) mod rights;
@@ -38,8 +39,8 @@ use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
 use stafett_net::TlsSession;
 
-pub(crate) use routes::routes;
 pub(crate) use quotas::SendQuota;
+pub(crate) use routes::routes;
 use standing::Standing;
 
 use crate::caller::CLIENT;

@@ -7,12 +7,14 @@
 //! - `pending`: queues that may have messages
 //! - `declare`: declaration; `change`: changes while a queue is there; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
+//! - `bounds`: bounds of a namespace
 //! - `receive`: messages received without a consumer
 //! - `dead_letter`: targets of dead letters
 //! - `topic_queue`: queues over topics; `topic_view`: a queue as a topic, for clients that read logs
 
 mod admission;
 mod change;
+mod bounds;
 mod dead_letter;
 mod declare;
 mod definition;
@@ -33,6 +35,7 @@ mod topic_view;
 
 pub use change::ChangeError;
 pub use declare::{DeclareError, DeclaredQueue};
+pub use bounds::NamespaceBounds;
 pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};

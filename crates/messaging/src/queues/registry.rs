@@ -14,6 +14,7 @@ use stafett_topics::{TopicId, TopicSettings, Topics};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::bounds::Bounds;
 use super::definition::{OwnerId, QueueId};
 use super::metrics::{QueueGauges, QueueMetrics};
 use super::publication::Targets;
@@ -61,6 +62,7 @@ pub struct Queues {
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) removing: Lock<Vec<Arc<Queue>>>,
+    pub(super) bounds: Bounds,
     pub(super) durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
@@ -88,6 +90,7 @@ impl Queues {
             owned: Lock::default(),
             over: Lock::default(),
             removing: Lock::default(),
+            bounds: Bounds::default(),
             durability,
             batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),

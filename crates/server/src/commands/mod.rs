@@ -19,6 +19,7 @@ mod group;
 mod ingest;
 mod journal;
 mod lab;
+mod limit;
 mod message;
 mod namespace;
 mod node;
@@ -76,6 +77,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: limit::describe,
+        run: limit::run,
     },
     Entry {
         describe: exchange::describe,

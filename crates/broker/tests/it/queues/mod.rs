@@ -1,5 +1,6 @@
 //! Queues over a journal, used as by front ends.
 
+mod bounds;
 mod broken_receives;
 mod burying;
 mod changing;
