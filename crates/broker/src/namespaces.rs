@@ -44,6 +44,7 @@ impl Broker {
     /// Deletes the queues and topics of a closed namespace, and then its mark.
     async fn delete_rest_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
         self.messaging.queues().delete_all_in(namespace).await?;
+        self.messaging.queues().forget_policies(namespace).await?;
         self.delete_topics_of(namespace).await?;
         self.messaging.exchanges().forget_namespace(namespace).await
     }

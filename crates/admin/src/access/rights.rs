@@ -61,6 +61,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         } else {
             Action::AlterSettings
         }),
+        "/policies" | "/policies/{policy}" => Needs::Cluster(managed),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),

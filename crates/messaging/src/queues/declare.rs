@@ -128,6 +128,8 @@ impl Queues {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.metrics.created.inc();
         self.attach_to_topic(&queue);
+        // Policies may have changed since its settings were made.
+        self.apply_policies_to(&queue);
         self.publish_view(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {
             let mut by_owner = self.owned.lock();

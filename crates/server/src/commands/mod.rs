@@ -23,6 +23,7 @@ mod limit;
 mod message;
 mod namespace;
 mod node;
+mod policy;
 mod produce;
 mod queue;
 mod quota;
@@ -77,6 +78,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: policy::describe,
+        run: policy::run,
     },
     Entry {
         describe: limit::describe,

@@ -17,6 +17,7 @@ mod lost_logs;
 mod marks;
 mod moving;
 mod over;
+mod policies;
 mod readers;
 mod receiving;
 mod selecting;
