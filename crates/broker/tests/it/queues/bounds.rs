@@ -124,7 +124,8 @@ async fn a_namespace_has_no_more_queues_and_topics_than_its_limits() {
     );
     // One that is there is declared as before.
     world.declare("there", durable()).await;
-    let deleted = queues.delete(&Namespace::default(), "there", false, false, queues.new_owner());
+    let namespace = Namespace::default();
+    let deleted = queues.delete(&namespace, "there", false, false, queues.new_owner());
     deleted.await.unwrap();
     world.declare("third", durable()).await;
     let created = catalog.create(vec![topic("a"), topic("b"), topic("c")]).await;

@@ -255,9 +255,10 @@ async fn a_policy_that_a_full_disk_refuses_is_not_in_force() {
     world.declare("q", durable()).await;
     journal.set_used_up(true);
     let queues = world.broker.messaging().queues();
+    let namespace = Namespace::default();
     let put = queues.put_policy(
         PolicyKind::User,
-        &Namespace::default(),
+        &namespace,
         policy("p", "", 0, length(1)),
     );
     assert!(matches!(put.await, Err(PolicyError::NotStored(_))));
