@@ -52,7 +52,7 @@ async fn policy(call: &Call, kind: PolicyKind, vhost: &str, name: &str) -> Answe
         return list::object(call, Value::Object(shown(&vhost, &policy)));
     }
     let deleted = call.context.queues().delete_policy(kind, &vhost, name).await;
-    deleted.map_err(|error| refused(&error))?;
+    deleted.map_err(|error| refused(kind, &error))?;
     record(&call.user.caller, "policy.deleted", name, &vhost);
     Ok(changed(false))
 }
@@ -68,7 +68,7 @@ pub(super) async fn put(
     let new = policy_of(kind, name, fields)?;
     check_dead_letters(call, vhost, &new)?;
     let put = call.context.queues().put_policy(kind, vhost, new).await;
-    let is_new = put.map_err(|error| refused(&error))?;
+    let is_new = put.map_err(|error| refused(kind, &error))?;
     let done = if is_new { "policy.made" } else { "policy.changed" };
     record(&call.user.caller, done, name, vhost);
     Ok(is_new)
@@ -80,16 +80,17 @@ fn policy_of(kind: PolicyKind, name: &str, fields: &Fields) -> Result<NewPolicy,
     let pattern = fields.get("pattern").unwrap_or(&Value::Null);
     let Value::String(pattern) = pattern else {
         let shown = policy_definition::term(pattern);
-        return Err(invalid(&format!(
-            "pattern should be binary, actually was {shown}"
-        )));
+        return Err(invalid(
+            kind,
+            &format!("pattern should be a binary but was {shown}"),
+        ));
     };
     let PolicyDefinition {
         scope,
         settings,
         priority,
         stored,
-    } = PolicyDefinition::read(kind, fields).map_err(|why| invalid(&why))?;
+    } = PolicyDefinition::read(kind, fields).map_err(|why| invalid(kind, &why))?;
     Ok(NewPolicy {
         name: short(name, "name")?.into(),
         pattern: pattern.as_str().into(),
@@ -126,22 +127,26 @@ fn check_dead_letters(call: &Call, vhost: &Namespace, new: &NewPolicy) -> Result
     checked.map_err(|_| Refusal::not_authorised("User not authorised to write to the topic of dead letters"))
 }
 
-/// Refuses a policy, as RabbitMQ does.
-fn invalid(why: &str) -> Refusal {
+/// Refuses a policy as RabbitMQ does, which shows the values of policies for pages, and not those of operator policies.
+fn invalid(kind: PolicyKind, why: &str) -> Refusal {
+    let why = match kind {
+        PolicyKind::User => why.replace('<', "&lt;").replace('>', "&gt;"),
+        PolicyKind::Operator => why.to_owned(),
+    };
     Refusal::bad_request(format!("Validation failed\n\n{why}\n"))
 }
 
-fn refused(error: &PolicyError) -> Refusal {
+fn refused(kind: PolicyKind, error: &PolicyError) -> Refusal {
     match error {
         PolicyError::NoSuchNamespace => Refusal::no_vhost(),
         PolicyError::NoSuchPolicy => Refusal::no_object(),
         PolicyError::NotStored(_) => Refusal::unavailable(error.to_string()),
-        PolicyError::Bad(BadPolicy::Pattern(bad)) => invalid(&format!(
-            "pattern should be regular expression but is invalid: {}",
-            bad.why
-        )),
+        PolicyError::Bad(BadPolicy::Pattern(bad)) => invalid(
+            kind,
+            &format!("pattern should be regular expression but is invalid: {}", bad.why),
+        ),
         PolicyError::Bad(BadPolicy::Name | BadPolicy::Definition) | PolicyError::TooMany => {
-            invalid(&error.to_string())
+            invalid(kind, &error.to_string())
         }
     }
 }

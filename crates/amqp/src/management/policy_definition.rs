@@ -110,7 +110,7 @@ const KEYS: [Key; 16] = [
     ),
     key(
         "delivery-limit",
-        number("delivery limit", -1, i64::MAX),
+        number("delivery limit", i64::MIN, i64::MAX),
         OF_QUORUM,
         true,
     ),
@@ -127,21 +127,23 @@ const KEYS: [Key; 16] = [
     key(
         "queue-version",
         number("queue-version value", 1, 2),
-        OF_CLASSIC,
+        OF_QUEUES,
         false,
     ),
     key(
         "queue-master-locator",
-        Kind::Text {
-            what: "queue leader locator",
+        Kind::Word {
+            what: "master locator",
+            words: &["client-local", "min-masters", "random"],
         },
         OF_CLASSIC,
         false,
     ),
     key(
         "queue-leader-locator",
-        Kind::Text {
-            what: "queue leader locator",
+        Kind::Word {
+            what: "queue leader locator value",
+            words: &["client-local", "balanced", "random", "least-leaders"],
         },
         OF_QUEUES,
         false,
@@ -157,7 +159,7 @@ const KEYS: [Key; 16] = [
     ),
     key(
         "max-in-memory-length",
-        number("maximum memory in messages", 0, i64::MAX),
+        number("maximum memory in bytes", 0, i64::MAX),
         OF_QUORUM,
         true,
     ),
@@ -169,7 +171,7 @@ const KEYS: [Key; 16] = [
     ),
     key(
         "target-group-size",
-        number("target-group-size", 1, i64::MAX),
+        number("qq target count value", 1, i64::MAX),
         OF_QUORUM,
         true,
     ),
@@ -202,21 +204,19 @@ impl PolicyDefinition {
                 return Err(format!("definition should be an object, actually was {shown}"));
             }
         };
-        let unknown: Vec<Value> = definition
-            .keys()
-            .filter(|name| Key::of(kind, name).is_none())
-            .map(|name| json!(name))
-            .collect();
-        if !unknown.is_empty() {
-            let unknown = term(&Value::Array(unknown));
-            return Err(format!("{unknown} are not recognised policy settings\n"));
-        }
+        let mut unknown = Vec::new();
         for (name, value) in definition {
             if let Some(key) = Key::of(kind, name) {
                 key.check(value)?;
                 scope.plain &= key.of.plain;
                 scope.two_priorities &= key.of.two_priorities;
+            } else {
+                unknown.push(format!("{{<<\"{name}\">>,{}}}", term(value)));
             }
+        }
+        if !unknown.is_empty() {
+            let unknown = unknown.join(",");
+            return Err(format!("[{unknown}] are not recognised policy settings"));
         }
         let stored = json!({ "apply-to": apply_to, "definition": definition });
         Ok(Self {
@@ -229,21 +229,16 @@ impl PolicyDefinition {
 }
 
 fn priority(value: Option<&Value>) -> Result<i32, String> {
-    let number = match value {
-        None | Some(Value::Null) => Some(0),
-        Some(Value::String(text)) => text.parse().ok(),
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a fraction, or far beyond all priorities"
-        )]
-        Some(value) => value
-            .as_i64()
-            .or_else(|| value.as_f64().map(|number| number as i64)),
-    };
-    let number = number.ok_or_else(|| {
-        let shown = value.map(term).unwrap_or_default();
-        format!("priority should be a number, actually was {shown}")
-    })?;
+    let Some(value) = value else { return Ok(0) };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a fraction, or far beyond all priorities"
+    )]
+    let number = value
+        .as_i64()
+        .or_else(|| value.as_f64().map(|number| number as i64));
+    let number =
+        number.ok_or_else(|| format!("priority should be a number, actually was {}", term(value)))?;
     Ok(i32::try_from(number).unwrap_or(if number < 0 { i32::MIN } else { i32::MAX }))
 }
 
@@ -254,7 +249,7 @@ fn scope(apply_to: &str) -> Result<PolicyScope, String> {
         "quorum_queues" => Ok(OF_QUORUM),
         "streams" | "exchanges" => Err(format!("apply-to '{apply_to}': policies are for queues here")),
         other => Err(format!(
-            "apply-to '{other}' unrecognised; should be one of: 'all', 'queues', 'classic_queues', 'quorum_queues'"
+            "apply-to '{other}' unrecognised; should be one of: 'queues', 'classic_queues',  'quorum_queues', or 'all'"
         )),
     }
 }
@@ -287,7 +282,7 @@ impl Key {
         if is_good {
             Ok(())
         } else {
-            Err(format!("{} is not a valid {what}\n", term(value)))
+            Err(format!("{} is not a valid {what}", term(value)))
         }
     }
 }
@@ -454,7 +449,7 @@ mod tests {
                 PolicyKind::User,
                 "all",
                 json!({"max-age": "1D"}),
-                "[<<\"max-age\">>] are not",
+                "[{<<\"max-age\">>,<<\"1D\">>}] are not",
             ),
             (
                 PolicyKind::User,
@@ -496,7 +491,7 @@ mod tests {
                 PolicyKind::Operator,
                 "all",
                 json!({"dead-letter-exchange": "x"}),
-                "[<<\"dead-letter-exchange\">>] are not",
+                "[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not",
             ),
             (PolicyKind::User, "all", json!([1]), "definition"),
         ] {

@@ -256,11 +256,7 @@ async fn a_policy_that_a_full_disk_refuses_is_not_in_force() {
     journal.set_used_up(true);
     let queues = world.broker.messaging().queues();
     let namespace = Namespace::default();
-    let put = queues.put_policy(
-        PolicyKind::User,
-        &namespace,
-        policy("p", "", 0, length(1)),
-    );
+    let put = queues.put_policy(PolicyKind::User, &namespace, policy("p", "", 0, length(1)));
     assert!(matches!(put.await, Err(PolicyError::NotStored(_))));
     assert_eq!(world.length_max("q"), None);
     assert!(queues.policies(PolicyKind::User).is_empty());
