@@ -55,6 +55,7 @@ pub mod node;
 mod operations;
 pub mod overload;
 mod overview;
+mod policies;
 mod publish;
 mod queue_changes;
 mod queues;
@@ -191,6 +192,7 @@ fn routes() -> Routes {
         .with(queues::routes)
         .with(definition::routes)
         .with(queue_changes::routes)
+        .with(policies::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)

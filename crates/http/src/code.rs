@@ -99,6 +99,8 @@ codes! {
         "There is no exchange of this name in the namespace, which is / unless the request names another."
     NoSuchBinding "no_such_binding" 404 Never
         "There is no binding with this id in the namespace, which is / unless the request names another."
+    NoSuchPolicy "no_such_policy" 404 Never
+        "There is no policy of this name in the namespace, which is / unless the request names another."
     NoSuchPartition "no_such_partition" 404 Never
         "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchGroup "no_such_group" 404 Never
@@ -155,8 +157,10 @@ codes! {
         "The exchange takes messages from other exchanges only."
     Exclusive "exclusive" 409 Never
         "The queue belongs to a connection."
+    LimitReached "limit_reached" 409 Later
+        "The namespace has as many of these things as it may have. GET /v1/limits shows the limits."
     QueueFull "queue_full" 409 Later
-        "The queue is as long as it may be."
+        "The queue is as long as it may be, or its namespace has as many messages as it may have."
     QueueGone "queue_gone" 409 Never
         "The queue was deleted meanwhile. The detail says how far the request came."
     MessageTooLarge "message_too_large" 409 Never

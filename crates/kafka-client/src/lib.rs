@@ -44,7 +44,7 @@ pub use connection::{Answer, Connection};
 pub use error::ClientError;
 pub use fetcher::{FetchSettings, Fetched, Fetcher, Source};
 pub use offsets::Place;
-pub use options::Options;
+pub use options::{Login, Options};
 pub use producer::{Acks, Delivery, Producer, ProducerSettings};
 pub use topic::{Partition, Topic};
 // Re-exported types that this crate's API uses.

@@ -36,6 +36,7 @@ mod live;
 mod logging;
 mod machine;
 mod node;
+mod oauth;
 mod overload;
 mod reload;
 mod sampling;

@@ -302,6 +302,7 @@ impl Process {
             () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
             () = core.store_audit(&self.audit) => None,
+            () = core.follow_keys() => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.

@@ -88,9 +88,16 @@ settings! {
         version_min: OldestVersion = "1.2", reloads true;
     }
     oauth: Oauth {
-        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then. It
-        /// is read again on a reload. Empty: no such tokens are taken.
+        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then, or
+        /// its URL (`https://…`, `http://…`). A file is read again on a reload; a URL is fetched again, too when
+        /// a token names an unknown key. Empty: no such tokens are taken.
         keys: OptionalFile = "", reloads true;
+
+        /// PEM file with the authorities that are trusted with the URL. Empty: those of the system.
+        keys_ca: OptionalFile = "", reloads true;
+
+        /// Interval in which keys are fetched from the URL.
+        keys_interval_ms: Time = "5m", in SECOND..=DAY, reloads true;
 
         /// Issuer of the tokens, as in their claim `iss`.
         issuer: Words = "", reloads true;

@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
         ],
     ),
     (
