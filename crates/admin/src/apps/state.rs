@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_apps::{App, Entry, Format, TaskId};
+use stafett_apps::{App, AppError, Claim, Entry, Format, Session, TaskId};
 use stafett_broker::Broker;
 use stafett_http::api::{get, post};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -175,6 +175,11 @@ fn value(entry: &Entry, format: Format) -> Value {
     }
 }
 
+/// Refuses a read of a claim. One of a task that was split or merged meanwhile is lost.
+fn of_read(app: &App, session: Session<'_>, claim: Claim, why: &AppError) -> Problem {
+    of_app(app.check(session, claim).as_ref().err().unwrap_or(why))
+}
+
 async fn get_values(
     State(broker): State<Slot<Broker>>,
     Path((name, worker)): Names,
@@ -201,7 +206,7 @@ async fn get_values(
         .map(Key::bytes)
         .collect::<Result<Vec<_>, _>>()?;
     let found = Box::pin(app.get(claim.task, &wanted.table, &keys)).await;
-    let (found, seq) = found.map_err(|why| of_app(&why))?;
+    let (found, seq) = found.map_err(|why| of_read(&app, session, claim, &why))?;
     let format = format(&app, &wanted.table);
     let values = found
         .iter()
@@ -228,7 +233,7 @@ async fn scan(
     let count = wanted.count.unwrap_or(COUNT).clamp(1, COUNT_MAX);
     let prefix = wanted.prefix.as_bytes();
     let found = Box::pin(app.scan(claim.task, &wanted.table, prefix, wanted.after, count)).await;
-    let (found, seq) = found.map_err(|why| of_app(&why))?;
+    let (found, seq) = found.map_err(|why| of_read(&app, session, claim, &why))?;
     let format = format(&app, &wanted.table);
     let entries = found.entries.iter().map(|entry| EntryShown {
         key: Text::of(&entry.key),
@@ -269,9 +274,7 @@ async fn show(
 
 /// Returns the task of a key.
 fn task_of(app: &App, key: &[u8]) -> Result<TaskId, Problem> {
-    let topics = app.topics().map_err(|why| of_app(&why))?;
-    let partitions = topics.first().map_or(0, |topic| topic.partitions());
-    let partition = partition_of(key, partitions);
+    let partition = partition_of(key, app.partitions());
     let stored = app.stored();
     let mut tasks = stored.tasks.keys().copied();
     let found = tasks.find(|task| task.partition == partition && task.slice().has(Some(key)));

@@ -132,7 +132,7 @@ async fn app_shows_its_settings_as_they_are_changed() {
     assert_eq!(changed["attempts_max"], 5);
 }
 
-async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
+pub(super) async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
     let records: Vec<_> = records
         .iter()
         .map(|(key, value)| json!({"key": key, "value": value, "partition": partition}))

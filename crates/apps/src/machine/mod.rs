@@ -89,8 +89,13 @@ impl Reason {
 /// Work for the owner of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The epoch is to be stored; then [`Machine::on_claimed`] is called.
-    Claim { task: TaskId, epoch: u64 },
+    /// The epoch is to be stored; then [`Machine::on_claimed`] is called. With the worker that had the task
+    /// before, if it fell silent.
+    Claim {
+        task: TaskId,
+        epoch: u64,
+        died: Option<Arc<str>>,
+    },
     /// The worker has new events.
     Wake(Arc<str>),
     /// A drain ended by itself: [`Machine::marks`] are to be stored.
@@ -136,6 +141,8 @@ struct Task {
     holder: Holder,
     /// Cause of the next claim, and the worker that had it last.
     last: (Reason, Option<WorkerName>),
+    /// Worker that fell silent with the task, until the next claim.
+    died: Option<WorkerName>,
     /// Time since which no worker does the task.
     free_ms: i64,
     pin: Option<(WorkerName, Absent)>,
@@ -316,6 +323,7 @@ impl Task {
             epoch,
             holder: Holder::Free,
             last: (reason, None),
+            died: None,
             free_ms: i64::MAX,
             pin: None,
             goes_to: None,

@@ -156,8 +156,12 @@ impl Machine {
             task.epoch += 1;
             task.holder = Holder::Claiming(Arc::clone(worker));
             task.last.0 = reason.unwrap_or(task.last.0);
-            let epoch = task.epoch;
-            effects.push(Effect::Claim { task: id, epoch });
+            let (epoch, died) = (task.epoch, task.died.take());
+            effects.push(Effect::Claim {
+                task: id,
+                epoch,
+                died,
+            });
         }
     }
 

@@ -42,7 +42,7 @@ impl World {
         let mut effects = Vec::new();
         let result = change(&mut self.machine, self.now_ms, &mut effects);
         while !effects.is_empty() {
-            if let Effect::Claim { task, epoch } = effects.remove(0) {
+            if let Effect::Claim { task, epoch, .. } = effects.remove(0) {
                 let before = self.epochs.insert(task, epoch);
                 assert!(before.is_none_or(|before| before < epoch), "epochs grow");
                 self.machine
@@ -340,6 +340,7 @@ fn a_claim_that_is_not_stored_is_nobodys_and_is_tried_again() {
     let claim = Effect::Claim {
         task: TaskId::whole(0),
         epoch: 1,
+        died: None,
     };
     assert_eq!(effects, [claim]);
     let mut effects = Vec::new();

@@ -238,6 +238,9 @@ impl Machine {
         let free_ms = if is_silent { worker.seen_ms } else { now_ms };
         for task in self.tasks.values_mut() {
             if task.holder.worker() == Some(&name) {
+                if is_silent && !matches!(task.holder, Holder::Claiming(_)) {
+                    task.died = Some(Arc::clone(&name));
+                }
                 task.holder = Holder::Free;
                 task.last = (reason, Some(Arc::clone(&name)));
                 task.free_ms = free_ms;
