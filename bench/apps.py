@@ -230,8 +230,8 @@ async def keys(broker, options):
     await other.leave()
 
 
-def mover(server):
-    app = App("moved", topics=["ticks"], tables=["blobs"], server=server)
+def mover(server, eager="eager"):
+    app = App("moved", topics=["ticks"], tables=["blobs"], server=server, eager=eager == "eager")
 
     @app.record
     async def keep(record: Record, state: State) -> Emit | None:
@@ -250,7 +250,7 @@ async def move(broker, options):
     await topics(client, ticks=1, ticked=1)
     await store(client, "ticks", [{"key": f"blob{number}", "value": 10_000} for number in range(options.moved_mb * 100)])
     await client.ask("PUT", "/v1/apps/moved", mover(broker.http).definition)
-    workers = {name: subprocess.Popen([sys.executable, __file__, "move", broker.http, name]) for name in ("one", "two")}
+    workers = {name: subprocess.Popen([sys.executable, __file__, "move", broker.http, name, options.state]) for name in ("one", "two")}
     seen, over = [], asyncio.Event()
 
     async def feed():
@@ -379,7 +379,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         totals(sys.argv[2]).run("w")
     elif sys.argv[1:2] == ["move"]:
-        mover(sys.argv[2]).run(sys.argv[3])
+        mover(sys.argv[2], sys.argv[4]).run(sys.argv[3])
     elif sys.argv[1:2] == ["hold"]:
         holder(sys.argv[2]).run(sys.argv[3])
     else:
@@ -392,5 +392,6 @@ if __name__ == "__main__":
         parser.add_argument("--records", type=int, default=200_000)
         parser.add_argument("--many-keys", type=int, default=10_000_000)
         parser.add_argument("--moved-mb", type=int, default=10)
+        parser.add_argument("--state", choices=["eager", "lazy"], default="eager", help="of the workers of a move")
         parser.add_argument("--state-mb", type=int, default=100)
         asyncio.run(main(parser.parse_args()))

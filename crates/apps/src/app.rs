@@ -388,6 +388,20 @@ impl App {
         self.claimed(session, claim).map(drop)
     }
 
+    /// Checks that a worker has a claim, or that the task is about to come to it. It is a sign of life.
+    pub fn check_read(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
+        self.beat(session)?;
+        let machine = self.machine.lock();
+        Ok(machine.check_read(session.worker, claim.task, claim.epoch)?)
+    }
+
+    /// Goes on with a planned move whose worker has read the state.
+    pub fn prepared(&self, session: Session<'_>, task: TaskId) -> Result<(), AppError> {
+        self.beat(session)?;
+        let worker = session.worker;
+        Ok(self.step(|machine, now, effects| machine.prepared(worker, task, now, effects))?)
+    }
+
     /// Returns the level of commits.
     pub fn level(&self) -> Durability {
         self.durability()

@@ -12,7 +12,7 @@ use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
-use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
+use crate::state::{DueTimer, Entry, Scan, entry_of, key_of_entry, read_places, read_table, timer_of};
 use crate::task::TaskId;
 
 impl App {
@@ -321,13 +321,21 @@ impl App {
         let start = bounds.map_or(0, |bounds| bounds.start.0);
         let from = after.unwrap_or(0).max(start);
         let read = read_table(&self.parts.catalog, slot.log, from, wanted, count).await;
-        let (found, next) = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
+        let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
         let now_ms = self.parts.clock.wall_ms();
         slot.with_state(|state| {
-            let current = state.keep_current(found);
+            let mut deleted = read.deleted;
+            deleted.retain(|key| after.is_some() && state.is_gone(key));
+            let deleted = deleted.iter().filter_map(key_of_entry).collect();
+            let current = state.keep_current(read.found);
             let entries = current.iter().filter_map(|record| entry_of(record, now_ms));
-            let entries = entries.collect();
-            Ok((Scan { entries, next }, state.position.seq))
+            let scan = Scan {
+                entries: entries.collect(),
+                deleted,
+                next: Some(read.end).filter(|_| !read.is_all),
+                end: read.end,
+            };
+            Ok((scan, state.position.seq))
         })
     }
 

@@ -4,12 +4,13 @@
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
-//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits, of one task or several `together`; `fail`: records that fail;
+//! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `commit`: commits, of one task or several `together`; `fail`: records that fail;
 //!   `state`: state from inside and outside
 
 mod change;
 mod commit;
 mod declare;
+pub(crate) mod event;
 mod fail;
 pub(crate) mod fetch;
 mod manage;

@@ -60,8 +60,12 @@ struct Scan {
 #[schemars(rename = "AppEntries")]
 struct TablePage {
     entries: Vec<EntryShown>,
+    /// Keys whose entries were deleted behind `after`.
+    deleted: Vec<Text>,
     /// Place to go on from; null at the end. A page may have no entry and a next one.
     next: Option<u64>,
+    /// Place behind what was read. A later scan from there has what has changed since.
+    place: u64,
     seq: u64,
 }
 
@@ -177,7 +181,7 @@ fn value(entry: &Entry, format: Format) -> Value {
 
 /// Refuses a read of a claim. One of a task that was split or merged meanwhile is lost.
 fn of_read(app: &App, session: Session<'_>, claim: Claim, why: &AppError) -> Problem {
-    of_app(app.check(session, claim).as_ref().err().unwrap_or(why))
+    of_app(app.check_read(session, claim).as_ref().err().unwrap_or(why))
 }
 
 async fn get_values(
@@ -199,7 +203,7 @@ async fn get_values(
         epoch: wanted.epoch,
     };
     let claim = claim.read()?;
-    app.check(session, claim).map_err(|why| of_app(&why))?;
+    app.check_read(session, claim).map_err(|why| of_app(&why))?;
     let keys = wanted
         .keys
         .into_iter()
@@ -229,7 +233,7 @@ async fn scan(
         epoch: wanted.epoch,
     };
     let claim = claim.read()?;
-    app.check(session, claim).map_err(|why| of_app(&why))?;
+    app.check_read(session, claim).map_err(|why| of_app(&why))?;
     let count = wanted.count.unwrap_or(COUNT).clamp(1, COUNT_MAX);
     let prefix = wanted.prefix.as_bytes();
     let found = Box::pin(app.scan(claim.task, &wanted.table, prefix, wanted.after, count)).await;
@@ -239,9 +243,14 @@ async fn scan(
         key: Text::of(&entry.key),
         value: value(entry, format),
     });
-    let entries = entries.collect();
-    let next = found.next;
-    Ok(answer(StatusCode::OK, &TablePage { entries, next, seq }))
+    let page = TablePage {
+        entries: entries.collect(),
+        deleted: found.deleted.iter().map(|key| Text::of(key)).collect(),
+        next: found.next,
+        place: found.end,
+        seq,
+    };
+    Ok(answer(StatusCode::OK, &page))
 }
 
 async fn show(

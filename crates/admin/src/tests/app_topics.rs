@@ -1,7 +1,7 @@
 //! Apps whose topic is deleted and made again, and commits of several tasks, over HTTP.
 
 use axum::http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::apps::{Worker, produce, world};
 
@@ -98,4 +98,61 @@ async fn commits_of_several_tasks_are_one_request() {
     // One alone in the list is answered as a list.
     let (_, stored) = one.ask("commit", json!({"tasks": [commit("0", 2)]})).await;
     assert_eq!(stored["tasks"][0]["seq"], 2, "{stored}");
+}
+
+#[tokio::test]
+async fn a_worker_reads_the_state_of_a_task_before_it_comes() {
+    let world = world().await;
+    let mut one = Worker::join(&world, "one").await;
+    one.claims(2).await;
+    let commit = |seq: u64, put: Value, delete: Value| {
+        let commit =
+            json!({"task": "1", "epoch": 1, "seq": seq, "put": {"sums": put}, "delete": {"sums": delete}});
+        one.ask("commit", commit)
+    };
+    commit(1, json!([["a", 1], ["b", 2]]), json!([])).await;
+    let mut two = Worker::join_as(&world, "two", r#"{"state": "eager"}"#).await;
+    let prepare = two.event("prepare").await;
+    assert_eq!(
+        (&prepare["task"], &prepare["epoch"], &prepare["from"]),
+        (&json!("1"), &json!(1), &json!("one"))
+    );
+    let scan = |epoch: u64, after: Value| {
+        two.ask(
+            "scan",
+            json!({"task": "1", "epoch": epoch, "table": "sums", "after": after}),
+        )
+    };
+    let (status, read) = scan(1, Value::Null).await;
+    assert_eq!(status, StatusCode::OK, "{read}");
+    assert_eq!(
+        (read["entries"].as_array().unwrap().len(), &read["deleted"]),
+        (2, &json!([]))
+    );
+    let (status, _) = two
+        .ask("scan", json!({"task": "0", "epoch": 1, "table": "sums"}))
+        .await;
+    assert_eq!(status, StatusCode::CONFLICT, "of this one only");
+    // The holder goes on until the other has read.
+    let (status, stored) = commit(2, json!([["c", 3], ["b", 4]]), json!(["a"])).await;
+    assert_eq!(status, StatusCode::OK, "{stored}");
+    let prepared = json!({"task": "1", "epoch": 1});
+    let (status, _) = two.ask("prepared", prepared.clone()).await;
+    assert_eq!(status, StatusCode::OK);
+    one.event("revoke").await;
+    let (status, _) = one.ask("release", prepared.clone()).await;
+    assert_eq!(status, StatusCode::OK);
+    let claimed = two.event("claimed").await;
+    assert_eq!((&claimed["epoch"], &claimed["seq"]), (&json!(2), &json!(2)));
+    let scan = json!({"task": "1", "epoch": 2, "table": "sums", "after": read["place"]});
+    let (_, changed) = two.ask("scan", scan).await;
+    assert_eq!(
+        (&changed["entries"], &changed["deleted"]),
+        (
+            &json!([{"key": "c", "value": 3}, {"key": "b", "value": 4}]),
+            &json!(["a"])
+        )
+    );
+    let (status, refused) = two.ask("prepared", prepared).await;
+    assert_eq!((status.as_u16(), &refused["code"]), (409, &json!("lost_claim")));
 }

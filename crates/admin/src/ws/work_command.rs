@@ -11,7 +11,7 @@ use super::command::Fields;
 use super::work_flow::Credit;
 use crate::apps::shape::Offsets;
 
-pub(super) const COMMANDS: [&str; 12] = [
+pub(super) const COMMANDS: [&str; 13] = [
     "join",
     "claim",
     "fetch",
@@ -19,6 +19,7 @@ pub(super) const COMMANDS: [&str; 12] = [
     "scan",
     "commit",
     "fail",
+    "prepared",
     "release",
     "beat",
     "drain",

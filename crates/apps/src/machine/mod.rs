@@ -146,10 +146,21 @@ struct Task {
     /// Time since which no worker does the task.
     free_ms: i64,
     pin: Option<(WorkerName, Absent)>,
-    /// Worker to which a move by load brings it.
+    /// Worker to which a move brings it.
     goes_to: Option<WorkerName>,
+    /// Planned move whose worker reads the state first.
+    prepare: Option<Prepare>,
     load: u64,
     moves: u64,
+}
+
+/// A planned move that has not begun for the holder of the task.
+#[derive(Debug)]
+struct Prepare {
+    to: WorkerName,
+    reason: Reason,
+    /// Time at which it begins whatever was read.
+    deadline_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,11 +282,14 @@ impl Machine {
             Holder::Revoking { deadline_ms, .. } => Some(deadline_ms),
             Holder::Free | Holder::Claiming(_) | Holder::Held(_) => None,
         });
+        let prepares = self.tasks.values().filter_map(|task| task.prepare.as_ref());
+        let prepares = prepares.map(|prepare| prepare.deadline_ms);
         let by_load = (self.rules.balance == Balance::Load && self.rules.auto && self.workers.len() > 1)
             .then_some(self.load_from_ms);
         silent
             .chain(drains)
             .chain(overdue)
+            .chain(prepares)
             .chain(by_load)
             .chain(self.retry_ms)
             .min()
@@ -317,6 +331,18 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Checks that a worker may read the state of a task: it has it, or is about to.
+    pub fn check_read(&self, worker: &str, task: TaskId, epoch: u64) -> Result<(), WorkerError> {
+        let known = self.tasks.get(&task).filter(|known| known.epoch == epoch);
+        let prepare = known.and_then(|known| known.prepare.as_ref());
+        if prepare.is_some_and(|prepare| *prepare.to == *worker) {
+            return Ok(());
+        }
+        self.check_claim(worker, task, epoch)
+    }
+}
+
 impl Task {
     fn new(epoch: u64, reason: Reason) -> Self {
         Self {
@@ -327,6 +353,7 @@ impl Task {
             free_ms: i64::MAX,
             pin: None,
             goes_to: None,
+            prepare: None,
             load: 0,
             moves: 0,
         }

@@ -33,6 +33,7 @@ async fn claim(app: &Arc<App>, journal: &dyn Journal) -> Option<(u64, Claim)> {
         weight: 1,
         tasks_max: None,
         deliver: true,
+        eager: false,
     };
     let number = app.join("w", spec).ok()?.session;
     let session = Session::new("w", number);

@@ -39,6 +39,7 @@ impl<'a> Only<'a> {
             weight: 1,
             tasks_max: None,
             deliver: true,
+            eager: false,
         };
         let app = world.apps.named("app").ok()?;
         let number = app.join("w", spec).ok()?.session;
