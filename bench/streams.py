@@ -170,6 +170,7 @@ def recovery(make, subject, options, folder):
     gaps = []
     for partition in range(PARTITIONS):
         times = [now for now, name in seen if where.get(name) == partition and now > killed - 2] + [ended]
+        assert len(times) > 1, f"nothing came out of partition {partition}"
         gaps.append(max(after - before for before, after in zip(times, times[1:], strict=False)))
     return max(gaps)
 

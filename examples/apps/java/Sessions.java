@@ -194,6 +194,9 @@ public final class Sessions {
     private void turn() throws InterruptedException {
         long end = System.nanoTime() + POLL_EVERY_NS;
         takeEvents();
+        if (tasks.isEmpty()) {
+            return;
+        }
         do {
             Set<Task> touched = new HashSet<>();
             for (var record : consumer.poll(Duration.ofMillis(10))) {
