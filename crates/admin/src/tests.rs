@@ -14,6 +14,7 @@ mod node;
 mod queue_changes;
 mod records;
 mod search;
+mod sinks;
 mod topics;
 
 use std::sync::Arc;
@@ -150,6 +151,7 @@ impl World {
             node: Arc::new(TestNode),
             sockets: WebSockets::default(),
             feeds: crate::events::Feeds::default(),
+            sinks: Arc::new(sinks::TestDesk),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }

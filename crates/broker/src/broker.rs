@@ -18,6 +18,7 @@ use stafett_transactions::{TransactionSettings, Transactions};
 use crate::app_results::AppResults;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
+use crate::sinks::Sinks;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -35,6 +36,7 @@ pub struct Broker {
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
     pub(crate) histories: Histories,
+    pub(crate) sinks: Sinks,
 }
 
 /// Settings of a broker.
@@ -112,6 +114,7 @@ impl Broker {
                 ..settings.transactions
             },
         )?;
+        let sinks = Sinks::load(&*journal)?;
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(
             Arc::clone(&journal),
@@ -137,6 +140,7 @@ impl Broker {
             base,
             overrides,
             histories: Histories::default(),
+            sinks,
         };
         if cluster_id.is_none() {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());

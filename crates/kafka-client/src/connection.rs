@@ -17,7 +17,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use stafett_kafka_wire::messages::{ApiVersionsRequest, ApiVersionsResponse};
+use stafett_kafka_wire::messages::{
+    ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest, SaslHandshakeRequest,
+};
 use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Encoded, ErrorCode, Message as _, Request, Str, VersionRange, frame,
 };
@@ -31,7 +33,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::error::ClientError;
-use crate::options::Options;
+use crate::options::{Login, Options};
+use crate::refusal;
 
 /// Maximum requests that wait for the writer.
 const QUEUE_MAX: usize = 64;
@@ -137,7 +140,31 @@ impl Connection {
             .map_err(|error| ClientError::connect(&broker, &error))?;
         let mut connection = Self::over(stream, broker, options);
         connection.versions = connection.agree().await?;
+        if let Some(login) = &options.login {
+            connection.log_in(login).await?;
+        }
         Ok(connection)
+    }
+
+    /// Logs in with SASL PLAIN (RFC 4616).
+    async fn log_in(&self, login: &Login) -> Result<(), ClientError> {
+        let about = || format!("the login of {:?}", login.user);
+        let wanted = SaslHandshakeRequest {
+            mechanism: Str::from_static("PLAIN"),
+        };
+        let answer = self.call(&wanted).await?;
+        // A broker that knows no users takes no login, and needs none.
+        if answer.error_code == ErrorCode::IllegalSaslState.code() {
+            return Ok(());
+        }
+        refusal::check(&self.broker, ApiKey::SaslHandshake, answer.error_code, None, about)?;
+        let proof = format!("\0{}\0{}", login.user, login.password);
+        let proof = SaslAuthenticateRequest {
+            auth_bytes: proof.into(),
+        };
+        let answer = self.call(&proof).await?;
+        let message = answer.error_message.as_ref();
+        refusal::check(&self.broker, ApiKey::SaslAuthenticate, answer.error_code, message, about)
     }
 
     fn over(stream: TcpStream, broker: Arc<str>, options: &Options) -> Self {
@@ -283,7 +310,7 @@ impl Connection {
             }
             Err(error) => return Err(error),
         };
-        crate::refusal::check(
+        refusal::check(
             &self.broker,
             ApiKey::ApiVersions,
             response.error_code,

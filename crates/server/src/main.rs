@@ -41,6 +41,7 @@ mod reload;
 mod sampling;
 mod serve;
 mod signals;
+mod sinks;
 mod threads;
 mod tls;
 mod trace;

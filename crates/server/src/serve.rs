@@ -20,6 +20,7 @@
 
 use std::future::pending;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +56,7 @@ use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
+use crate::sinks::{Setup, SinksHere, Supervisor};
 use crate::tls::Certificates;
 use crate::trace;
 use crate::usage;
@@ -197,6 +199,8 @@ pub(crate) struct Process {
     audit: AuditTrail,
     /// RabbitMQ's HTTP API.
     pub(crate) management: Management,
+    /// Sinks that the broker keeps.
+    pub(crate) sinks: Arc<SinksHere>,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -246,7 +250,8 @@ impl Process {
             front_ends.shared.shutdown.clone(),
             front_ends.tasks.clone(),
         );
-        let admin = backend(&settings, &front_ends, &node);
+        let sinks = SinksHere::new(&mut registry);
+        let admin = backend(&settings, &front_ends, &node, &sinks);
         Ok(Self {
             settings,
             descriptors,
@@ -258,6 +263,7 @@ impl Process {
             net,
             health,
             node,
+            sinks,
             live,
             http,
             front_ends,
@@ -291,6 +297,7 @@ impl Process {
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
+        let sinks = self.run_sinks(&core, [kafka, http.plain]);
         let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
             stop = signals.next() => {
@@ -314,6 +321,10 @@ impl Process {
         let hurry = async {
             signals.next().await;
         };
+        if let Some(sinks) = sinks {
+            // Its runner is a client of the front ends.
+            sinks.end().await;
+        }
         self.front_ends.end(drain_max, hurry).await;
         if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
             .await
@@ -334,6 +345,19 @@ impl Process {
         }
         tracing::info!("stopped");
         Ok(End::Stopped { deadline })
+    }
+
+    /// Starts the runner of sinks once there are some.
+    fn run_sinks(&self, core: &Core, [kafka, http]: [Option<SocketAddr>; 2]) -> Option<Supervisor> {
+        let settings = &self.settings.sinks;
+        let hosts = settings.webhook_allow.split(',').map(str::trim);
+        let setup = Setup {
+            kafka,
+            http,
+            threads: usize::try_from(settings.threads).unwrap_or(1),
+            webhook_allow: hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect(),
+        };
+        settings.run.then(|| Supervisor::spawn(core.shared(), &self.sinks, setup))
     }
 
     /// Returns the registry of all metrics, to add some.
@@ -408,8 +432,14 @@ impl Process {
 }
 
 /// Returns the state of the HTTP API.
-fn backend(settings: &Settings, front_ends: &Listeners, node: &Arc<ThisNode>) -> Backend {
+fn backend(
+    settings: &Settings,
+    front_ends: &Listeners,
+    node: &Arc<ThisNode>,
+    sinks: &Arc<SinksHere>,
+) -> Backend {
     Backend {
+        sinks: Arc::<SinksHere>::clone(sinks),
         connections: Arc::clone(&front_ends.shared.connections),
         broker: Slot::default(),
         operations: Operations::default(),

@@ -19,6 +19,8 @@ const REASON_BYTES: usize = 1000;
 #[derive(Debug)]
 pub(crate) struct DeadTopic {
     pub(crate) client: Client,
+    /// Client of the broker that has the records.
+    pub(crate) source: Client,
     pub(crate) sink: String,
     pub(crate) topic: String,
     /// False: poison stops the sink.
@@ -84,7 +86,7 @@ impl DeadTopic {
         found: &Poison,
         mark: u64,
     ) -> Result<(), String> {
-        let record = record_at(&self.client, place, found.offset).await;
+        let record = record_at(&self.source, place, found.offset).await;
         let record = record.map_err(|why| why.to_string())?;
         let key = format!("{place}/{}", found.offset);
         let (partition, offset) = (place.partition.to_string(), found.offset.to_string());

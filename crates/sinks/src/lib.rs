@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Without I/O and clocks:
-//! - [`definition`]: a sink as its file declares it; `fields`, `quantity`, `secret`: parts of it
-//! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them
+//! - [`definition`]: a sink as its file declares it; `fields`, `secret`: parts of it
+//! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them; `headers`:
+//!   those of a record
 //! - `document`: fields of a record; [`transform`]: changes to them; [`convert`]: a record as a row
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
 //! - [`pace`]: limits, and poison by period
@@ -24,9 +25,11 @@
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
 //! - [`trial`]: rows of the last records, without a target
-//! - [`runner`]: one sink; `work`: its claims; [`http`]: requests; [`status`]: state and counters
+//! - [`runner`]: one sink; `claims`: its partitions, by `work` (an app) or a group; `ledger`: positions for
+//!   targets that hold none; [`broker`], `tls`, [`http`]: connections; [`status`]: state and counters
 
 pub mod bisection;
+pub mod broker;
 pub mod columns;
 pub mod convert;
 pub mod definition;
@@ -42,16 +45,19 @@ pub mod transform;
 pub mod trial;
 
 mod cells;
+mod claims;
 mod dead;
 mod document;
 mod fields;
+mod headers;
+mod ledger;
 mod pump;
-mod quantity;
 mod reader;
 mod secret;
+mod tls;
 mod work;
 mod writer;
 
 pub use definition::{Definition, DefinitionError};
-pub use target::{Place, Target};
+pub use target::{Place, Target, target_of};
 pub use work::App;

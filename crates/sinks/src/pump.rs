@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_kafka_client::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::warn;
@@ -14,7 +14,7 @@ use crate::definition::Definition;
 use crate::gather::{Cause, Gather};
 use crate::reader::{Piece, ReadError, Reader, begin};
 use crate::status::{State, Status};
-use crate::target::{Opened, Place};
+use crate::target::{Opened, Place, TargetError};
 use crate::writer::{Stored, Writer};
 
 /// Wait before reading is tried again.
@@ -35,6 +35,13 @@ pub(crate) enum Order {
 pub(crate) enum News {
     /// The target is behind this offset.
     Stored { task: String, topic: String, next: u64 },
+    /// A batch is about to be sent to a target that holds no position.
+    Begin {
+        task: String,
+        topic: String,
+        bounds: (u64, u64),
+        reply: oneshot::Sender<Result<(), TargetError>>,
+    },
     /// Too much poison.
     Poisoned,
 }
@@ -44,6 +51,7 @@ pub(crate) struct Pump {
     pub(crate) definition: Arc<Definition>,
     pub(crate) task: String,
     pub(crate) place: Place,
+    /// Of the broker that has the records.
     pub(crate) client: Client,
     pub(crate) status: Arc<Status>,
     pub(crate) orders: watch::Receiver<Order>,
@@ -178,7 +186,10 @@ impl Pump {
             }
             match self.event(&mut course, order, cause).await? {
                 Event::Order | Event::Due => {}
-                Event::Read(Some(Ok(piece))) => course.ahead = Some(piece),
+                Event::Read(Some(Ok(piece))) => {
+                    self.status.ends(&self.place, piece.end);
+                    course.ahead = Some(piece);
+                }
                 Event::Read(ended) => {
                     self.reading_failed(ended).await;
                     course.reader = self.reader(course.gather.next());
@@ -259,6 +270,7 @@ impl Pump {
     }
 
     async fn tell(&self, next: u64) {
+        self.status.at(&self.place, next);
         let (task, topic) = (self.task.clone(), self.place.topic.clone());
         // The runner is gone if it fails, and this with it.
         let _ = self.news.send(News::Stored { task, topic, next }).await;

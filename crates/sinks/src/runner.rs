@@ -13,15 +13,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::broker::source;
+use crate::claims::{Claims, Group};
 use crate::dead::DeadTopic;
-use crate::definition::{Definition, TargetSpec};
+use crate::definition::{Begin, Definition, SourceSpec};
 use crate::http::{Http, HttpError};
+use crate::ledger::TaskLedger;
 use crate::pace::{Limiter, PoisonCount, Waits};
 use crate::pump::{News, Order, Pump};
+use crate::reader;
 use crate::status::{State, Status};
-use crate::target::files::{Files, WallClock};
-use crate::target::postgres::Postgres;
-use crate::target::{Place, Steps, Target};
+use crate::target::{Place, Surroundings, TargetError, target_of};
 use crate::work::{App, Change, Claim, Worker};
 use crate::writer::Writer;
 
@@ -37,11 +39,14 @@ pub struct Runner {
     pub definition: Definition,
     pub http: Http,
     pub client: Client,
-    pub steps: Steps,
+    pub surroundings: Surroundings,
     pub status: Arc<Status>,
     /// Milliseconds that only grow.
     pub now_ms: fn() -> u64,
-    pub wall: WallClock,
+    /// True while the operator has the sink rest, beside the pause of its app.
+    pub rests: watch::Receiver<bool>,
+    /// Told when too much poison pauses a sink that has no app.
+    pub pauses: Option<mpsc::Sender<String>>,
 }
 
 impl std::fmt::Debug for Runner {
@@ -78,53 +83,73 @@ enum Session {
     Over(HttpError),
 }
 
-/// Makes the target of a sink.
-pub fn target_of(definition: &Definition, steps: Steps, wall: WallClock) -> Box<dyn Target> {
-    let (name, columns) = (&definition.name, &definition.columns);
-    match &definition.target {
-        TargetSpec::Files(spec) => Box::new(Files::new(name, spec, columns, wall, steps)),
-        TargetSpec::Postgres(spec) => Box::new(Postgres::new(name, spec, columns, &definition.mode, steps)),
-    }
-}
-
 impl Runner {
     /// Runs until `stop`. Rows that are gathered by then are written.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
         self.prepare().await?;
         let definition = Arc::new(self.definition.clone());
-        let mut app = App::new(&definition, self.http.another());
+        let Some(source) = stop.run_until_cancelled(self.source()).await else {
+            return Ok(());
+        };
         loop {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            // A new name for each session: its claims come as events then, also those of the session before.
-            let name = format!("sink-{}", uuid::Uuid::new_v4().simple());
-            let worker = match Worker::join(app, &name).await {
-                Ok(worker) => worker,
-                Err((back, why)) => {
+            let claims = match self.join(&source).await {
+                Ok(claims) => claims,
+                Err(why) => {
                     warn!(sink = definition.name, "the app cannot be joined: {why}");
-                    app = back;
                     sleep(AGAIN).await;
                     continue;
                 }
             };
-            let mut session = Work::new(&self, Arc::clone(&definition), worker);
+            let mut session = Work::new(&self, Arc::clone(&definition), source.clone(), claims);
             match session.run(&stop).await {
                 Session::Stopped => return Ok(()),
                 Session::Over(why) => warn!(sink = definition.name, "the session is over: {why}"),
             }
             // The broker notices by itself if this fails.
-            let _ = session.worker.leave().await;
-            app = session.worker.into_app();
+            let _ = session.claims.leave().await;
+        }
+    }
+
+    /// Returns a client of the broker that has the records, however long that takes.
+    async fn source(&self) -> Client {
+        loop {
+            let why = match source(&self.definition, self.client.clone()).await {
+                Ok(client) => return client,
+                Err(why) => why,
+            };
+            let state = match why {
+                TargetError::Stop(_) => State::Stopped,
+                _ => State::Retrying,
+            };
+            if self.status.enter(state, &why.to_string()) {
+                warn!(sink = self.definition.name, "the source is away: {why}");
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn join(&self, source: &Client) -> Result<Claims, HttpError> {
+        match &self.definition.source {
+            SourceSpec::Own => {
+                // A new name for each session: its claims come as events then, also those of the one before.
+                let name = format!("sink-{}", uuid::Uuid::new_v4().simple());
+                let app = App::new(&self.definition, self.http.another());
+                Worker::join(app, &name).await.map(Claims::App)
+            }
+            SourceSpec::Broker(_) => Ok(Claims::Group(Group::new(source.clone(), &self.definition))),
         }
     }
 
     /// Declares the app and the topic of dead letters.
     async fn prepare(&self) -> Result<(), RunError> {
         let definition = &self.definition;
-        App::new(definition, self.http.another())
-            .declare(definition)
-            .await?;
+        if definition.source == SourceSpec::Own {
+            let mut app = App::new(definition, self.http.another());
+            app.declare(definition).await?;
+        }
         let topic = stafett_kafka_client::admin::NewTopic {
             name: definition.dead_topic(),
             partitions: Some(1),
@@ -141,11 +166,33 @@ impl Runner {
     }
 }
 
+/// Returns the offset of each partition of a sink at which `begin` lies.
+pub async fn begins(
+    definition: &Definition,
+    client: &Client,
+    begin: Begin,
+) -> Result<Vec<(Place, u64)>, ClientError> {
+    let mut places = Vec::new();
+    for name in &definition.from {
+        for partition in client.topic(name).await?.partitions {
+            let place = Place {
+                topic: name.clone(),
+                partition: u32::try_from(partition.index).unwrap_or(0),
+            };
+            let offset = reader::begin(client, &place, begin).await?;
+            places.push((place, offset));
+        }
+    }
+    Ok(places)
+}
+
 /// A session of the worker.
 struct Work<'a> {
     runner: &'a Runner,
     definition: Arc<Definition>,
-    worker: Worker,
+    /// Client of the broker that has the records.
+    source: Client,
+    claims: Claims,
     held: HashMap<String, Held>,
     pumps: JoinSet<String>,
     news: mpsc::Sender<News>,
@@ -156,14 +203,15 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(runner: &'a Runner, definition: Arc<Definition>, worker: Worker) -> Self {
+    fn new(runner: &'a Runner, definition: Arc<Definition>, source: Client, claims: Claims) -> Self {
         let (news, heard) = mpsc::channel(NEWS);
         let limiter = Arc::new(Lock::new(Limiter::new(definition.rate)));
         let poison = Arc::new(Lock::new(PoisonCount::new(definition.poison_max)));
         Self {
             runner,
             definition,
-            worker,
+            source,
+            claims,
             held: HashMap::new(),
             pumps: JoinSet::new(),
             news,
@@ -176,29 +224,10 @@ impl<'a> Work<'a> {
 
     async fn run(&mut self, stop: &CancellationToken) -> Session {
         let (sender, mut changes) = mpsc::channel(NEWS);
-        let mut poller = self.worker.another();
         let mut polling = JoinSet::new();
-        polling.spawn(async move {
-            loop {
-                match poller.poll().await {
-                    Ok(found) => {
-                        for change in found {
-                            if sender.send(Ok(change)).await.is_err() {
-                                return;
-                            }
-                        }
-                    }
-                    Err(why) => {
-                        let is_over = why.code().is_some();
-                        if sender.send(Err(why)).await.is_err() || is_over {
-                            return;
-                        }
-                        sleep(AGAIN).await;
-                    }
-                }
-            }
-        });
+        self.claims.spawn(&mut polling, sender);
         let mut look = tokio::time::interval(LOOK);
+        let mut rests = self.runner.rests.clone();
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => {
@@ -209,6 +238,7 @@ impl<'a> Work<'a> {
                 Some(news) = self.heard.recv() => self.hear(news).await,
                 Some(ended) = self.pumps.join_next() => self.ended(ended).await,
                 _ = look.tick() => self.look().await,
+                Ok(()) = rests.changed() => self.look().await,
             };
             if let Err(why) = done {
                 if why.code().is_some() {
@@ -237,34 +267,35 @@ impl<'a> Work<'a> {
     fn start(&mut self, claim: Claim) {
         let first = if self.paused { Order::Pause } else { Order::Run };
         let (orders, received) = watch::channel(first);
-        for topic in &self.definition.from {
-            let place = Place {
-                topic: topic.clone(),
-                partition: claim.partition,
-            };
+        let places = claim.places(&self.definition.from);
+        let pumps = places.len();
+        for place in places {
             info!(sink = self.definition.name, %place, epoch = claim.epoch, "partition claimed");
-            let writer = self.writer(&place);
+            let writer = self.writer(&place, &claim);
             let pump = Pump {
                 definition: Arc::clone(&self.definition),
                 task: claim.task.clone(),
                 place,
-                client: self.runner.client.clone(),
+                client: self.source.clone(),
                 status: Arc::clone(&self.runner.status),
                 orders: received.clone(),
                 news: self.news.clone(),
                 now_ms: self.runner.now_ms,
             };
             let (task, gone) = (claim.task.clone(), received.clone());
+            let status = Arc::clone(&self.runner.status);
             self.pumps.spawn(async move {
+                let place = pump.place.clone();
                 tokio::select! {
                     () = pump.run(writer) => {}
                     () = abandoned(gone) => {}
                 }
+                status.forget(&place);
                 task
             });
         }
         let held = Held {
-            pumps: self.definition.from.len(),
+            pumps,
             claim,
             orders,
             is_finishing: false,
@@ -272,13 +303,20 @@ impl<'a> Work<'a> {
         self.held.insert(held.claim.task.clone(), held);
     }
 
-    fn writer(&self, place: &Place) -> Writer {
+    fn writer(&self, place: &Place, claim: &Claim) -> Writer {
         let runner = self.runner;
+        let bounds = claim.bounds(&place.topic);
+        let ledger = TaskLedger::new(&claim.task, claim.epoch, self.news.clone(), bounds);
+        let surroundings = Surroundings {
+            ledger: Some(Arc::new(ledger)),
+            ..runner.surroundings.clone()
+        };
         Writer {
             place: place.clone(),
-            target: target_of(&self.definition, runner.steps.clone(), runner.wall),
+            target: target_of(&self.definition, &surroundings),
             dead: DeadTopic {
                 client: runner.client.clone(),
+                source: self.source.clone(),
                 sink: self.definition.name.clone(),
                 topic: self.definition.dead_topic(),
                 allowed: self.definition.dead_letters,
@@ -300,7 +338,7 @@ impl<'a> Work<'a> {
                 let Some(held) = self.held.get_mut(&task) else {
                     return Ok(());
                 };
-                match self.worker.commit(&mut held.claim, &topic, next).await {
+                match self.claims.commit(&mut held.claim, &topic, next).await {
                     Err(why) if why.code() == Some("lost_claim") => {
                         self.held.remove(&task);
                         Ok(())
@@ -310,10 +348,45 @@ impl<'a> Work<'a> {
                     committed => committed,
                 }
             }
+            News::Begin {
+                task,
+                topic,
+                bounds,
+                reply,
+            } => {
+                let begun = self.begin(&task, &topic, bounds).await;
+                // The pump is gone if nothing takes it.
+                let _ = reply.send(begun);
+                Ok(())
+            }
             News::Poisoned => {
-                self.worker.app().pause(true).await?;
+                self.claims.pause().await?;
+                if let (Claims::Group(_), Some(pauses)) = (&self.claims, &self.runner.pauses) {
+                    // The process ends if nothing takes it.
+                    let _ = pauses.send(self.definition.name.clone()).await;
+                }
                 self.look().await
             }
+        }
+    }
+
+    /// Stores the bounds of a batch for a target that holds no position.
+    async fn begin(&mut self, task: &str, topic: &str, bounds: (u64, u64)) -> Result<(), TargetError> {
+        let place = |partition| Place {
+            topic: topic.to_owned(),
+            partition,
+        };
+        let Some(held) = self.held.get_mut(task) else {
+            return Err(TargetError::Fenced(place(0)));
+        };
+        let partition = held.claim.partition;
+        match self.claims.begin(&mut held.claim, topic, bounds).await {
+            Ok(()) => Ok(()),
+            Err(why) if why.code() == Some("lost_claim") => {
+                self.held.remove(task);
+                Err(TargetError::Fenced(place(partition)))
+            }
+            Err(why) => Err(TargetError::Retry(format!("the bounds are not stored: {why}"))),
         }
     }
 
@@ -333,16 +406,14 @@ impl<'a> Work<'a> {
             self.hear(news).await?;
         }
         match self.held.remove(&task) {
-            Some(held) => self.worker.release(&held.claim).await,
+            Some(held) => self.claims.release(&held.claim).await,
             None => Ok(()),
         }
     }
 
     /// Looks whether the sink is paused.
     async fn look(&mut self) -> Result<(), HttpError> {
-        let shown = self.worker.app().show().await?;
-        let paused = shown.get("paused").and_then(serde_json::Value::as_bool);
-        let paused = paused.unwrap_or(false);
+        let paused = *self.runner.rests.borrow() || self.claims.is_paused().await?;
         if paused == self.paused {
             return Ok(());
         }
@@ -393,7 +464,7 @@ impl<'a> Work<'a> {
             );
         }
         // The broker notices by itself if this fails.
-        let _ = self.worker.leave().await;
+        let _ = self.claims.leave().await;
     }
 }
 

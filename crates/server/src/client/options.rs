@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
-use crate::config::quantity;
+use stafett_model::quantity;
 use crate::failure::Failure;
 
 pub(crate) const NAMESPACE: &str = "namespace";
