@@ -22,6 +22,8 @@ use crate::work::{Change, Claim, Worker};
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time in which partitions have to be released before the member joins again.
 const RELEASE: Duration = Duration::from_secs(45);
+/// Silence after which the partitions of a process go to others, as with apps.
+const SESSION: Duration = Duration::from_secs(10);
 const REQUESTS: usize = 64;
 
 /// Changes of claims, as they come.
@@ -51,7 +53,7 @@ impl Group {
     pub(crate) fn new(client: Client, definition: &Definition) -> Self {
         let topics: Vec<&str> = definition.from.iter().map(String::as_str).collect();
         let (requests, received) = mpsc::channel(REQUESTS);
-        let member = Membership::new(client, &definition.group(), &topics);
+        let member = Membership::new(client, &definition.group(), &topics).with_session(SESSION);
         Self {
             requests,
             member: Some((member, received)),

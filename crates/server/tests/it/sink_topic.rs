@@ -124,7 +124,8 @@ impl Store for Scene {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_passes_the_suite_of_targets() {
-    let scene = Scene::new("mark = true", 1, &[]).await;
+    let fields = "mark = true\n[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
+    let scene = Scene::new(fields, 1, &[]).await;
     assert_eq!(scene.target(Steps::default()).promise(), Promise::ExactlyOnce);
     suite::all(&scene).await;
 }
