@@ -65,7 +65,8 @@ impl Servers {
 /// Returns a client of the broker that has the records of a sink. `own` is that of the sink's own broker.
 pub async fn source(definition: &Definition, own: Client) -> Result<Client, TargetError> {
     match &definition.source {
-        SourceSpec::Own => Ok(own),
+        // A queue is read by its session.
+        SourceSpec::Own | SourceSpec::Queue(_) => Ok(own),
         SourceSpec::Broker(spec) => Servers::of(spec).connect().await,
     }
 }

@@ -1,8 +1,9 @@
-//! Partitions of this process: tasks of the sink's app, or an assignment of another broker's group.
+//! Partitions of this process: tasks of the sink's app, an assignment of another broker's group, or a queue.
 //!
 //! ```text
 //! app    join ─▶ events ─▶ Claimed … Revoke ─▶ release
 //! group  join ─▶ Claimed … rebalance ─▶ Revoke ─▶ release of all ─▶ join
+//! queue  connect ─▶ Opened … Lost ─▶ connect
 //! ```
 
 use std::collections::BTreeSet;
@@ -15,7 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::warn;
 
-use crate::definition::Definition;
+use crate::amqp::{self, QueueRequest};
+use crate::definition::{Definition, QueueSpec};
 use crate::http::HttpError;
 use crate::work::{Change, Claim, Worker};
 
@@ -33,6 +35,32 @@ pub(crate) type Changes = mpsc::Sender<Result<Change, HttpError>>;
 pub(crate) enum Claims {
     App(Worker),
     Group(Group),
+    Queue(Queue),
+}
+
+/// A queue that is read.
+pub(crate) struct Queue {
+    requests: mpsc::Sender<QueueRequest>,
+    /// Until it is spawned.
+    session: Option<(QueueSpec, String, mpsc::Receiver<QueueRequest>)>,
+    paused: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(spec: &QueueSpec, definition: &Definition) -> Self {
+        let (requests, received) = mpsc::channel(REQUESTS);
+        let place = definition.from.first().cloned().unwrap_or_default();
+        Self {
+            requests,
+            session: Some((spec.clone(), place, received)),
+            paused: false,
+        }
+    }
+
+    async fn tell(&self, request: QueueRequest) {
+        // The task is gone only once the session is.
+        let _ = self.requests.send(request).await;
+    }
 }
 
 /// A member of another broker's group.
@@ -79,6 +107,11 @@ impl Claims {
                     tasks.spawn(follow_group(member, requests, changes));
                 }
             }
+            Self::Queue(queue) => {
+                if let Some((spec, place, requests)) = queue.session.take() {
+                    tasks.spawn(amqp::follow(spec, place, requests, changes));
+                }
+            }
         }
     }
 
@@ -90,6 +123,10 @@ impl Claims {
                 let partition = i32::try_from(claim.partition).unwrap_or(i32::MAX);
                 let place = (Str::copy_from(topic), partition);
                 group.tell(Request::Commit { place, next }).await;
+                Ok(())
+            }
+            Self::Queue(queue) => {
+                queue.tell(QueueRequest::Stored(next)).await;
                 Ok(())
             }
         }
@@ -104,10 +141,10 @@ impl Claims {
     ) -> Result<(), HttpError> {
         match self {
             Self::App(worker) => worker.begin(claim, topic, bounds).await,
-            Self::Group(_) => Err(HttpError::Refused {
+            Self::Group(_) | Self::Queue(_) => Err(HttpError::Refused {
                 status: 409,
                 code: "no_positions".to_owned(),
-                detail: "another broker's group keeps no bounds".to_owned(),
+                detail: "the source keeps no bounds".to_owned(),
             }),
         }
     }
@@ -118,6 +155,10 @@ impl Claims {
             Self::Group(group) => {
                 let task = claim.task.clone();
                 group.tell(Request::Release { task }).await;
+                Ok(())
+            }
+            Self::Queue(queue) => {
+                queue.tell(QueueRequest::End).await;
                 Ok(())
             }
         }
@@ -133,6 +174,12 @@ impl Claims {
                 let _ = done.await;
                 Ok(())
             }
+            Self::Queue(queue) => {
+                let (left, done) = oneshot::channel();
+                queue.tell(QueueRequest::Leave(left)).await;
+                let _ = done.await;
+                Ok(())
+            }
         }
     }
 
@@ -144,6 +191,7 @@ impl Claims {
                 Ok(paused.unwrap_or(false))
             }
             Self::Group(group) => Ok(group.paused),
+            Self::Queue(queue) => Ok(queue.paused),
         }
     }
 
@@ -155,7 +203,25 @@ impl Claims {
                 group.paused = true;
                 Ok(())
             }
+            Self::Queue(queue) => {
+                queue.paused = true;
+                Ok(())
+            }
         }
+    }
+}
+
+impl Claims {
+    /// Has the source rest or go on, where that is more than not reading: messages that were taken go back.
+    pub(crate) async fn rest(&self, rests: bool) {
+        if let Self::Queue(queue) = self {
+            queue.tell(QueueRequest::Rest(rests)).await;
+        }
+    }
+
+    /// True if the records that were read and not written have to go back when the sink rests.
+    pub(crate) fn gives_back(&self) -> bool {
+        matches!(self, Self::Queue(_))
     }
 }
 

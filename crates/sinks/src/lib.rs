@@ -25,7 +25,8 @@
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
 //! - [`trial`]: rows of the last records, without a target
-//! - [`runner`]: one sink; `claims`: its partitions, by `work` (an app) or a group; `ledger`: positions for
+//! - [`runner`]: one sink; `claims`: its partitions, by `work` (an app), a group, or `amqp` (a
+//!   queue); `ledger`: positions for
 //!   targets that hold none; [`broker`], `tls`, [`http`]: connections; [`status`]: state and counters
 
 pub mod bisection;
@@ -44,6 +45,7 @@ pub mod target;
 pub mod transform;
 pub mod trial;
 
+mod amqp;
 mod cells;
 mod claims;
 mod dead;

@@ -13,15 +13,16 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::amqp::Feed;
 use crate::broker::source;
-use crate::claims::{Claims, Group};
-use crate::dead::DeadTopic;
+use crate::claims::{Claims, Group, Queue};
+use crate::dead::{DeadTopic, Origin};
 use crate::definition::{Begin, Definition, SourceSpec};
 use crate::http::{Http, HttpError};
 use crate::ledger::TaskLedger;
 use crate::pace::{Limiter, PoisonCount, Waits};
 use crate::pump::{News, Order, Pump};
-use crate::reader;
+use crate::reader::{self, Unwritten};
 use crate::status::{State, Status};
 use crate::target::{Place, Surroundings, TargetError, target_of};
 use crate::work::{App, Change, Claim, Worker};
@@ -140,6 +141,7 @@ impl Runner {
                 Worker::join(app, &name).await.map(Claims::App)
             }
             SourceSpec::Broker(_) => Ok(Claims::Group(Group::new(source.clone(), &self.definition))),
+            SourceSpec::Queue(spec) => Ok(Claims::Queue(Queue::new(spec, &self.definition))),
         }
     }
 
@@ -251,7 +253,8 @@ impl<'a> Work<'a> {
 
     fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
         match change? {
-            Change::Claimed(claim) => self.start(claim),
+            Change::Claimed(claim) => self.start(claim, None),
+            Change::Opened(claim, feed) => self.start(claim, Some(feed)),
             Change::Revoke(task) => {
                 if let Some(held) = self.held.get_mut(&task) {
                     held.is_finishing = true;
@@ -264,14 +267,19 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn start(&mut self, claim: Claim) {
+    fn start(&mut self, claim: Claim, mut feed: Option<Feed>) {
         let first = if self.paused { Order::Pause } else { Order::Run };
         let (orders, received) = watch::channel(first);
         let places = claim.places(&self.definition.from);
         let pumps = places.len();
         for place in places {
             info!(sink = self.definition.name, %place, epoch = claim.epoch, "partition claimed");
-            let writer = self.writer(&place, &claim);
+            let unwritten = Unwritten::default();
+            let origin = match &feed {
+                Some(_) => Origin::Queue(Arc::clone(&unwritten)),
+                None => Origin::Log(self.source.clone()),
+            };
+            let writer = self.writer(&place, &claim, origin);
             let pump = Pump {
                 definition: Arc::clone(&self.definition),
                 task: claim.task.clone(),
@@ -281,6 +289,8 @@ impl<'a> Work<'a> {
                 orders: received.clone(),
                 news: self.news.clone(),
                 now_ms: self.runner.now_ms,
+                feed: feed.take(),
+                unwritten,
             };
             let (task, gone) = (claim.task.clone(), received.clone());
             let status = Arc::clone(&self.runner.status);
@@ -303,7 +313,7 @@ impl<'a> Work<'a> {
         self.held.insert(held.claim.task.clone(), held);
     }
 
-    fn writer(&self, place: &Place, claim: &Claim) -> Writer {
+    fn writer(&self, place: &Place, claim: &Claim, origin: Origin) -> Writer {
         let runner = self.runner;
         let bounds = claim.bounds(&place.topic);
         let ledger = TaskLedger::new(&claim.task, claim.epoch, self.news.clone(), bounds);
@@ -316,7 +326,7 @@ impl<'a> Work<'a> {
             target: target_of(&self.definition, &surroundings),
             dead: DeadTopic {
                 client: runner.client.clone(),
-                source: self.source.clone(),
+                source: origin,
                 sink: self.definition.name.clone(),
                 topic: self.definition.dead_topic(),
                 allowed: self.definition.dead_letters,
@@ -359,9 +369,18 @@ impl<'a> Work<'a> {
                 let _ = reply.send(begun);
                 Ok(())
             }
-            News::Poisoned => {
+            News::Broken { task } => match self.held.remove(&task) {
+                Some(held) => self.claims.release(&held.claim).await,
+                None => Ok(()),
+            },
+            News::Poisoned { task } => {
                 self.claims.pause().await?;
-                if let (Claims::Group(_), Some(pauses)) = (&self.claims, &self.runner.pauses) {
+                if self.claims.gives_back()
+                    && let Some(held) = self.held.remove(&task)
+                {
+                    self.claims.release(&held.claim).await?;
+                }
+                if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) = (&self.claims, &self.runner.pauses) {
                     // The process ends if nothing takes it.
                     let _ = pauses.send(self.definition.name.clone()).await;
                 }
@@ -430,8 +449,11 @@ impl<'a> Work<'a> {
         if !(paused && self.runner.status.state().0 == State::Paused) {
             self.runner.status.enter(state, "");
         }
-        for held in self.held.values().filter(|held| !held.is_finishing) {
-            held.orders.send_replace(order);
+        self.claims.rest(paused).await;
+        let gives_back = paused && self.claims.gives_back();
+        for held in self.held.values_mut().filter(|held| !held.is_finishing) {
+            held.is_finishing = gives_back;
+            held.orders.send_replace(if gives_back { Order::Finish } else { order });
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::definition::{Definition, OnGap};
+use crate::amqp::Feed;
 use crate::http::{Http, HttpError};
 use crate::target::Place;
 
@@ -103,9 +104,11 @@ impl App {
 }
 
 /// A change of the worker's claims.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Change {
     Claimed(Claim),
+    /// A queue, with its messages.
+    Opened(Claim, Feed),
     /// The task goes to another worker once it is released.
     Revoke(String),
     Lost(String),

@@ -106,9 +106,11 @@ impl SinkDesk for SinksHere {
         };
         let topic = match &sink.target {
             TargetSpec::Topic(spec) if spec.broker.is_none() => Some(spec.topic.clone()),
-            TargetSpec::Topic(_) | TargetSpec::Files(_) | TargetSpec::Postgres(_) | TargetSpec::Webhook(_) => {
-                None
-            }
+            TargetSpec::Topic(_)
+            | TargetSpec::Amqp(_)
+            | TargetSpec::Files(_)
+            | TargetSpec::Postgres(_)
+            | TargetSpec::Webhook(_) => None,
         };
         Ok(SinkTerms {
             is_own: sink.source == SourceSpec::Own,

@@ -22,6 +22,7 @@ mod rights;
 mod serve;
 mod sink_topic;
 mod sinks;
+mod sinks_amqp;
 mod sinks_kept;
 mod sockets;
 mod tidy;

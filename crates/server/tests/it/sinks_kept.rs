@@ -144,14 +144,18 @@ impl Scene {
         }
     }
 
-    /// Returns the ids of the broker's children.
     fn children(&self) -> Vec<i32> {
-        let broker = self.running().pid();
-        let threads = fs::read_dir(format!("/proc/{broker}/task")).unwrap();
-        let children = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
-        let text: Vec<String> = children.collect();
-        text.iter().flat_map(|line| line.split_whitespace()).map(|id| id.parse().unwrap()).collect()
+        children(self.running())
     }
+}
+
+/// Returns the ids of a broker's children.
+pub(crate) fn children(broker: &Running) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{}/task", broker.pid())).unwrap();
+    let children = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
+    let text: Vec<String> = children.collect();
+    let ids = text.iter().flat_map(|line| line.split_whitespace());
+    ids.map(|id| id.parse().unwrap()).collect()
 }
 
 const COLUMNS: &str = "[sink.events.columns]\nn = { type = \"bigint\" }\n";

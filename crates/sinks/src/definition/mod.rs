@@ -12,10 +12,10 @@ use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
 use crate::transform::Step;
-pub use sources::{BrokerSpec, SourceSpec};
+pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
 use targets::target;
 pub use targets::{
-    BodyForm, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec, WebhookSpec,
+    AmqpSpec, BodyForm, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec, WebhookSpec,
 };
 
 /// Bytes of a batch, at most: its buffer has to stay below 4 GiB, whatever a record adds.
@@ -41,7 +41,7 @@ pub enum DefinitionError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
-    /// Stored topics with equally many partitions.
+    /// Stored topics with equally many partitions, or one queue (`queue:NAME`).
     pub from: Vec<String>,
     pub source: SourceSpec,
     pub begin: Begin,
@@ -147,7 +147,7 @@ impl Definition {
 
     /// True if the target holds no positions, and the app of the sink does.
     pub fn keeps_positions_in_app(&self) -> bool {
-        matches!(&self.target, TargetSpec::Webhook(spec) if spec.position_url.is_none())
+        !self.target.holds_positions()
     }
 
     /// Returns the group of another broker that shares its partitions among the processes of the sink.
@@ -179,11 +179,9 @@ impl Definition {
         let source = sources::read(&mut fields, &from)?;
         let begin = begin(&mut fields)?;
         let target = target(&mut fields)?;
-        if let (TargetSpec::Webhook(WebhookSpec { position_url: None, .. }), false) =
-            (&target, source == SourceSpec::Own)
-        {
-            let why = "records of another broker need a receiver with positions";
-            return Err(fields.bad("position_url", why));
+        if !target.holds_positions() && source != SourceSpec::Own {
+            let why = "records of another broker, and queues, need a target that holds positions";
+            return Err(fields.bad("source", why));
         }
         let place = fields.flag("place")?.unwrap_or(false);
         let steps = steps::read(&mut fields)?;

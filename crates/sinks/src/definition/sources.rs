@@ -1,10 +1,14 @@
-//! Sources: topics of the sink's own broker, or of another one.
+//! Sources: topics of the sink's own broker, topics of another one, and queues.
 
 use toml::Value;
 
 use super::DefinitionError;
+use super::targets::address;
 use crate::fields::Fields;
 use crate::secret::Secret;
+
+/// Prefix of queues in `from`.
+const QUEUE: &str = "queue:";
 
 /// Origin of the records of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +17,8 @@ pub enum SourceSpec {
     Own,
     /// Topics of another broker, over Kafka's protocol. A group of that broker shares the partitions.
     Broker(BrokerSpec),
+    /// A queue, over AMQP 0-9-1. One process reads it at a time.
+    Queue(QueueSpec),
 }
 
 /// Another broker of Kafka's protocol.
@@ -24,15 +30,38 @@ pub struct BrokerSpec {
     pub login: Option<Secret>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSpec {
+    pub url: Secret,
+    pub queue: String,
+    /// Messages that are read and not yet written, at most.
+    pub prefetch: u16,
+}
+
 pub(super) fn read(fields: &mut Fields, from: &[String]) -> Result<SourceSpec, DefinitionError> {
-    if let Some(queue) = from.iter().find(|topic| topic.starts_with("queue:")) {
-        let why = format!("{queue}: sinks read topics; queues are not built in yet");
-        return Err(fields.bad("from", why));
-    }
     let mut source = fields.below("source")?;
     let broker = broker_of(&mut source, "kafka")?;
+    let url = match source.has("amqp") {
+        true => Some(address(&mut source, "amqp")?),
+        false => None,
+    };
+    let prefetch = source.count("prefetch")?;
     source.end()?;
-    Ok(broker.map_or(SourceSpec::Own, SourceSpec::Broker))
+    let queue = from.iter().find_map(|name| name.strip_prefix(QUEUE));
+    match (queue, url, broker) {
+        (None, None, None) => Ok(SourceSpec::Own),
+        (None, None, Some(broker)) => Ok(SourceSpec::Broker(broker)),
+        (Some(queue), Some(url), None) if from.len() == 1 => Ok(SourceSpec::Queue(QueueSpec {
+            url,
+            queue: queue.to_owned(),
+            prefetch: prefetch.map_or(u16::MAX, |count| u16::try_from(count).unwrap_or(u16::MAX)),
+        })),
+        (Some(_), None, _) => {
+            let why = "a queue is read over AMQP: source = { amqp = \"amqp://HOST:5672\" }";
+            Err(fields.bad("source", why))
+        }
+        _ => Err(fields.bad("from", "a sink reads topics of one broker, or one queue")),
+    }
 }
 
 /// Reads `NAME = ["HOST:PORT"]` and `login`.

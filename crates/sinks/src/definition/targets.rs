@@ -20,6 +20,7 @@ pub enum TargetSpec {
     Files(FilesSpec),
     Postgres(PostgresSpec),
     Topic(TopicSpec),
+    Amqp(AmqpSpec),
     Webhook(WebhookSpec),
 }
 
@@ -71,6 +72,15 @@ pub struct TopicSpec {
     pub marks_place: bool,
 }
 
+/// An exchange or queue of a broker, over AMQP 0-9-1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmqpSpec {
+    pub url: Secret,
+    /// Empty is the default exchange, whose routing keys are the names of queues.
+    pub exchange: String,
+    pub routing_key: String,
+}
+
 /// A receiver of batches over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookSpec {
@@ -101,7 +111,17 @@ impl TargetSpec {
             Self::Files(_) => "files",
             Self::Postgres(_) => "postgres",
             Self::Topic(_) => "topic",
+            Self::Amqp(_) => "amqp",
             Self::Webhook(_) => "webhook",
+        }
+    }
+
+    /// True if the target itself knows how far it is.
+    pub(super) fn holds_positions(&self) -> bool {
+        match self {
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) => true,
+            Self::Amqp(_) => false,
+            Self::Webhook(spec) => spec.position_url.is_some(),
         }
     }
 
@@ -109,7 +129,7 @@ impl TargetSpec {
     pub(super) fn flush_records(&self) -> u64 {
         match self {
             Self::Files(_) | Self::Postgres(_) => 30_000,
-            Self::Topic(_) => 10_000,
+            Self::Topic(_) | Self::Amqp(_) => 10_000,
             Self::Webhook(_) => 100,
         }
     }
@@ -118,6 +138,7 @@ impl TargetSpec {
     pub(super) fn carried(&self) -> Vec<Column> {
         let key = match self {
             Self::Topic(TopicSpec { key, .. }) => key.clone(),
+            Self::Amqp(_) => None,
             Self::Files(_) | Self::Postgres(_) | Self::Webhook(_) => return Vec::new(),
         };
         Column::carried(key)
@@ -125,7 +146,7 @@ impl TargetSpec {
 
     /// True if values go over as bytes, whatever they are.
     pub(super) fn takes_bytes(&self) -> bool {
-        matches!(self, Self::Topic(_))
+        matches!(self, Self::Topic(_) | Self::Amqp(_))
     }
 
     /// True if a value may go over as one JSON document.
@@ -133,7 +154,7 @@ impl TargetSpec {
         match self {
             Self::Files(spec) => spec.format == Format::Ndjson,
             Self::Postgres(_) => false,
-            Self::Topic(_) | Self::Webhook(_) => true,
+            Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => true,
         }
     }
 }
@@ -144,12 +165,13 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
         "files" => files(fields),
         "postgres" => postgres(fields),
         "topic" => topic(fields),
+        "amqp" => amqp(fields),
         "webhook" => webhook(fields),
         "parquet" | "ducklake" | "delta" | "mongodb" | "clickhouse" | "warehouse" => {
             Err(fields.bad("to", format!("the target {kind} is not built in yet")))
         }
         _ => {
-            let why = format!("there is no target {kind:?}: files, postgres, topic or webhook");
+            let why = format!("there is no target {kind:?}: files, postgres, topic, amqp or webhook");
             Err(fields.bad("to", why))
         }
     }
@@ -213,6 +235,14 @@ fn topic(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     }))
 }
 
+fn amqp(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    Ok(TargetSpec::Amqp(AmqpSpec {
+        url: address(fields, "url")?,
+        exchange: fields.text("exchange")?.unwrap_or_default(),
+        routing_key: fields.required("routing_key")?,
+    }))
+}
+
 fn webhook(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     let forms = [
         ("json", BodyForm::Json),
@@ -250,7 +280,7 @@ fn webhook(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
 }
 
 /// Reads an address, which may stand elsewhere. One with a password has to.
-fn address(fields: &mut Fields, name: &str) -> Result<Secret, DefinitionError> {
+pub(super) fn address(fields: &mut Fields, name: &str) -> Result<Secret, DefinitionError> {
     let url = Secret::parse(&fields.required(name)?);
     if url.is_plain() && has_password(&url.to_string()) {
         let why = "it has a password: write env:NAME or file:PATH, and keep the address there";

@@ -3,6 +3,7 @@
 //! Position and fence are the target's own: `open` raises a number there, and a write under a lower one is
 //! refused. So nothing depends on the source of the records, or on a clock.
 
+pub mod amqp;
 pub mod files;
 mod ledger;
 pub mod postgres;
@@ -18,6 +19,7 @@ use async_trait::async_trait;
 use crate::broker::Servers;
 use crate::definition::{Definition, TargetSpec};
 use crate::rows::Slice;
+use amqp::AmqpTarget;
 use files::{Files, WallClock};
 pub use ledger::Ledger;
 use postgres::Postgres;
@@ -138,6 +140,7 @@ pub fn target_of(definition: &Definition, surroundings: &Surroundings) -> Box<dy
         TargetSpec::Files(spec) => Box::new(Files::new(name, spec, columns, surroundings.wall, steps)),
         TargetSpec::Postgres(spec) => Box::new(Postgres::new(name, spec, columns, &definition.mode, steps)),
         TargetSpec::Topic(spec) => Box::new(TopicTarget::new(name, spec, columns, surroundings)),
+        TargetSpec::Amqp(spec) => Box::new(AmqpTarget::new(name, spec, columns, surroundings)),
         TargetSpec::Webhook(spec) => Box::new(Webhook::new(name, spec, columns, surroundings)),
     }
 }
