@@ -11,6 +11,7 @@ use crate::convert::{OnUnknown, default_fits};
 use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
+use crate::secret::SecretError;
 use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
 use targets::target;
@@ -143,6 +144,15 @@ impl Definition {
     /// Returns the name of the app that has the claims of the sink.
     pub fn app(&self) -> String {
         format!("sink.{}", self.name)
+    }
+
+    /// Returns the definition with the secrets of its steps, as they are now.
+    pub fn with_keys(&self) -> Result<Self, SecretError> {
+        let mut ready = self.clone();
+        for step in &mut ready.steps {
+            step.read_keys()?;
+        }
+        Ok(ready)
     }
 
     /// True if the target holds no positions, and the app of the sink does.
@@ -431,7 +441,7 @@ mod tests {
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast and flatten",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash and mask",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);

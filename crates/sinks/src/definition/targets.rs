@@ -55,6 +55,8 @@ pub struct PostgresSpec {
     pub table: String,
     /// True if missing tables and columns are made.
     pub create: bool,
+    /// PEM file of trusted authorities. `None` is those of the system.
+    pub ca: Option<String>,
 }
 
 /// A topic of this or another broker, over Kafka's protocol.
@@ -211,6 +213,7 @@ fn postgres(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
         schema: fields.text("schema")?.unwrap_or_else(|| "public".to_owned()),
         table: fields.required("table")?,
         create: fields.flag("create")?.unwrap_or(false),
+        ca: fields.text("ca")?,
     }))
 }
 
