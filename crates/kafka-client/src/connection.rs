@@ -157,14 +157,26 @@ impl Connection {
         if answer.error_code == ErrorCode::IllegalSaslState.code() {
             return Ok(());
         }
-        refusal::check(&self.broker, ApiKey::SaslHandshake, answer.error_code, None, about)?;
+        refusal::check(
+            &self.broker,
+            ApiKey::SaslHandshake,
+            answer.error_code,
+            None,
+            about,
+        )?;
         let proof = format!("\0{}\0{}", login.user, login.password);
         let proof = SaslAuthenticateRequest {
             auth_bytes: proof.into(),
         };
         let answer = self.call(&proof).await?;
         let message = answer.error_message.as_ref();
-        refusal::check(&self.broker, ApiKey::SaslAuthenticate, answer.error_code, message, about)
+        refusal::check(
+            &self.broker,
+            ApiKey::SaslAuthenticate,
+            answer.error_code,
+            message,
+            about,
+        )
     }
 
     fn over(stream: TcpStream, broker: Arc<str>, options: &Options) -> Self {

@@ -114,7 +114,10 @@ impl Transactional {
         let mut answers = Vec::with_capacity(batches.len());
         for batch in batches {
             let row = topic.partitions.iter().find(|row| row.index == batch.partition);
-            let connection = self.client.broker(row.and_then(|row| row.leader).unwrap_or(-1)).await?;
+            let connection = self
+                .client
+                .broker(row.and_then(|row| row.leader).unwrap_or(-1))
+                .await?;
             let request = ProduceRequest {
                 transactional_id: Some(self.id.clone()),
                 acks: Acks::All.number(),
@@ -139,11 +142,19 @@ impl Transactional {
         }
         for (connection, answer) in answers {
             let answer = answer.await?;
-            for row in answer.responses.iter().flat_map(|topic| &topic.partition_responses) {
+            for row in answer
+                .responses
+                .iter()
+                .flat_map(|topic| &topic.partition_responses)
+            {
                 let message = row.error_message.as_ref();
-                refusal::check(connection.broker(), ApiKey::Produce, row.error_code, message, || {
-                    crate::offsets::name(&topic.name, row.index)
-                })?;
+                refusal::check(
+                    connection.broker(),
+                    ApiKey::Produce,
+                    row.error_code,
+                    message,
+                    || crate::offsets::name(&topic.name, row.index),
+                )?;
             }
         }
         Ok(())
@@ -152,7 +163,11 @@ impl Transactional {
     /// Adds the partitions of batches to the transaction.
     async fn add(&mut self, topic: &Topic, batches: &[SealedBatch]) -> Result<(), ClientError> {
         let place = |batch: &SealedBatch| (topic.name.clone(), batch.partition);
-        let new: Vec<_> = batches.iter().map(place).filter(|place| !self.added.contains(place)).collect();
+        let new: Vec<_> = batches
+            .iter()
+            .map(place)
+            .filter(|place| !self.added.contains(place))
+            .collect();
         if new.is_empty() {
             return Ok(());
         }

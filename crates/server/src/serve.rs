@@ -357,7 +357,9 @@ impl Process {
             threads: usize::try_from(settings.threads).unwrap_or(1),
             webhook_allow: hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect(),
         };
-        settings.run.then(|| Supervisor::spawn(core.shared(), &self.sinks, setup))
+        settings
+            .run
+            .then(|| Supervisor::spawn(core.shared(), &self.sinks, setup))
     }
 
     /// Returns the registry of all metrics, to add some.

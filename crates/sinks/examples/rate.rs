@@ -12,10 +12,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use stafett_model::{Headers, Offset, StoredRecord};
+use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::Converter;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::gather::{Batch, Cause, Gather};
-use stafett_sinks::broker::Servers;
 use stafett_sinks::target::{Part, Place, Steps, Surroundings, target_of};
 
 const COLUMNS: &str = r#"

@@ -40,7 +40,9 @@ impl Servers {
         let Some(secret) = &self.found_in else {
             return Ok(self.login.clone());
         };
-        let text = secret.resolve().map_err(|why| TargetError::Stop(format!("{secret}: {why}")))?;
+        let text = secret
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{secret}: {why}")))?;
         let (user, password) = text
             .split_once(':')
             .ok_or_else(|| TargetError::Stop(format!("{secret} is not USER:PASSWORD")))?;

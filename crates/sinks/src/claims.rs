@@ -116,7 +116,12 @@ impl Claims {
     }
 
     /// Notes how far a place is, for others to see.
-    pub(crate) async fn commit(&mut self, claim: &mut Claim, topic: &str, next: u64) -> Result<(), HttpError> {
+    pub(crate) async fn commit(
+        &mut self,
+        claim: &mut Claim,
+        topic: &str,
+        next: u64,
+    ) -> Result<(), HttpError> {
         match self {
             Self::App(worker) => worker.commit(claim, topic, next).await,
             Self::Group(group) => {

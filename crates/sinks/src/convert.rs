@@ -78,7 +78,9 @@ impl Converter {
         let by_field: HashMap<_, _> = tops().collect();
         let has_twins = tops().count() > by_field.len();
         let has = |origin: &Origin| columns.iter().any(|column| column.origin == *origin);
-        let has_paths = columns.iter().any(|column| matches!(column.origin, Origin::Path(_)));
+        let has_paths = columns
+            .iter()
+            .any(|column| matches!(column.origin, Origin::Path(_)));
         let is_raw = has(&Origin::Value) && !has_paths && steps.is_empty();
         let (is_whole, has_rest) = (has(&Origin::Whole) && !has_paths, has(&Origin::Rest));
         Self {

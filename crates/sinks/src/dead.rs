@@ -26,7 +26,9 @@ pub(crate) enum Origin {
 impl Origin {
     async fn record_at(&self, place: &Place, offset: u64) -> Result<Option<StoredRecord>, String> {
         match self {
-            Self::Log(client) => record_at(client, place, offset).await.map_err(|why| why.to_string()),
+            Self::Log(client) => record_at(client, place, offset)
+                .await
+                .map_err(|why| why.to_string()),
             Self::Queue(unwritten) => {
                 let unwritten = unwritten.lock();
                 Ok(unwritten.iter().find(|record| record.offset.0 == offset).cloned())

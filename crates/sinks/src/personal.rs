@@ -70,7 +70,9 @@ impl Mask {
             Self::Network { bits, bits_v6 } => {
                 let ip: IpAddr = text.trim().parse().ok()?;
                 Some(match ip.to_canonical() {
-                    IpAddr::V4(ip) => Ipv4Addr::from_bits(first_bits(ip.to_bits().into(), bits, 32) as u32).to_string(),
+                    IpAddr::V4(ip) => {
+                        Ipv4Addr::from_bits(first_bits(ip.to_bits().into(), bits, 32) as u32).to_string()
+                    }
                     IpAddr::V6(ip) => Ipv6Addr::from_bits(first_bits(ip.to_bits(), bits_v6, 128)).to_string(),
                 })
             }
@@ -88,7 +90,10 @@ impl Mask {
 /// Returns a number of `width` bits with all but its first bits cleared.
 fn first_bits(number: u128, bits: u8, width: u8) -> u128 {
     let cleared = u32::from(width.saturating_sub(bits));
-    number.checked_shr(cleared).and_then(|high| high.checked_shl(cleared)).unwrap_or(0)
+    number
+        .checked_shr(cleared)
+        .and_then(|high| high.checked_shl(cleared))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -97,7 +102,10 @@ mod tests {
 
     #[test]
     fn masks_leave_what_they_say() {
-        let network = Mask::Network { bits: 24, bits_v6: 48 };
+        let network = Mask::Network {
+            bits: 24,
+            bits_v6: 48,
+        };
         assert_eq!(network.of("192.0.2.77").as_deref(), Some("192.0.2.0"));
         assert_eq!(network.of("2001:db8:1:2::3").as_deref(), Some("2001:db8:1::"));
         assert_eq!(network.of("::ffff:192.0.2.77").as_deref(), Some("192.0.2.0"));
@@ -105,7 +113,10 @@ mod tests {
         let nothing = Mask::Network { bits: 0, bits_v6: 0 };
         assert_eq!(nothing.of("192.0.2.77").as_deref(), Some("0.0.0.0"));
         assert_eq!(nothing.of("2001:db8::1").as_deref(), Some("::"));
-        let all = Mask::Network { bits: 32, bits_v6: 128 };
+        let all = Mask::Network {
+            bits: 32,
+            bits_v6: 128,
+        };
         assert_eq!(all.of("192.0.2.77").as_deref(), Some("192.0.2.77"));
         assert_eq!(Mask::Last(4).of("1234567890").as_deref(), Some("******7890"));
         assert_eq!(Mask::Last(4).of("äöü").as_deref(), Some("äöü"));

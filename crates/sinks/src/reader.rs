@@ -116,7 +116,11 @@ impl Reader {
     pub(crate) async fn next(&mut self) -> Option<Result<Piece, ReadError>> {
         match self {
             Self::Log { pieces, .. } => pieces.recv().await,
-            Self::Queue { feed, base, unwritten } => {
+            Self::Queue {
+                feed,
+                base,
+                unwritten,
+            } => {
                 let mut records = feed.recv().await?;
                 for record in &mut records {
                     record.offset.0 += *base;

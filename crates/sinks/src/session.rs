@@ -68,7 +68,12 @@ pub(crate) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(runner: &'a Runner, definition: Arc<Definition>, source: Client, claims: Claims) -> Self {
+    pub(crate) fn new(
+        runner: &'a Runner,
+        definition: Arc<Definition>,
+        source: Client,
+        claims: Claims,
+    ) -> Self {
         let (news, heard) = mpsc::channel(NEWS);
         let limiter = Arc::new(Lock::new(Limiter::new(definition.rate)));
         let poison = Arc::new(Lock::new(PoisonCount::new(definition.poison_max)));
@@ -243,7 +248,9 @@ impl<'a> Work<'a> {
                 {
                     self.claims.release(&held.claim).await?;
                 }
-                if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) = (&self.claims, &self.runner.pauses) {
+                if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) =
+                    (&self.claims, &self.runner.pauses)
+                {
                     // The process ends if nothing takes it.
                     let _ = pauses.send(self.definition.name.clone()).await;
                 }
@@ -316,7 +323,8 @@ impl<'a> Work<'a> {
         let gives_back = paused && self.claims.gives_back();
         for held in self.held.values_mut().filter(|held| !held.is_finishing) {
             held.is_finishing = gives_back;
-            held.orders.send_replace(if gives_back { Order::Finish } else { order });
+            held.orders
+                .send_replace(if gives_back { Order::Finish } else { order });
         }
         Ok(())
     }

@@ -110,7 +110,9 @@ impl Status {
             poison: value(&self.poison),
             flush_ms: value(&self.flush_ms),
             limited_ms: value(&self.limited_ms),
-            flushes: flushes.map(|(cause, counter)| (cause.word(), value(counter))).collect(),
+            flushes: flushes
+                .map(|(cause, counter)| (cause.word(), value(counter)))
+                .collect(),
             retries: [("retry", value(&self.retries)), ("stop", value(&self.stops))].into(),
             fenced: value(&self.fenced),
             places: self.places.lock().clone(),

@@ -23,7 +23,9 @@ const SYSTEM: [&str; 4] = [
 /// Returns the TLS of clients that trust the authorities of a PEM file, or of the system.
 pub(crate) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
     let system = || SYSTEM.into_iter().find(|path| Path::new(path).exists());
-    let path = ca.or_else(system).ok_or("the system has no authorities that are trusted: name a file, ca = PATH")?;
+    let path = ca
+        .or_else(system)
+        .ok_or("the system has no authorities that are trusted: name a file, ca = PATH")?;
     let found = CertificateDer::pem_file_iter(path).map_err(|why| format!("{path}: {why}"))?;
     let mut roots = RootCertStore::empty();
     for certificate in found {

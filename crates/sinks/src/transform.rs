@@ -121,7 +121,11 @@ fn change_at(
     let Some((first, rest)) = path.split_first() else {
         return Ok(());
     };
-    for field in document.fields.iter_mut().filter(|field| is_it(first, &field.name)) {
+    for field in document
+        .fields
+        .iter_mut()
+        .filter(|field| is_it(first, &field.name))
+    {
         if !rest.is_empty() {
             let mut changed = Ok(());
             within(field, |inner| changed = change_at(inner, rest, change));

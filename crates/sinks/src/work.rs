@@ -7,8 +7,8 @@ use hyper::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::definition::{Definition, OnGap};
 use crate::amqp::Feed;
+use crate::definition::{Definition, OnGap};
 use crate::http::{Http, HttpError};
 use crate::target::Place;
 
@@ -71,7 +71,10 @@ impl App {
         let tasks = shown.get("tasks").and_then(Value::as_array);
         let mut positions = Vec::new();
         for task in tasks.into_iter().flatten() {
-            let partition = task.get("task").and_then(Value::as_str).and_then(|task| task.parse().ok());
+            let partition = task
+                .get("task")
+                .and_then(Value::as_str)
+                .and_then(|task| task.parse().ok());
             let next = task.pointer("/position/next").and_then(Value::as_object);
             let (Some(partition), Some(next)) = (partition, next) else {
                 continue;
@@ -292,7 +295,9 @@ fn change(event: &Value) -> Option<Change> {
             let offsets = |name: &str| {
                 let offsets = event.get(name).and_then(Value::as_object);
                 let offsets = offsets.into_iter().flatten();
-                offsets.filter_map(|(topic, next)| Some((topic.clone(), next.as_u64()?))).collect()
+                offsets
+                    .filter_map(|(topic, next)| Some((topic.clone(), next.as_u64()?)))
+                    .collect()
             };
             Change::Claimed(Claim {
                 task,

@@ -102,13 +102,17 @@ async fn define(
     let Wanted { definition } = body::json(request).await?;
     let definition = definition.get();
     if definition.len() > DEFINITION_BYTES_MAX {
-        return Err(bad_definition(format!("it has more than {DEFINITION_BYTES_MAX} bytes")));
+        return Err(bad_definition(format!(
+            "it has more than {DEFINITION_BYTES_MAX} bytes"
+        )));
     }
     let terms = desk.read(&name, definition).map_err(bad_definition)?;
     let broker = broker.get()?;
     check(&broker, &terms)?;
     let before = broker.sinks().named(&name);
-    let changed = before.as_ref().is_none_or(|before| *before.definition != *definition);
+    let changed = before
+        .as_ref()
+        .is_none_or(|before| *before.definition != *definition);
     if !dry_run {
         let definition = Box::<str>::from(definition);
         let edited = broker.edit_sink(&name, move |before| {

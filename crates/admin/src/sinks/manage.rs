@@ -74,7 +74,12 @@ pub(super) fn routes(routes: Routes) -> Routes {
         )
 }
 
-async fn set_rests(broker: &Slot<Broker>, desk: &Desk, name: String, paused: bool) -> Result<Response, Problem> {
+async fn set_rests(
+    broker: &Slot<Broker>,
+    desk: &Desk,
+    name: String,
+    paused: bool,
+) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let sink = find(&broker, &name)?;
     let terms = terms(&**desk, &name, &sink)?;

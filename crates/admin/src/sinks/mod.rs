@@ -150,9 +150,12 @@ const LIST: List<Known, Summary> = List {
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
-            get("/v1/sinks", "Lists the sinks that the broker keeps, with their state.")
-                .lists(&LIST)
-                .refuses(&[Code::NotServing]),
+            get(
+                "/v1/sinks",
+                "Lists the sinks that the broker keeps, with their state.",
+            )
+            .lists(&LIST)
+            .refuses(&[Code::NotServing]),
             list,
         )
         .route(
@@ -206,7 +209,11 @@ fn known(desk: &dyn SinkDesk, name: &str, sink: &StoredSink, state: Option<SinkS
 }
 
 fn summary(known: &Known) -> Summary {
-    let lag = known.state.places.iter().map(|place| place.end.saturating_sub(place.next));
+    let lag = known
+        .state
+        .places
+        .iter()
+        .map(|place| place.end.saturating_sub(place.next));
     Summary {
         name: known.name.to_string(),
         from: known.terms.from.clone(),
@@ -218,7 +225,10 @@ fn summary(known: &Known) -> Summary {
 }
 
 fn find(broker: &Broker, name: &str) -> Result<std::sync::Arc<StoredSink>, Problem> {
-    broker.sinks().named(name).ok_or_else(|| of_sink(SinkError::NoSuchSink))
+    broker
+        .sinks()
+        .named(name)
+        .ok_or_else(|| of_sink(SinkError::NoSuchSink))
 }
 
 fn of_sink(error: SinkError) -> Problem {

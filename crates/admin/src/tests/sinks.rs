@@ -46,7 +46,10 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
     let world = World::new().await;
     let definition = r#"{"from":"log","to":"files","columns":{"z":{},"a":{}}}"#;
     let (status, refused) = world.send("PUT /v1/sinks/s", definition).await;
-    assert_eq!((status, &refused["code"]), (StatusCode::NOT_FOUND, &"no_such_topic".into()));
+    assert_eq!(
+        (status, &refused["code"]),
+        (StatusCode::NOT_FOUND, &"no_such_topic".into())
+    );
     let (status, made) = world.send("PUT /v1/topics/log", r#"{"partitions":1}"#).await;
     assert!(status.is_success(), "{made}");
     let (status, refused) = world.send("PUT /v1/sinks/s", "{}").await;
@@ -55,22 +58,34 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
     let (status, tried) = world.send("PUT /v1/sinks/s?dry_run=true", definition).await;
     assert_eq!((status, &tried["changed"]), (StatusCode::OK, &true.into()));
     assert_eq!(world.send("GET /v1/sinks/s", "").await.0, StatusCode::NOT_FOUND);
-    assert_eq!(world.send("PUT /v1/sinks/s", definition).await.0, StatusCode::CREATED);
+    assert_eq!(
+        world.send("PUT /v1/sinks/s", definition).await.0,
+        StatusCode::CREATED
+    );
     let (status, again) = world.send("PUT /v1/sinks/s", definition).await;
     assert_eq!((status, &again["changed"]), (StatusCode::OK, &false.into()));
     // Fields stay in their order: that of columns is theirs in the target.
     let stored = world.broker.sinks().named("s").unwrap();
     assert_eq!(&*stored.definition, definition);
     let (_, shown) = world.send("GET /v1/sinks/s", "").await;
-    assert_eq!((&shown["state"], &shown["to"]), (&"waiting".into(), &"files".into()));
+    assert_eq!(
+        (&shown["state"], &shown["to"]),
+        (&"waiting".into(), &"files".into())
+    );
     assert_eq!(world.send("POST /v1/sinks/s/pause", "").await.0, StatusCode::OK);
     let (_, listed) = world.send("GET /v1/sinks", "").await;
     assert_eq!(listed["items"][0]["state"], "paused");
     assert_eq!(world.send("POST /v1/sinks/s/resume", "").await.0, StatusCode::OK);
     let (status, refused) = world.send("GET /v1/sinks/s/positions", "").await;
-    assert_eq!((status, &refused["code"]), (StatusCode::CONFLICT, &"no_runner".into()));
+    assert_eq!(
+        (status, &refused["code"]),
+        (StatusCode::CONFLICT, &"no_runner".into())
+    );
     let (status, refused) = world.send("POST /v1/sinks/s/replay", "{}").await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::OK);
-    assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        world.send("DELETE /v1/sinks/s", "").await.0,
+        StatusCode::NOT_FOUND
+    );
 }

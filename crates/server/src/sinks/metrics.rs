@@ -18,10 +18,18 @@ type Value = fn(&SinkState) -> u64;
 const COUNTERS: [(&str, &str, Value); 6] = [
     ("sink_rows", "Rows written", |state| state.rows),
     ("sink_bytes", "Bytes of rows written", |state| state.bytes),
-    ("sink_poison", "Records that went to the dead letters", |state| state.poison),
+    ("sink_poison", "Records that went to the dead letters", |state| {
+        state.poison
+    }),
     ("sink_flush_ms", "Time spent on flushes", |state| state.flush_ms),
-    ("sink_limited_ms", "Time spent waiting for limits", |state| state.limited_ms),
-    ("sink_fenced", "Times that another writer had a partition", |state| state.fenced),
+    ("sink_limited_ms", "Time spent waiting for limits", |state| {
+        state.limited_ms
+    }),
+    (
+        "sink_fenced",
+        "Times that another writer had a partition",
+        |state| state.fenced,
+    ),
 ];
 const STATES: [&str; 5] = ["running", "retrying", "paused", "stopped", "waiting"];
 
@@ -50,7 +58,8 @@ impl Collector for SinkMetrics {
                 count(&mut metric, &[("sink", sink)], value(state))?;
             }
         }
-        let mut metric = encoder.encode_descriptor("sink_flushes", "Flushes by cause", None, MetricType::Counter)?;
+        let mut metric =
+            encoder.encode_descriptor("sink_flushes", "Flushes by cause", None, MetricType::Counter)?;
         for (sink, state) in &states {
             for (cause, flushes) in &state.flushes {
                 count(&mut metric, &[("sink", sink), ("cause", cause)], *flushes)?;
@@ -66,13 +75,21 @@ impl Collector for SinkMetrics {
         let help = "Records that the target does not have";
         let mut metric = encoder.encode_descriptor("sink_lag_records", help, None, MetricType::Gauge)?;
         for (sink, state) in &states {
-            let lag = state.places.iter().map(|place| place.end.saturating_sub(place.next));
+            let lag = state
+                .places
+                .iter()
+                .map(|place| place.end.saturating_sub(place.next));
             gauge(&mut metric, &[("sink", sink)], lag.sum())?;
         }
-        let mut metric = encoder.encode_descriptor("sink_state", "1 for the state", None, MetricType::Gauge)?;
+        let mut metric =
+            encoder.encode_descriptor("sink_state", "1 for the state", None, MetricType::Gauge)?;
         for (sink, state) in &states {
             for word in STATES {
-                gauge(&mut metric, &[("sink", sink), ("state", word)], u64::from(state.state == word))?;
+                gauge(
+                    &mut metric,
+                    &[("sink", sink), ("state", word)],
+                    u64::from(state.state == word),
+                )?;
             }
         }
         Ok(())

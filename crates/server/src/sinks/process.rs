@@ -39,27 +39,31 @@ impl Process {
         };
         let (input, mut lines) = mpsc::channel::<String>(LINES);
         let (said, received) = mpsc::channel(LINES);
-        thread::Builder::new().name("sinks-in".to_owned()).spawn(move || {
-            while let Some(line) = lines.blocking_recv() {
-                // A process that has ended is told by the other thread.
-                if stdin.write_all(line.as_bytes()).is_err() {
-                    return;
+        thread::Builder::new()
+            .name("sinks-in".to_owned())
+            .spawn(move || {
+                while let Some(line) = lines.blocking_recv() {
+                    // A process that has ended is told by the other thread.
+                    if stdin.write_all(line.as_bytes()).is_err() {
+                        return;
+                    }
                 }
-            }
-        })?;
-        thread::Builder::new().name("sinks-out".to_owned()).spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // The process is killed if nothing takes its lines.
-                if said.blocking_send(Said::Line(line)).is_err() {
-                    break;
+            })?;
+        thread::Builder::new()
+            .name("sinks-out".to_owned())
+            .spawn(move || {
+                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                    // The process is killed if nothing takes its lines.
+                    if said.blocking_send(Said::Line(line)).is_err() {
+                        break;
+                    }
                 }
-            }
-            let ended = match child.wait() {
-                Ok(status) => status.to_string(),
-                Err(why) => why.to_string(),
-            };
-            let _ = said.blocking_send(Said::Ended(ended));
-        })?;
+                let ended = match child.wait() {
+                    Ok(status) => status.to_string(),
+                    Err(why) => why.to_string(),
+                };
+                let _ = said.blocking_send(Said::Ended(ended));
+            })?;
         Ok(Self {
             handle,
             input: Some(input),
@@ -69,7 +73,9 @@ impl Process {
 
     /// Gives a line. One that a process does not take in time is left out: it is about to be killed.
     pub(super) fn tell(&self, line: String) -> bool {
-        self.input.as_ref().is_some_and(|input| input.try_send(line).is_ok())
+        self.input
+            .as_ref()
+            .is_some_and(|input| input.try_send(line).is_ok())
     }
 
     /// Closes its input, which asks it to end.

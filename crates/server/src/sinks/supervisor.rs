@@ -115,7 +115,11 @@ impl Work {
             self.desk.on_restart();
             tracing::warn!(target: EVENTS, kind = "sinks.runner_ended", why, again_in_s = wait,
                 "the runner of the sinks has ended");
-            if stop.run_until_cancelled(sleep(Duration::from_secs(wait))).await.is_none() {
+            if stop
+                .run_until_cancelled(sleep(Duration::from_secs(wait)))
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -151,7 +155,10 @@ impl Work {
             self.changes.mark_unchanged();
             let orders = self.orders();
             if orders.sinks.is_empty() {
-                return self.ended(process, IDLE_END_MAX).await.map_or(End::Idle, End::Died);
+                return self
+                    .ended(process, IDLE_END_MAX)
+                    .await
+                    .map_or(End::Idle, End::Died);
             }
             if !process.tell(line(&ToRunner::Run(orders))) {
                 return End::Died("it takes no orders".to_owned());
@@ -186,12 +193,17 @@ impl Work {
                 }
             }
         };
-        timeout(time, heard).await.err().map(|_| "it did not end in time".to_owned())
+        timeout(time, heard)
+            .await
+            .err()
+            .map(|_| "it did not end in time".to_owned())
     }
 
     fn orders(&self) -> Orders {
         let address = |address: Option<SocketAddr>| {
-            address.map_or_else(String::new, |address| crate::announce::reachable(address).to_string())
+            address.map_or_else(String::new, |address| {
+                crate::announce::reachable(address).to_string()
+            })
         };
         let wanted = |(name, sink): (Box<str>, Arc<StoredSink>)| {
             let wanted = Wanted {

@@ -38,12 +38,17 @@ impl Scene {
         let folder = Folder::new();
         let running = Running::start(serve(&folder));
         let server = running.address("kafka").to_string();
-        let client = Client::connect(std::slice::from_ref(&server), Options::default()).await.unwrap();
+        let client = Client::connect(std::slice::from_ref(&server), Options::default())
+            .await
+            .unwrap();
         let topic = NewTopic {
             name: "copy".to_owned(),
             partitions: Some(partitions),
             replication: None,
-            settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             dry_run: false,
         };
         client.create_topic(&topic).await.unwrap();
@@ -61,7 +66,11 @@ impl Scene {
     /// Returns the records of the target that count, in the order of partitions and offsets.
     async fn records(&self) -> Vec<(i32, StoredRecord)> {
         let topic = self.client.topic("copy").await.unwrap();
-        let ends = self.client.offsets(&[&topic], Position::CommittedEnd).await.unwrap();
+        let ends = self
+            .client
+            .offsets(&[&topic], Position::CommittedEnd)
+            .await
+            .unwrap();
         let mut found = Vec::new();
         for (partition, end) in topic.partitions.iter().zip(&ends[0]) {
             let settings = FetchSettings {
@@ -164,11 +173,14 @@ async fn values_keys_and_times_go_over_as_they_are() {
     log[1].key = Some(Bytes::from_static(b"\xff\x00"));
     log[1].value = None;
     log[2].value = Some(Bytes::from_static(b"\xfe"));
-    write(&scene, &rows_of(&scene.definition, &place(3), &log), 3).await.unwrap();
+    write(&scene, &rows_of(&scene.definition, &place(3), &log), 3)
+        .await
+        .unwrap();
     let there = scene.records().await;
     assert_eq!(there.len(), 3);
     for record in &log {
-        let same = |(_, other): &&(i32, StoredRecord)| (&other.key, &other.value) == (&record.key, &record.value);
+        let same =
+            |(_, other): &&(i32, StoredRecord)| (&other.key, &other.value) == (&record.key, &record.value);
         let (partition, found) = there.iter().find(same).unwrap();
         match &record.key {
             Some(key) => {
@@ -187,11 +199,19 @@ async fn values_keys_and_times_go_over_as_they_are() {
 async fn values_are_changed_on_the_way_and_get_keys() {
     let fields = "key = \"app.id\"\n[[sink.s.transform]]\ndrop = [\"message\"]\n";
     let scene = Scene::new(fields, 1, &[]).await;
-    let log = [record(0, "{\"app\":{\"id\":\"tv\"},\"message\":\"long\",\"n\":1}")];
-    write(&scene, &rows_of(&scene.definition, &place(3), &log), 1).await.unwrap();
+    let log = [record(
+        0,
+        "{\"app\":{\"id\":\"tv\"},\"message\":\"long\",\"n\":1}",
+    )];
+    write(&scene, &rows_of(&scene.definition, &place(3), &log), 1)
+        .await
+        .unwrap();
     let (_, found) = scene.records().await.remove(0);
     assert_eq!(found.key.as_deref(), Some(&b"tv"[..]));
-    assert_eq!(found.value.as_deref(), Some(&b"{\"app\":{\"id\":\"tv\"},\"n\":1}"[..]));
+    assert_eq!(
+        found.value.as_deref(),
+        Some(&b"{\"app\":{\"id\":\"tv\"},\"n\":1}"[..])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

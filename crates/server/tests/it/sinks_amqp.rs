@@ -25,7 +25,11 @@ fn send(closed: &Closed, queue: &str, numbers: std::ops::Range<u64>) {
     let first = numbers.start;
     for n in numbers {
         let comma = if n > first { "," } else { "" };
-        write!(lines, "{comma}{{\"to\":{{\"queues\":[\"{queue}\"]}},\"content\":{{\"n\":{n}}}}}").unwrap();
+        write!(
+            lines,
+            "{comma}{{\"to\":{{\"queues\":[\"{queue}\"]}},\"content\":{{\"n\":{n}}}}}"
+        )
+        .unwrap();
     }
     lines.push_str("]}");
     let (status, _, said) = closed.ask("POST /v1/messages", Some("root"), &lines);
@@ -35,7 +39,11 @@ fn send(closed: &Closed, queue: &str, numbers: std::ops::Range<u64>) {
 /// Writes the address of the broker's AMQP listener, with a login, into a file. Returns its path.
 fn address(closed: &Closed) -> String {
     let path = closed.folder.path().join("amqp");
-    fs::write(&path, format!("amqp://root:pw-root@{}/%2F\n", closed.running.address("amqp"))).unwrap();
+    fs::write(
+        &path,
+        format!("amqp://root:pw-root@{}/%2F\n", closed.running.address("amqp")),
+    )
+    .unwrap();
     path.display().to_string()
 }
 
@@ -65,7 +73,11 @@ fn a_queue_is_read_to_its_end_although_the_runner_is_killed() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "ndjson") {
                 for line in fs::read_to_string(path).unwrap_or_default().lines() {
-                    numbers.insert(serde_json::from_str::<Value>(line).unwrap()["n"].as_u64().unwrap());
+                    numbers.insert(
+                        serde_json::from_str::<Value>(line).unwrap()["n"]
+                            .as_u64()
+                            .unwrap(),
+                    );
                 }
             }
         }
@@ -74,7 +86,12 @@ fn a_queue_is_read_to_its_end_although_the_runner_is_killed() {
     let wait_for = |count: u64| {
         let begun = Instant::now();
         while (numbers().len() as u64) < count {
-            assert!(begun.elapsed() < PATIENCE, "{} {}", numbers().len(), json(&closed, "GET /v1/sinks/jobs"));
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{} {}",
+                numbers().len(),
+                json(&closed, "GET /v1/sinks/jobs")
+            );
         }
     };
     send(&closed, "jobs", 0..300);
@@ -90,13 +107,19 @@ fn a_queue_is_read_to_its_end_although_the_runner_is_killed() {
         if queue["ready"] == 0 && queue["in_flight"] == 0 {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "what is written is acknowledged: {queue}");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "what is written is acknowledged: {queue}"
+        );
     }
     let (status, _, said) = closed.ask("POST /v1/sinks/jobs/pause", Some("root"), "");
     assert_eq!(status, 200, "{said}");
     let begun = Instant::now();
     while json(&closed, "GET /v1/queues/jobs")["consumers"] != 0 {
-        assert!(begun.elapsed() < PATIENCE, "a paused sink leaves the queue to others");
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "a paused sink leaves the queue to others"
+        );
     }
     send(&closed, "jobs", 600..610);
     assert_eq!(closed.ask("POST /v1/sinks/jobs/resume", Some("root"), "").0, 200);
@@ -107,7 +130,12 @@ fn a_queue_is_read_to_its_end_although_the_runner_is_killed() {
 fn records_go_into_a_queue_and_are_confirmed() {
     let closed = Closed::start();
     assert_eq!(closed.ask("PUT /v1/queues/out", Some("root"), "{}").0, 201);
-    assert_eq!(closed.ask("PUT /v1/topics/log", Some("root"), "{\"partitions\":1}").0, 201);
+    assert_eq!(
+        closed
+            .ask("PUT /v1/topics/log", Some("root"), "{\"partitions\":1}")
+            .0,
+        201
+    );
     let define = |key: &str| {
         let definition = format!(
             "{{\"from\":\"log\",\"to\":\"amqp\",\"url\":\"file:{}\",\"routing_key\":\"{key}\",\
@@ -118,28 +146,52 @@ fn records_go_into_a_queue_and_are_confirmed() {
         assert!(status < 300, "{status} {said}");
     };
     define("out");
-    let record = "{\"key\":\"k\",\"value\":{\"n\":1},\"headers\":{\"content-type\":\"application/json\",\"a\":\"b\"}}";
+    let record =
+        "{\"key\":\"k\",\"value\":{\"n\":1},\"headers\":{\"content-type\":\"application/json\",\"a\":\"b\"}}";
     let (status, _, said) = closed.ask("POST /v1/topics/log/records?as=record", Some("root"), record);
     assert_eq!(status, 200, "{said}");
     let begun = Instant::now();
     while json(&closed, "GET /v1/queues/out")["ready"] != 1 {
-        assert!(begun.elapsed() < PATIENCE, "{}", json(&closed, "GET /v1/sinks/out"));
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{}",
+            json(&closed, "GET /v1/sinks/out")
+        );
     }
     let messages = json(&closed, "GET /v1/queues/out/messages");
     let text = messages.to_string();
-    for part in ["application/json", "\"n\":1", "log/0@0", "out/log/0@0", "\"a\":\"b\""] {
+    for part in [
+        "application/json",
+        "\"n\":1",
+        "log/0@0",
+        "out/log/0@0",
+        "\"a\":\"b\"",
+    ] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     // A queue that is not there stops the sink, and nothing is lost.
     define("none");
-    assert_eq!(closed.ask("POST /v1/topics/log/records?as=record", Some("root"), record).0, 200);
+    assert_eq!(
+        closed
+            .ask("POST /v1/topics/log/records?as=record", Some("root"), record)
+            .0,
+        200
+    );
     let begun = Instant::now();
     while json(&closed, "GET /v1/sinks/out")["state"] != "stopped" {
-        assert!(begun.elapsed() < PATIENCE, "{}", json(&closed, "GET /v1/sinks/out"));
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{}",
+            json(&closed, "GET /v1/sinks/out")
+        );
     }
     define("out");
     let begun = Instant::now();
     while json(&closed, "GET /v1/queues/out")["ready"] != 2 {
-        assert!(begun.elapsed() < PATIENCE, "{}", json(&closed, "GET /v1/sinks/out"));
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{}",
+            json(&closed, "GET /v1/sinks/out")
+        );
     }
 }

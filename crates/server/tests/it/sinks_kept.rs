@@ -81,7 +81,11 @@ impl Scene {
     fn define(&self, text: &str) {
         let file = self.folder.path().join("sinks.toml");
         fs::write(&file, text).unwrap();
-        printed(self.sink(&["define", "-f", file.to_str().unwrap()]).output().unwrap());
+        printed(
+            self.sink(&["define", "-f", file.to_str().unwrap()])
+                .output()
+                .unwrap(),
+        );
     }
 
     fn produce(&self, topic: &str, numbers: std::ops::Range<u64>) {
@@ -116,7 +120,9 @@ impl Scene {
                     // A part that has no name yet is not whole for readers.
                     let path = self.out().join(file["path"].as_str().unwrap());
                     let text = fs::read_to_string(path).unwrap_or_default();
-                    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                    let lines = text
+                        .lines()
+                        .map(|line| serde_json::from_str::<Value>(line).unwrap());
                     numbers.extend(lines.map(|row| row["n"].as_u64().unwrap()));
                 }
             }
@@ -172,7 +178,12 @@ fn files(scene: &Scene) -> String {
 fn a_kept_sink_survives_kills_of_its_runner_and_of_the_broker() {
     let mut scene = Scene::new();
     assert_eq!(scene.children(), [0; 0], "without sinks there is no runner");
-    printed(scene.over_kafka(&["topic", "create", "log", "-p", "2"]).output().unwrap());
+    printed(
+        scene
+            .over_kafka(&["topic", "create", "log", "-p", "2"])
+            .output()
+            .unwrap(),
+    );
     scene.define(&files(&scene));
     scene.produce("log", 0..100);
     scene.wait_for(100);
@@ -183,8 +194,14 @@ fn a_kept_sink_survives_kills_of_its_runner_and_of_the_broker() {
     scene.produce("log", 100..200);
     scene.wait_for(200);
     let metrics = get(scene.running().address("http"), "/metrics");
-    assert!(metrics.contains("stafett_sink_runner_restarts_total 1"), "{metrics}");
-    assert!(metrics.contains("stafett_sink_rows_total{sink=\"events\"} "), "{metrics}");
+    assert!(
+        metrics.contains("stafett_sink_runner_restarts_total 1"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("stafett_sink_rows_total{sink=\"events\"} "),
+        "{metrics}"
+    );
     let [runner] = scene.children()[..] else {
         panic!("one runner: {:?}", scene.children());
     };
@@ -208,9 +225,21 @@ fn a_kept_sink_survives_kills_of_its_runner_and_of_the_broker() {
 #[test]
 fn kept_sinks_are_paused_changed_and_replayed() {
     let scene = Scene::new();
-    printed(scene.over_kafka(&["topic", "create", "log", "-p", "1"]).output().unwrap());
-    printed(scene.over_kafka(&["topic", "create", "copy", "-p", "1"]).output().unwrap());
-    scene.define("[sink.copier]\nfrom = \"log\"\nto = \"topic\"\ntopic = \"copy\"\nflush = { every = \"50ms\" }\n");
+    printed(
+        scene
+            .over_kafka(&["topic", "create", "log", "-p", "1"])
+            .output()
+            .unwrap(),
+    );
+    printed(
+        scene
+            .over_kafka(&["topic", "create", "copy", "-p", "1"])
+            .output()
+            .unwrap(),
+    );
+    scene.define(
+        "[sink.copier]\nfrom = \"log\"\nto = \"topic\"\ntopic = \"copy\"\nflush = { every = \"50ms\" }\n",
+    );
     scene.produce("log", 0..10);
     scene.wait_for_state("\"rows\":10");
     printed(scene.sink(&["pause", "copier"]).output().unwrap());
@@ -227,11 +256,21 @@ fn kept_sinks_are_paused_changed_and_replayed() {
     scene.wait_for_state("\"lag\":0");
     let consume = ["consume", "copy", "--from", "earliest", "--until", "latest"];
     let begun = Instant::now();
-    while printed(scene.over_kafka(&consume).output().unwrap()).lines().count() < 25 {
+    while printed(scene.over_kafka(&consume).output().unwrap())
+        .lines()
+        .count()
+        < 25
+    {
         assert!(begun.elapsed() < PATIENCE, "{}", scene.states());
     }
-    let refused = scene.sink(&["replay", "copier", "--from", "yesterday"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("yesterday"), "{refused:?}");
+    let refused = scene
+        .sink(&["replay", "copier", "--from", "yesterday"])
+        .output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("yesterday"),
+        "{refused:?}"
+    );
     // Another definition of the same sink.
     scene.define("[sink.copier]\nfrom = \"log\"\nto = \"topic\"\ntopic = \"none\"\n");
     scene.wait_for_state("\"state\":\"stopped\"");
@@ -240,7 +279,12 @@ fn kept_sinks_are_paused_changed_and_replayed() {
 #[test]
 fn records_of_another_broker_come_over_once_although_the_sink_is_killed() {
     let (source, scene) = (Scene::new(), Scene::new());
-    printed(source.over_kafka(&["topic", "create", "log", "-p", "2"]).output().unwrap());
+    printed(
+        source
+            .over_kafka(&["topic", "create", "log", "-p", "2"])
+            .output()
+            .unwrap(),
+    );
     source.produce("log", 0..300);
     let text = format!(
         "[sink.mover]\nfrom = \"log\"\nsource = {{ kafka = \"{}\" }}\nto = \"topic\"\ntopic = \"moved\"\n\
@@ -279,7 +323,12 @@ fn records_of_another_broker_come_over_once_although_the_sink_is_killed() {
 fn a_closed_broker_runs_its_sinks_and_refuses_those_of_strangers() {
     let closed = Closed::start();
     let out = Folder::new();
-    assert_eq!(closed.ask("PUT /v1/topics/log", Some("root"), "{\"partitions\":1}").0, 201);
+    assert_eq!(
+        closed
+            .ask("PUT /v1/topics/log", Some("root"), "{\"partitions\":1}")
+            .0,
+        201
+    );
     let definition = format!(
         "{{\"from\":\"log\",\"to\":\"files\",\"path\":\"{}\",\"flush\":{{\"every\":\"50ms\"}}}}",
         out.path().display()

@@ -9,9 +9,7 @@ use bytes::{Bytes, BytesMut};
 use percent_encoding::percent_decode_str;
 use stafett_amqp_wire::frame::{self, FRAME_OVERHEAD, Frame, PROTOCOL_HEADER};
 use stafett_amqp_wire::methods::{Channel, Connection, basic, channel, connection};
-use stafett_amqp_wire::{
-    ContentHeader, Encoder, FrameKind, Method, PropertiesBuilder, TableBuilder, Value,
-};
+use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, PropertiesBuilder, TableBuilder, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -52,13 +50,21 @@ impl Address {
         // The address may hold a password, and is not shown.
         let bad = || TargetError::Stop("the address is not amqp://USER:PASSWORD@HOST:PORT/VHOST".to_owned());
         let rest = url.strip_prefix("amqp://").ok_or_else(bad)?;
-        let (authority, path) = rest.split_once('/').map_or((rest, None), |(one, other)| (one, Some(other)));
+        let (authority, path) = rest
+            .split_once('/')
+            .map_or((rest, None), |(one, other)| (one, Some(other)));
         let (login, place) = match authority.rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, authority),
         };
-        let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(|text| text.into_owned());
-        let (user, password) = login.map_or(("guest", "guest"), |login| login.split_once(':').unwrap_or((login, "")));
+        let decoded = |text: &str| {
+            percent_decode_str(text)
+                .decode_utf8()
+                .map(|text| text.into_owned())
+        };
+        let (user, password) = login.map_or(("guest", "guest"), |login| {
+            login.split_once(':').unwrap_or((login, ""))
+        });
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
             _ => (place, PORT),
@@ -87,7 +93,9 @@ impl Link {
     }
 
     async fn shake_hands(to: &Address) -> Result<Self, TargetError> {
-        let stream = TcpStream::connect((to.host.as_str(), to.port)).await.map_err(away)?;
+        let stream = TcpStream::connect((to.host.as_str(), to.port))
+            .await
+            .map_err(away)?;
         stream.set_nodelay(true).map_err(away)?;
         let mut link = Self {
             stream,
@@ -114,7 +122,9 @@ impl Link {
         Method::from(start_ok).encode(0, &mut link.output);
         // A broker that refuses a login may end the connection without a word.
         let Method::Connection(Connection::Tune(tune)) = link.method().await? else {
-            return Err(TargetError::Stop("the login at the broker of the queue is refused".to_owned()));
+            return Err(TargetError::Stop(
+                "the login at the broker of the queue is refused".to_owned(),
+            ));
         };
         link.frame_bytes_max = match tune.frame_max {
             0 => FRAME_BYTES_MAX,
@@ -149,7 +159,9 @@ impl Link {
             body_size: body.len() as u64,
             properties: properties.finish(),
         };
-        Encoder::frame(&mut self.output, FrameKind::Header, CHANNEL, |e| content.encode(e));
+        Encoder::frame(&mut self.output, FrameKind::Header, CHANNEL, |e| {
+            content.encode(e)
+        });
         let agreed = usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX);
         for piece in body.chunks(agreed.saturating_sub(FRAME_OVERHEAD).max(1)) {
             Frame::put_head(&mut self.output, FrameKind::Body, CHANNEL, piece.len());
@@ -230,9 +242,15 @@ mod tests {
     fn addresses_are_read_in_parts() {
         let address = Address::parse("amqp://me:p%40ss@[::1]:5673/a%2Fb").unwrap();
         assert_eq!((&*address.host, address.port), ("::1", 5673));
-        assert_eq!((&*address.user, &*address.password, &*address.virtual_host), ("me", "p@ss", "a/b"));
+        assert_eq!(
+            (&*address.user, &*address.password, &*address.virtual_host),
+            ("me", "p@ss", "a/b")
+        );
         let address = Address::parse("amqp://h.example").unwrap();
-        assert_eq!((&*address.host, address.port, &*address.virtual_host), ("h.example", 5672, "/"));
+        assert_eq!(
+            (&*address.host, address.port, &*address.virtual_host),
+            ("h.example", 5672, "/")
+        );
         assert_eq!((&*address.user, &*address.password), ("guest", "guest"));
         for bad in ["h", "http://h", "amqp://", "amqp://h:x"] {
             assert!(Address::parse(bad).is_err(), "{bad}");

@@ -27,10 +27,15 @@ pub(super) fn push(
     ];
     for (name, text) in texts {
         if let Some(text) = text {
-            headers.push((Bytes::from_static(name.as_bytes()), Some(Bytes::copy_from_slice(text.as_bytes()))));
+            headers.push((
+                Bytes::from_static(name.as_bytes()),
+                Some(Bytes::copy_from_slice(text.as_bytes())),
+            ));
         }
     }
-    let mut timestamp = properties.timestamp.and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
+    let mut timestamp = properties
+        .timestamp
+        .and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
     let mut key = None;
     for (name, value) in properties.headers.iter().flat_map(|table| table.iter()) {
         let bytes = bytes_of(&value);
@@ -46,8 +51,10 @@ pub(super) fn push(
             headers.push((Bytes::copy_from_slice(name.as_bytes()), bytes));
         }
     }
-    let headers: Vec<(&[u8], Option<&[u8]>)> =
-        headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+    let headers: Vec<(&[u8], Option<&[u8]>)> = headers
+        .iter()
+        .map(|(name, value)| (&**name, value.as_deref()))
+        .collect();
     records.push(&Record {
         key: key.as_deref(),
         value: Some(value),
@@ -57,7 +64,10 @@ pub(super) fn push(
 }
 
 /// Returns a value as bytes. `None` for one that is none, `Some(None)` for one without a value.
-#[expect(clippy::wildcard_enum_match_arm, reason = "values of all other kinds are left out")]
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "values of all other kinds are left out"
+)]
 fn bytes_of(value: &Value) -> Option<Option<Bytes>> {
     let text = |text: String| Some(Some(Bytes::from(text)));
     match value {

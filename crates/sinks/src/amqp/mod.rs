@@ -81,11 +81,19 @@ pub(crate) async fn follow(
             Err(why) => End::Failed(why),
             Ok(mut session) => {
                 let (pieces, feed) = mpsc::channel(AHEAD);
-                if changes.send(Ok(Change::Opened(Claim::of_place(&place, 0), feed))).await.is_err() {
+                if changes
+                    .send(Ok(Change::Opened(Claim::of_place(&place, 0), feed)))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
                 let ended = session.run(&pieces, &mut requests, &mut rests).await;
-                if changes.send(Ok(Change::Lost(Claim::of_place(&place, 0).task))).await.is_err() {
+                if changes
+                    .send(Ok(Change::Lost(Claim::of_place(&place, 0).task)))
+                    .await
+                    .is_err()
+                {
                     return;
                 }
                 ended
@@ -131,7 +139,10 @@ struct Delivery {
 
 impl Session {
     async fn open(spec: &QueueSpec) -> Result<Self, TargetError> {
-        let url = spec.url.resolve().map_err(|why| TargetError::Stop(format!("{}: {why}", spec.url)))?;
+        let url = spec
+            .url
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{}: {why}", spec.url)))?;
         let mut link = Link::open(&Address::parse(&url)?).await?;
         link.call(basic::Qos {
             prefetch_count: spec.prefetch,
@@ -205,7 +216,9 @@ impl Session {
         if self.making.is_empty() {
             return Ok(None);
         }
-        let batch = std::mem::replace(&mut self.making, making()).finish().map_err(away)?;
+        let batch = std::mem::replace(&mut self.making, making())
+            .finish()
+            .map_err(away)?;
         let found = records(&batch, usize::MAX).map_err(away)?;
         found.collect::<Result<_, _>>().map(Some).map_err(away)
     }
@@ -226,7 +239,10 @@ impl Session {
             Some(FrameKind::Header) => {
                 let header = ContentHeader::decode(frame.payload).map_err(away)?;
                 if header.body_size > BODY_BYTES_MAX {
-                    return Err(TargetError::Stop(format!("a message of {} bytes", header.body_size)));
+                    return Err(TargetError::Stop(format!(
+                        "a message of {} bytes",
+                        header.body_size
+                    )));
                 }
                 if let Some(delivery) = &mut self.delivery {
                     delivery.header = Some(header);
@@ -283,7 +299,12 @@ impl Session {
             let closed = async {
                 while let Ok(frame) = self.link.frame().await {
                     let is_method = frame.kind == FrameKind::Method as u8;
-                    if is_method && matches!(Method::decode(frame.payload), Ok(Method::Connection(Connection::CloseOk(_)))) {
+                    if is_method
+                        && matches!(
+                            Method::decode(frame.payload),
+                            Ok(Method::Connection(Connection::CloseOk(_)))
+                        )
+                    {
                         return;
                     }
                 }

@@ -72,7 +72,9 @@ pub(super) fn broker_of(fields: &mut Fields, name: &str) -> Result<Option<Broker
         Some(Value::String(server)) => vec![server],
         Some(Value::Array(servers)) => {
             let texts = servers.iter().map(|server| server.as_str().map(str::to_owned));
-            texts.collect::<Option<Vec<_>>>().ok_or_else(|| fields.bad(name, why))?
+            texts
+                .collect::<Option<Vec<_>>>()
+                .ok_or_else(|| fields.bad(name, why))?
         }
         Some(_) => return Err(fields.bad(name, why)),
     };
@@ -94,7 +96,10 @@ pub(super) fn login(fields: &mut Fields, name: &str) -> Result<Option<Secret>, D
     };
     let secret = Secret::parse(&text);
     if secret.is_plain() {
-        return Err(fields.bad(name, "it is a secret: write env:NAME or file:PATH, and keep it there"));
+        return Err(fields.bad(
+            name,
+            "it is a secret: write env:NAME or file:PATH, and keep it there",
+        ));
     }
     Ok(Some(secret))
 }

@@ -299,4 +299,3 @@ fn has_password(url: &str) -> bool {
         .and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
     login.is_some_and(|(login, _)| login.contains(':')) || url.contains("password=")
 }
-

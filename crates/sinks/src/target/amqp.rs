@@ -48,7 +48,11 @@ pub struct AmqpTarget {
 
 impl std::fmt::Debug for AmqpTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AmqpTarget({:?}, {:?})", self.spec.exchange, self.spec.routing_key)
+        write!(
+            f,
+            "AmqpTarget({:?}, {:?})",
+            self.spec.exchange, self.spec.routing_key
+        )
     }
 }
 
@@ -69,12 +73,16 @@ impl AmqpTarget {
 
     fn ledger(&self) -> Result<&dyn Ledger, TargetError> {
         let why = "the positions of this sink are those of its app";
-        self.ledger.as_deref().ok_or_else(|| TargetError::Stop(why.to_owned()))
+        self.ledger
+            .as_deref()
+            .ok_or_else(|| TargetError::Stop(why.to_owned()))
     }
 
     async fn connect(&mut self) -> Result<(), TargetError> {
         let url = &self.spec.url;
-        let text = url.resolve().map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
+        let text = url
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
         let mut link = Link::open(&Address::parse(&text)?).await?;
         link.call(confirm::Select::default()).await?;
         (self.published, self.confirmed) = (0, 0);
@@ -161,7 +169,9 @@ impl AmqpTarget {
             match (property(&mut properties, name), text) {
                 (Some(field), Some(text)) if text.len() <= TEXT_BYTES_MAX => *field = Some(text.into()),
                 _ if name.len() > TEXT_BYTES_MAX => {}
-                (_, Some(text)) => headers.push(name, &Value::LongString(Bytes::copy_from_slice(text.as_bytes()))),
+                (_, Some(text)) => {
+                    headers.push(name, &Value::LongString(Bytes::copy_from_slice(text.as_bytes())))
+                }
                 (_, None) => match value {
                     Some(value) => headers.push(name, &Value::Bytes(Bytes::copy_from_slice(value))),
                     None => headers.push(name, &Value::Void),

@@ -114,10 +114,7 @@ async fn an_address_with_tls_is_checked_against_the_authority() {
         std::fs::write(data.join("server.key"), &key).unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(data.join("server.key"), private).unwrap();
-        vec![
-            "ssl=on".to_owned(),
-            "listen_addresses=localhost".to_owned(),
-        ]
+        vec!["ssl=on".to_owned(), "listen_addresses=localhost".to_owned()]
     };
     let Some(server) = Server::start_with(port, &settings).await else {
         return;

@@ -64,7 +64,10 @@ impl Server {
     }
 
     /// As [`Self::start`], with more settings; `settings` gets the folder of the data, which is the server's.
-    pub(crate) async fn start_with(port: u16, settings: &(dyn Fn(&Path) -> Vec<String> + Sync)) -> Option<Self> {
+    pub(crate) async fn start_with(
+        port: u16,
+        settings: &(dyn Fn(&Path) -> Vec<String> + Sync),
+    ) -> Option<Self> {
         let (Some(programs), Some((uid, gid))) = (programs(), user()) else {
             skip();
             return None;
@@ -99,7 +102,14 @@ impl Server {
         assert!(initdb.arg(&data).status().unwrap().success(), "initdb");
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(&data).arg("-k").arg(&data);
-        postgres.args(["-c", "listen_addresses=", "-c", "fsync=off", "-p", &port.to_string()]);
+        postgres.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+            "-p",
+            &port.to_string(),
+        ]);
         for setting in settings(&data) {
             postgres.arg("-c").arg(setting);
         }
@@ -123,7 +133,11 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         let socket = self.folder.path().join("data");
-        format!("host={} port={} user=postgres dbname=postgres", socket.display(), self.port)
+        format!(
+            "host={} port={} user=postgres dbname=postgres",
+            socket.display(),
+            self.port
+        )
     }
 
     /// Returns a connection that ends with the runtime of the test.

@@ -105,7 +105,9 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
     if let Some((status, after)) = received.answers.pop() {
         let mut response = reply(status, &json!("as told"));
         if let Some(after) = after {
-            response.headers_mut().insert("retry-after", after.parse().unwrap());
+            response
+                .headers_mut()
+                .insert("retry-after", after.parse().unwrap());
         }
         return response;
     }
@@ -134,9 +136,9 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
 /// Answers about positions.
 fn positions(received: &mut Received, method: &Method, body: &Bytes) -> Response<Full<Bytes>> {
     if *method == Method::GET {
-        let tables = received.tables.iter().map(|((topic, partition), table)| {
-            json!({"topic": topic, "partition": partition, "next": table.next})
-        });
+        let tables = received.tables.iter().map(
+            |((topic, partition), table)| json!({"topic": topic, "partition": partition, "next": table.next}),
+        );
         return reply(200, &json!({"positions": tables.collect::<Vec<_>>()}));
     }
     let wanted: Value = serde_json::from_slice(body).unwrap();
@@ -212,7 +214,11 @@ impl Store for Keeper {
     async fn rows(&self, place: &Place) -> Vec<u64> {
         let received = self.receiver.received.lock();
         let key = (place.topic.clone(), u64::from(place.partition));
-        received.tables.get(&key).map(|table| table.rows.clone()).unwrap_or_default()
+        received
+            .tables
+            .get(&key)
+            .map(|table| table.rows.clone())
+            .unwrap_or_default()
     }
 
     fn refuses(&self) -> bool {
@@ -234,7 +240,10 @@ async fn a_receiver_that_keeps_positions_passes_the_suite() {
 async fn without_positions_a_batch_comes_again_as_it_was() {
     let receiver = Receiver::start().await;
     let definition = receiver.definition("");
-    assert_eq!(target(&definition, Steps::default(), None).promise(), Promise::AtLeastOnce);
+    assert_eq!(
+        target(&definition, Steps::default(), None).promise(),
+        Promise::AtLeastOnce
+    );
     let reached = Arc::new(AtomicU64::new(0));
     let expected: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
     for n in 1.. {
@@ -244,7 +253,13 @@ async fn without_positions_a_batch_comes_again_as_it_was() {
             received.batches.clear();
             received.tables.clear();
             let key = ("events".to_owned(), n);
-            received.tables.insert(key, Table { epoch: 1, ..Table::default() });
+            received.tables.insert(
+                key,
+                Table {
+                    epoch: 1,
+                    ..Table::default()
+                },
+            );
         }
         let (count, place) = (Arc::clone(&reached), place(u32::try_from(n).unwrap()));
         count.store(0, Ordering::Relaxed);
@@ -262,7 +277,9 @@ async fn without_positions_a_batch_comes_again_as_it_was() {
             let table = received.tables.values_mut().next().unwrap();
             table.next = ledger.0.lock().get(&place).map_or(0, |(next, _)| *next);
         }
-        life(&definition, &mut *again, &place, &log(), &mut letters).await.unwrap();
+        life(&definition, &mut *again, &place, &log(), &mut letters)
+            .await
+            .unwrap();
         let mut seen: BTreeMap<String, Bytes> = BTreeMap::new();
         let mut numbers = Vec::new();
         for batch in &receiver.received.lock().batches {
@@ -286,7 +303,13 @@ async fn without_positions_a_batch_comes_again_as_it_was() {
 async fn write_one(receiver: &Receiver, definition: &Definition, at: u32) -> Result<(), TargetError> {
     let (ledger, place) = (Arc::new(MemoryLedger::default()), place(at));
     let key = ("events".to_owned(), u64::from(at));
-    receiver.received.lock().tables.insert(key, Table { epoch: 1, ..Table::default() });
+    receiver.received.lock().tables.insert(
+        key,
+        Table {
+            epoch: 1,
+            ..Table::default()
+        },
+    );
     let mut target = target(definition, Steps::default(), Some(&ledger));
     let opened = target.open(&place, 0).await.unwrap();
     let mut rows = stafett_sinks::rows::Rows::new(1);
@@ -295,7 +318,9 @@ async fn write_one(receiver: &Receiver, definition: &Definition, at: u32) -> Res
         Vec::new(),
         stafett_sinks::convert::OnUnknown::Rest,
     );
-    converter.convert(&place, &record(0, "{\"n\":7}"), &mut rows).unwrap();
+    converter
+        .convert(&place, &record(0, "{\"n\":7}"), &mut rows)
+        .unwrap();
     let part = Part {
         place: &place,
         epoch: opened.epoch,
@@ -362,7 +387,10 @@ async fn batches_are_signed_and_carry_headers_of_the_definition() {
     assert!(header("webhook-id").starts_with("msg_"));
     let events: Value = serde_json::from_slice(&batch.body).unwrap();
     assert_eq!(events[0]["id"], "events/0@0");
-    assert_eq!((&events[0]["specversion"], &events[0]["data"]), (&json!("1.0"), &json!({"n": 7})));
+    assert_eq!(
+        (&events[0]["specversion"], &events[0]["data"]),
+        (&json!("1.0"), &json!({"n": 7}))
+    );
 }
 
 #[tokio::test]
@@ -378,7 +406,9 @@ async fn receivers_in_private_networks_are_refused_unless_they_are_allowed() {
     };
     let mut target = target_of(&definition, &surroundings);
     let mut letters = Letters::default();
-    let refused = life(&definition, &mut *target, &place(0), &log(), &mut letters).await.unwrap_err();
+    let refused = life(&definition, &mut *target, &place(0), &log(), &mut letters)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("webhook_allow"), "{refused}");
     assert!(receiver.received.lock().batches.is_empty());
 }

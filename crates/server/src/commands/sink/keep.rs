@@ -87,7 +87,11 @@ pub(super) fn delete(matches: &ArgMatches) -> Result<(), Failure> {
         deletion::confirm(&format!("Delete the sink {name}? Its target stays as it is."))?;
     }
     let deleted = http::ask(matches, Question::new(Method::DELETE, SINKS).at(name))?;
-    Ok(http::done(matches, &deleted, &format!("deleted the sink {name}"))?)
+    Ok(http::done(
+        matches,
+        &deleted,
+        &format!("deleted the sink {name}"),
+    )?)
 }
 
 pub(super) fn pause(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
@@ -98,7 +102,9 @@ pub(super) fn pause(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
 }
 
 pub(super) fn positions(matches: &ArgMatches) -> Result<(), Failure> {
-    let question = Question::new(Method::GET, SINKS).at(name(matches)?).at("positions");
+    let question = Question::new(Method::GET, SINKS)
+        .at(name(matches)?)
+        .at("positions");
     shown(matches, &http::ask(matches, question)?)
 }
 
@@ -106,8 +112,8 @@ pub(super) fn replay(matches: &ArgMatches) -> Result<(), Failure> {
     let from = matches.get_one::<String>(FROM);
     let mut positions = Vec::new();
     for text in matches.get_many::<String>(SET).into_iter().flatten() {
-        let (place, next) = place_and_offset(text)
-            .ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET"))?;
+        let (place, next) =
+            place_and_offset(text).ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET"))?;
         positions.push(json!({"topic": place.topic, "partition": place.partition, "next": next}));
     }
     let body = match (from, positions.is_empty()) {
@@ -121,5 +127,10 @@ pub(super) fn replay(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn shown(matches: &ArgMatches, answer: &Value) -> Result<(), Failure> {
     let list = answer.get("positions").and_then(Value::as_array);
-    show(matches, &POSITIONS, list.map_or(&[], Vec::as_slice), "no positions")
+    show(
+        matches,
+        &POSITIONS,
+        list.map_or(&[], Vec::as_slice),
+        "no positions",
+    )
 }

@@ -189,7 +189,10 @@ impl Kept {
         }
         if let Question::Replay(replay) = question {
             for (place, next) in self.places(definition, client, replay).await? {
-                target.set_position(&place, next).await.map_err(|why| text(&why))?;
+                target
+                    .set_position(&place, next)
+                    .await
+                    .map_err(|why| text(&why))?;
             }
         }
         target.positions().await.map(shown).map_err(|why| text(&why))
@@ -203,17 +206,28 @@ impl Kept {
         replay: SinkReplay,
     ) -> Result<Vec<(Place, u64)>, String> {
         let Some(from) = replay.from else {
-            let place = |SinkPosition { topic, partition, next }| (Place { topic, partition }, next);
+            let place = |SinkPosition {
+                             topic,
+                             partition,
+                             next,
+                         }| (Place { topic, partition }, next);
             return Ok(replay.positions.into_iter().map(place).collect());
         };
-        let begin = Begin::parse(&from)
-            .ok_or_else(|| format!("{from:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z"))?;
+        let begin = Begin::parse(&from).ok_or_else(|| {
+            format!("{from:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z")
+        })?;
         let client = source(definition, client).await.map_err(|why| why.to_string())?;
-        begins(definition, &client, begin).await.map_err(|why| why.to_string())
+        begins(definition, &client, begin)
+            .await
+            .map_err(|why| why.to_string())
     }
 }
 
 fn shown(positions: Vec<(Place, u64)>) -> Vec<SinkPosition> {
-    let position = |(Place { topic, partition }, next)| SinkPosition { topic, partition, next };
+    let position = |(Place { topic, partition }, next)| SinkPosition {
+        topic,
+        partition,
+        next,
+    };
     positions.into_iter().map(position).collect()
 }

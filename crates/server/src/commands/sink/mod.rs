@@ -45,14 +45,17 @@ pub(super) fn describe() -> Command {
         .action(ArgAction::Append)
     };
     let name = || Arg::new(NAME).help("Only the sink of this name");
-    let of =
-        |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file().required(true)).arg(name());
+    let of = |word: &'static str, about: &'static str| {
+        Command::new(word)
+            .about(about)
+            .arg(file().required(true))
+            .arg(name())
+    };
     let kept = |word: &'static str, about: &'static str| {
         Command::new(word).about(about).arg(argument(NAME, "The sink"))
     };
-    let either = |word: &'static str, about: &'static str| {
-        Command::new(word).about(about).arg(file()).arg(name())
-    };
+    let either =
+        |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file()).arg(name());
     let set = option(
         SET,
         "TOPIC/PARTITION=OFFSET",

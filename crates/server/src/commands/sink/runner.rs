@@ -37,7 +37,10 @@ pub(super) fn run() -> anyhow::Result<()> {
     // A lower priority is not necessary.
     let _ = rustix::process::nice(NICE);
     let mut first = String::new();
-    io::stdin().lock().read_line(&mut first).context("standard input cannot be read")?;
+    io::stdin()
+        .lock()
+        .read_line(&mut first)
+        .context("standard input cannot be read")?;
     let Ok(ToRunner::Run(orders)) = serde_json::from_str(&first) else {
         bail!("the broker starts this by itself, with orders on standard input");
     };
@@ -101,8 +104,7 @@ async fn serve(orders: Orders, mut lines: mpsc::Receiver<String>) -> anyhow::Res
     runner.apply(orders.sinks);
     let mut states = interval(STATES);
     states.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     loop {
         let word = tokio::select! {
             line = lines.recv() => match line {
@@ -141,7 +143,10 @@ impl Runner {
                 question,
             }) => {
                 let asked = Asked { number, question };
-                let known = self.running.get(&sink).map(|running| running.asks.try_send(asked));
+                let known = self
+                    .running
+                    .get(&sink)
+                    .map(|running| running.asks.try_send(asked));
                 if !matches!(known, Some(Ok(()))) {
                     let answer = Err(format!("the runner has no sink {sink}, or it is busy"));
                     // The broker gives up waiting if there is no room.
@@ -209,7 +214,10 @@ impl Runner {
 
 fn shown(snapshot: Snapshot) -> SinkState {
     let words = |counts: BTreeMap<&'static str, u64>| {
-        counts.into_iter().map(|(word, count)| (word.to_owned(), count)).collect()
+        counts
+            .into_iter()
+            .map(|(word, count)| (word.to_owned(), count))
+            .collect()
     };
     let places = snapshot.places.into_iter().map(|(place, progress)| SinkPlace {
         topic: place.topic,

@@ -95,7 +95,10 @@ impl Postgres {
         let mut task = JoinSet::new();
         let client = if config.get_ssl_mode() == SslMode::Require {
             let connector = crate::tls::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
-            let (client, connection) = config.connect(Tls(connector)).await.map_err(|why| stopped(&why))?;
+            let (client, connection) = config
+                .connect(Tls(connector))
+                .await
+                .map_err(|why| stopped(&why))?;
             task.spawn(async move {
                 // Its error is that of the request that fails.
                 let _ = connection.await;

@@ -61,10 +61,10 @@ impl std::fmt::Debug for TopicTarget {
 
 impl TopicTarget {
     pub fn new(sink: &str, spec: &TopicSpec, columns: &[Column], surroundings: &Surroundings) -> Self {
-        let servers = spec.broker.as_ref().map_or_else(
-            || surroundings.servers.clone(),
-            |spec| broker::Servers::of(spec),
-        );
+        let servers = spec
+            .broker
+            .as_ref()
+            .map_or_else(|| surroundings.servers.clone(), |spec| broker::Servers::of(spec));
         Self {
             sink: sink.to_owned(),
             spec: spec.clone(),
@@ -127,7 +127,10 @@ impl TopicTarget {
     async fn store(&mut self, part: &Part<'_>, topic: &Topic) -> Result<(), TargetError> {
         let id = self.id(part.place);
         let fenced = || TargetError::Fenced(part.place.clone());
-        let held = self.places.get_mut(part.place).filter(|held| held.next == part.from);
+        let held = self
+            .places
+            .get_mut(part.place)
+            .filter(|held| held.next == part.from);
         let held = held.ok_or_else(fenced)?;
         let error = |why: &_| failed(why, Some(part.place));
         let mut batches = Batches::new(&self.spec, &self.columns, part, topic)?;
@@ -141,7 +144,10 @@ impl TopicTarget {
             self.steps.reach("sent")?;
         }
         let next = i64::try_from(part.next).unwrap_or(i64::MAX);
-        let added = held.producer.commit_offset(&id, (&topic.name, POSITION), next).await;
+        let added = held
+            .producer
+            .commit_offset(&id, (&topic.name, POSITION), next)
+            .await;
         added.map_err(|why| error(&why))?;
         self.steps.reach("position")?;
         held.producer.end(true).await.map_err(|why| error(&why))?;
@@ -200,7 +206,10 @@ impl Target for TopicTarget {
         let groups = client.groups().await.map_err(|why| failed(&why, None))?;
         let mut positions = Vec::new();
         for group in groups {
-            let place = group.name.strip_prefix(&*prefix).and_then(|place| place.rsplit_once('/'));
+            let place = group
+                .name
+                .strip_prefix(&*prefix)
+                .and_then(|place| place.rsplit_once('/'));
             let Some((topic, Ok(partition))) = place.map(|(topic, number)| (topic, number.parse())) else {
                 continue;
             };
@@ -220,7 +229,10 @@ impl Target for TopicTarget {
         let held = self.places.get_mut(place).ok_or_else(fenced)?;
         let error = |why: &_| failed(why, Some(place));
         let offset = i64::try_from(next).unwrap_or(i64::MAX);
-        let added = held.producer.commit_offset(&id, (&topic.name, POSITION), offset).await;
+        let added = held
+            .producer
+            .commit_offset(&id, (&topic.name, POSITION), offset)
+            .await;
         added.map_err(|why| error(&why))?;
         held.producer.end(true).await.map_err(|why| error(&why))?;
         held.next = next;
@@ -243,7 +255,10 @@ impl Target for TopicTarget {
                 settings: Vec::new(),
                 dry_run: false,
             };
-            client.create_topic(&topic).await.map_err(|why| failed(&why, None))?;
+            client
+                .create_topic(&topic)
+                .await
+                .map_err(|why| failed(&why, None))?;
         }
         Ok(vec![format!("the topic {name}")])
     }

@@ -89,7 +89,10 @@ impl<'a> Batches<'a> {
         let count = topic.partitions.len();
         let own = part.place.partition as usize;
         if spec.keeps_partitions && own >= count {
-            let why = format!("{} has {count} partitions, and none for {}", topic.name, part.place);
+            let why = format!(
+                "{} has {count} partitions, and none for {}",
+                topic.name, part.place
+            );
             return Err(TargetError::Stop(why));
         }
         let mut queues: Vec<_> = topic
@@ -138,7 +141,9 @@ impl<'a> Batches<'a> {
                 *taken += 1;
             }
             let records = builder.len();
-            let bytes = builder.finish().map_err(|why| TargetError::Stop(why.to_string()))?;
+            let bytes = builder
+                .finish()
+                .map_err(|why| TargetError::Stop(why.to_string()))?;
             sealed.push(SealedBatch {
                 partition: *partition,
                 records,

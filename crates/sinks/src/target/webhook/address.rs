@@ -31,14 +31,19 @@ impl Address {
         };
         let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
         if authority.as_str().contains('@') {
-            return Err(bad("has a login: write it as a header, authorization = \"env:NAME\""));
+            return Err(bad(
+                "has a login: write it as a header, authorization = \"env:NAME\"",
+            ));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         Ok(Self {
             is_tls,
             host: host.to_owned(),
             port: authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
-            target: uri.path_and_query().map_or("/", |target| target.as_str()).to_owned(),
+            target: uri
+                .path_and_query()
+                .map_or("/", |target| target.as_str())
+                .to_owned(),
         })
     }
 
@@ -64,7 +69,9 @@ pub(super) struct Allowed {
 
 impl Allowed {
     pub(super) fn new(hosts: &[String]) -> Self {
-        Self { hosts: hosts.to_vec() }
+        Self {
+            hosts: hosts.to_vec(),
+        }
     }
 
     /// Returns the addresses that may be connected to.
@@ -134,13 +141,33 @@ mod tests {
     #[test]
     fn addresses_of_machines_and_private_networks_are_known() {
         for inner in [
-            "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.1.1", "0.0.0.0",
-            "255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1", "fd00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1",
-            "2002:7f00:1::", "ff02::1",
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.100.1.1",
+            "0.0.0.0",
+            "255.255.255.255",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:7f00:1::",
+            "ff02::1",
         ] {
             assert!(is_inner(inner.parse().unwrap()), "{inner}");
         }
-        for outer in ["93.184.216.34", "2606:2800:220:1::1", "172.32.0.1", "100.128.0.1", "::ffff:8.8.8.8"] {
+        for outer in [
+            "93.184.216.34",
+            "2606:2800:220:1::1",
+            "172.32.0.1",
+            "100.128.0.1",
+            "::ffff:8.8.8.8",
+        ] {
             assert!(!is_inner(outer.parse().unwrap()), "{outer}");
         }
     }
@@ -148,7 +175,10 @@ mod tests {
     #[test]
     fn urls_are_read_in_parts() {
         let address = Address::parse("https://h.example/a?b=1").unwrap();
-        assert_eq!((address.is_tls, &*address.host, address.port), (true, "h.example", 443));
+        assert_eq!(
+            (address.is_tls, &*address.host, address.port),
+            (true, "h.example", 443)
+        );
         assert_eq!((&*address.target, &*address.authority()), ("/a?b=1", "h.example"));
         let address = Address::parse("http://[::1]:8080").unwrap();
         assert_eq!((&*address.host, &*address.authority()), ("::1", "[::1]:8080"));

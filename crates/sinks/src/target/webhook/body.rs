@@ -21,7 +21,9 @@ pub(super) fn of(form: BodyForm, sink: &str, columns: &[Column], part: &Part<'_>
             (out, "application/x-ndjson")
         }
         BodyForm::Json => {
-            list(&mut out, part, |out, _, cells| write_json(out, columns, rows, cells));
+            list(&mut out, part, |out, _, cells| {
+                write_json(out, columns, rows, cells)
+            });
             (out, "application/json")
         }
         BodyForm::CloudEvents => {

@@ -49,7 +49,9 @@ impl Link {
     ) -> Result<Self, TargetError> {
         let addresses = allowed.resolve(to).await?;
         let connected = timeout(CONNECT.min(patience), TcpStream::connect(&*addresses)).await;
-        let stream = connected.map_err(|_| away("no connection in time"))?.map_err(away)?;
+        let stream = connected
+            .map_err(|_| away("no connection in time"))?
+            .map_err(away)?;
         // Small requests leave at once, or later: both are right.
         let _ = stream.set_nodelay(true);
         if !to.is_tls {
@@ -61,7 +63,10 @@ impl Link {
         Self::over(secured.map_err(away)?, to).await
     }
 
-    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, to: &Address) -> Result<Self, TargetError> {
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        to: &Address,
+    ) -> Result<Self, TargetError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(away)?;
         let mut task = JoinSet::new();
         task.spawn(async move {

@@ -75,7 +75,9 @@ impl Webhook {
 
     fn ledger(&self) -> Result<&dyn Ledger, TargetError> {
         let why = "the positions of this sink are those of its app";
-        self.ledger.as_deref().ok_or_else(|| TargetError::Stop(why.to_owned()))
+        self.ledger
+            .as_deref()
+            .ok_or_else(|| TargetError::Stop(why.to_owned()))
     }
 
     /// Sends a request, on a connection that is there or a new one.
@@ -150,7 +152,10 @@ impl Webhook {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&answer.body);
-        let cut = said.char_indices().take_while(|(at, _)| *at < CITED_BYTES).count();
+        let cut = said
+            .char_indices()
+            .take_while(|(at, _)| *at < CITED_BYTES)
+            .count();
         let said: String = said.chars().take(cut).collect();
         let text = format!("the receiver answered {status}: {said}");
         match status {
@@ -179,7 +184,9 @@ impl Webhook {
 
     /// Notes the time that a receiver asked to wait, in seconds.
     fn wait_as_asked(&mut self, headers: &HeaderMap) {
-        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let seconds = headers
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         if let Some(seconds) = seconds {
             self.not_before = Some(Instant::now() + Duration::from_secs(seconds).min(WAIT_MAX));
         }
@@ -188,7 +195,9 @@ impl Webhook {
 
 /// Returns a text of the definition, as it is now.
 fn resolved(secret: &crate::secret::Secret) -> Result<String, TargetError> {
-    secret.resolve().map_err(|why| TargetError::Stop(format!("{secret}: {why}")))
+    secret
+        .resolve()
+        .map_err(|why| TargetError::Stop(format!("{secret}: {why}")))
 }
 
 #[async_trait]

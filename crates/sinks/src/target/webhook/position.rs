@@ -74,7 +74,11 @@ impl Webhook {
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}sink={sink}");
         let All { positions } = self.exchange(Method::GET, &url, &Value::Null).await?;
-        let place = |One { topic, partition, next }| (Place { topic, partition }, next);
+        let place = |One {
+                         topic,
+                         partition,
+                         next,
+                     }| (Place { topic, partition }, next);
         Ok(positions.into_iter().map(place).collect())
     }
 
