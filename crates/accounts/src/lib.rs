@@ -131,7 +131,8 @@ impl AccessControl {
         &self.directory
     }
 
-    /// Returns the secret by which the broker's own programs log in, until the broker ends. It has all rights.
+    /// Returns the secret by which the broker's own programs log in, until the broker ends. It has all
+    /// rights.
     pub fn own_secret(&self) -> &str {
         &self.own_secret
     }

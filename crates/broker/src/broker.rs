@@ -114,7 +114,6 @@ impl Broker {
                 ..settings.transactions
             },
         )?;
-        let sinks = Sinks::load(&*journal)?;
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(
             Arc::clone(&journal),
@@ -127,6 +126,7 @@ impl Broker {
         let apps = Apps::open(&journal, &catalog, &clock)?;
         apps.set_queues(Arc::new(AppResults(messaging.joint_sender())));
         let broker = Self {
+            sinks: Sinks::load(&*journal)?,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
             catalog,
@@ -140,7 +140,6 @@ impl Broker {
             base,
             overrides,
             histories: Histories::default(),
-            sinks,
         };
         if cluster_id.is_none() {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! After an error the transaction has no known outcome: open again, and read the committed offset. Opening
-//! ends what was left unfinished, so the offset then tells if the last transaction counts.
+//! ends a transaction that was left, so the offset then tells if the last transaction counts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -20,7 +20,6 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -56,7 +55,7 @@ use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
-use crate::sinks::{Setup, SinksHere, Supervisor};
+use crate::sinks::{SinksHere, Supervisor};
 use crate::tls::Certificates;
 use crate::trace;
 use crate::usage;
@@ -297,7 +296,7 @@ impl Process {
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
-        let sinks = self.run_sinks(&core, [kafka, http.plain]);
+        let sinks = Supervisor::start(self, core.shared(), [kafka, http.plain]);
         let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
             stop = signals.next() => {
@@ -321,11 +320,9 @@ impl Process {
         let hurry = async {
             signals.next().await;
         };
-        if let Some(sinks) = sinks {
-            // Its runner is a client of the front ends.
-            sinks.end().await;
-        }
-        self.front_ends.end(drain_max, hurry).await;
+        // The runner is a client of the front ends.
+        let left = drain_max.saturating_sub(sinks.end().await);
+        self.front_ends.end(left, hurry).await;
         if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
             .await
             .is_err()
@@ -345,21 +342,6 @@ impl Process {
         }
         tracing::info!("stopped");
         Ok(End::Stopped { deadline })
-    }
-
-    /// Starts the runner of sinks once there are some.
-    fn run_sinks(&self, core: &Core, [kafka, http]: [Option<SocketAddr>; 2]) -> Option<Supervisor> {
-        let settings = &self.settings.sinks;
-        let hosts = settings.webhook_allow.split(',').map(str::trim);
-        let setup = Setup {
-            kafka,
-            http,
-            threads: usize::try_from(settings.threads).unwrap_or(1),
-            webhook_allow: hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect(),
-        };
-        settings
-            .run
-            .then(|| Supervisor::spawn(core.shared(), &self.sinks, setup))
     }
 
     /// Returns the registry of all metrics, to add some.

@@ -111,7 +111,7 @@ impl Column {
         }
     }
 
-    /// Columns of what a record has beside its value: key, headers and time. The key may be a field instead.
+    /// Columns of a record beside its value: key, headers and time. The key may be a field instead.
     pub(crate) fn carried(key: Option<Vec<String>>) -> Vec<Self> {
         let (kind, origin) = match key {
             Some(path) => (Kind::Text, Origin::Path(path)),

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::pump::News;
 use crate::target::{Ledger, Opened, Place, TargetError};
 
-/// A task of the app. Its runner stores what this asks for.
+/// A task of the app. Its runner stores the bounds.
 pub(crate) struct TaskLedger {
     task: String,
     epoch: u64,

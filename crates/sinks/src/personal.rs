@@ -64,7 +64,7 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// Returns what stays of a text. `None` if it is no IP address where it has to be one.
+    /// Returns the rest of a text. `None` if it is no IP address where it has to be one.
     pub(crate) fn of(self, text: &str) -> Option<String> {
         match self {
             Self::Network { bits, bits_v6 } => {

@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -46,11 +46,11 @@ pub(crate) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
 }
 
 /// Performs the handshake with a host of this name.
-pub(crate) async fn connect(
+pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     connector: &TlsConnector,
-    stream: TcpStream,
+    stream: S,
     host: &str,
-) -> io::Result<TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<S>> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{host} is no name to check")))?;
     connector.connect(name, stream).await

@@ -90,7 +90,7 @@ impl Step {
             }
             Self::Mask(path, mask) => change_at(document, path, &|name, plain| {
                 let left = mask.of(plain);
-                // The value itself is not told: that is what the mask is for.
+                // The value itself is not told: the mask hides it.
                 left.ok_or_else(|| format!("{name} is no IP address"))
             })?,
         }

@@ -1,7 +1,7 @@
 //! Sinks: definitions that the broker keeps, and their state as the runner tells it.
 //!
-//! What a definition means, and the process that runs it, are behind the trait [`SinkDesk`], as this crate
-//! knows neither.
+//! The meaning of a definition, and the process that runs it, are behind the trait [`SinkDesk`], as this
+//! crate knows neither.
 //!
 //! - `define`: definitions stored, changed and deleted
 //! - `manage`: pauses, positions and replays

@@ -366,8 +366,8 @@ settings! {
         endpoints: OptionalFile = "";
     }
     sinks: SinkSettings {
-        /// Whether the broker starts a process for the sinks that it keeps (`PUT /v1/sinks/NAME`). That process
-        /// needs the plain listeners of Kafka's protocol and of HTTP.
+        /// Whether the broker starts a process for the sinks that it keeps (`PUT /v1/sinks/NAME`). It needs
+        /// the plain listeners of Kafka's protocol and of HTTP.
         run: Switch = "true";
 
         /// Threads of that process.

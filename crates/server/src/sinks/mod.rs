@@ -5,7 +5,7 @@
 //! GET /v1/sinks, /metrics ◀── desk ◀──────────states, each second──┘
 //! ```
 //!
-//! Parsing, compressing and waiting for stores is the business of another process, so that none of it is felt
+//! Parsing, compressing and waiting for stores is the work of another process, so that none of it is felt
 //! by producers, and a fault of it takes nothing along. The runner is started with the first sink, and again
 //! when it dies. It ends with the pipe, and so with the broker however that ends.
 
@@ -16,4 +16,4 @@ mod supervisor;
 pub(crate) mod words;
 
 pub(crate) use desk::SinksHere;
-pub(crate) use supervisor::{Setup, Supervisor};
+pub(crate) use supervisor::Supervisor;

@@ -10,12 +10,13 @@ use stafett_broker::{Broker, SinkError, StoredSink};
 use stafett_net::EVENTS;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::{Answer, Asked, SinksHere};
 use super::process::{Process, Said};
 use super::words::{FromRunner, Orders, ToRunner, Wanted, line};
+use crate::serve::Process as ServerProcess;
 
 /// Waits before another start; after the last one the same again.
 const WAITS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 60];
@@ -28,11 +29,11 @@ const IDLE_END_MAX: Duration = Duration::from_secs(30);
 
 /// Surroundings of the runner.
 #[derive(Debug, Clone)]
-pub(crate) struct Setup {
-    pub(crate) kafka: Option<SocketAddr>,
-    pub(crate) http: Option<SocketAddr>,
-    pub(crate) threads: usize,
-    pub(crate) webhook_allow: Vec<String>,
+struct Setup {
+    kafka: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    threads: usize,
+    webhook_allow: Vec<String>,
 }
 
 /// The task that has the runner.
@@ -43,14 +44,26 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    pub(crate) fn spawn(broker: &Arc<Broker>, desk: &Arc<SinksHere>, setup: Setup) -> Self {
+    /// Starts the runner once there are sinks, unless the settings forbid it.
+    pub(crate) fn start(
+        process: &ServerProcess,
+        broker: &Arc<Broker>,
+        [kafka, http]: [Option<SocketAddr>; 2],
+    ) -> Self {
+        let (desk, settings) = (&process.sinks, &process.settings.sinks);
+        let hosts = settings.webhook_allow.split(',').map(str::trim);
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
-        if let Some(questions) = desk.take_questions() {
+        if let Some(questions) = desk.take_questions().filter(|_| settings.run) {
             let work = Work {
                 broker: Arc::clone(broker),
                 desk: Arc::clone(desk),
-                setup,
+                setup: Setup {
+                    kafka,
+                    http,
+                    threads: usize::try_from(settings.threads).unwrap_or(1),
+                    webhook_allow: hosts.filter(|host| !host.is_empty()).map(str::to_owned).collect(),
+                },
                 changes: broker.sinks().changes(),
                 questions,
                 pending: HashMap::new(),
@@ -61,11 +74,13 @@ impl Supervisor {
         Self { stop, task }
     }
 
-    /// Ends the runner, which writes what it has gathered.
-    pub(crate) async fn end(mut self) {
+    /// Ends the runner, which writes its gathered rows. Returns the time that this took.
+    pub(crate) async fn end(mut self) -> Duration {
+        let begun = Instant::now();
         self.stop.cancel();
         // A runner that takes longer is killed with the task.
         let _ = timeout(END_MAX, self.task.join_next()).await;
+        begun.elapsed()
     }
 }
 
@@ -95,7 +110,7 @@ impl Work {
             if stop.run_until_cancelled(self.wanted()).await.is_none() {
                 return;
             }
-            let started = tokio::time::Instant::now();
+            let started = Instant::now();
             let end = match self.start() {
                 Ok(process) => self.serve(process, &stop).await,
                 Err(why) => End::Died(why),

@@ -1,7 +1,7 @@
 //! A connection to a broker of AMQP 0-9-1, with one channel.
 //!
-//! Frames are read whole; a frame, and the content of a message, are bounded. What is written waits in a
-//! buffer until the next [`Link::write`].
+//! Frames are read whole; a frame, and the content of a message, are bounded. Output waits in a buffer
+//! until the next [`Link::write`].
 
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ impl Link {
         let tune_ok = connection::TuneOk {
             channel_max: tune.channel_max,
             frame_max: link.frame_bytes_max,
-            // A dead peer is noticed by its silence to what is asked.
+            // A dead peer is noticed by its silence to questions.
             heartbeat: 0,
         };
         Method::from(tune_ok).encode(0, &mut link.output);

@@ -6,8 +6,8 @@
 //!    └────────────── Lost ◀── the connection ended ───────────┘
 //! ```
 //!
-//! Messages have no offsets: they are numbered as they come, from the target's position on. What has no
-//! acknowledgement when a connection ends comes again, so a queue is read at least once.
+//! Messages have no offsets: they are numbered as they come, from the target's position on. Those
+//! without an acknowledgement when a connection ends come again, so a queue is read at least once.
 
 pub(crate) mod link;
 mod message;
@@ -288,7 +288,7 @@ impl Session {
         self.link.write().await
     }
 
-    /// Ends the connection, after what was written.
+    /// Ends the connection, behind the acknowledgements.
     async fn close(&mut self, end: End) -> End {
         self.link.tell_connection(connection::Close {
             reply_code: 200,

@@ -112,7 +112,7 @@ impl AmqpTarget {
         self.confirms(0).await
     }
 
-    /// Waits until at most so many messages have no confirm.
+    /// Waits until at most `left` messages have no confirm.
     async fn confirms(&mut self, left: u64) -> Result<(), TargetError> {
         let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
         link.write().await?;

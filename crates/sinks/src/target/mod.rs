@@ -120,7 +120,7 @@ pub trait Target: Send {
     fn promise(&self) -> Promise;
 }
 
-/// What targets are given beside their definitions.
+/// Surroundings of targets, beside their definitions.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     pub steps: Steps,

@@ -80,7 +80,7 @@ pub(super) fn log_to_stderr() {
         .try_init();
 }
 
-/// Returns what targets are given on the command line.
+/// Returns the surroundings of targets, as the command line has them.
 pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> Surroundings {
     let allowed = matches.try_get_many::<String>(WEBHOOK_ALLOW).ok().flatten();
     Surroundings {

@@ -28,10 +28,10 @@ const TOLD: usize = 64;
 const STATES: Duration = Duration::from_secs(1);
 /// Priority below that of the broker.
 const NICE: i32 = 5;
-/// Name of the user of the broker's own programs; their secret is what counts.
+/// Name of the broker's own programs at their login; the secret counts.
 const USER: &str = "stafett";
 
-/// Runs what the broker says until it says no more.
+/// Runs the sinks of the broker until its pipe is closed.
 pub(super) fn run() -> anyhow::Result<()> {
     log_to_stderr();
     // A lower priority is not necessary.

@@ -160,7 +160,7 @@ impl TopicTarget {
 #[async_trait]
 impl Target for TopicTarget {
     async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
-        // What hangs in an earlier connection must not hold this one up.
+        // A request that hangs in an earlier connection must not hold this one up.
         (self.client, self.topic) = (None, None);
         self.places.remove(place);
         let topic = self.topic().await?;

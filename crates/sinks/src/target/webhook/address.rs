@@ -1,7 +1,7 @@
 //! Addresses of receivers, and which of them may be reached.
 //!
 //! An address on this machine, in a private network, or of a cloud's metadata is refused unless the operator
-//! of the process allows its host: a definition must not reach what its author cannot.
+//! of the process allows its host: a definition must not reach beyond its author.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

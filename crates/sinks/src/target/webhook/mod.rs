@@ -1,7 +1,7 @@
 //! A receiver of batches over HTTP: signed, under an id that stays the same when a batch is sent again.
 //!
 //! ```text
-//! with position_url:  the receiver has the positions, and refuses (409) what does not begin there
+//! with position_url:  the receiver has the positions, and refuses (409) other batches
 //! without:            the ledger has them; bounds first, then the batch, then the position
 //! ```
 //!
