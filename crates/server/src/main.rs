@@ -42,6 +42,7 @@ mod reload;
 mod sampling;
 mod serve;
 mod signals;
+mod sinks;
 mod threads;
 mod tls;
 mod trace;

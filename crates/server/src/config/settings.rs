@@ -372,6 +372,18 @@ settings! {
         /// no login of the broker's, but the tokens that the file says. Empty: none.
         endpoints: OptionalFile = "";
     }
+    sinks: SinkSettings {
+        /// Whether the broker starts a process for the sinks that it keeps (`PUT /v1/sinks/NAME`). It needs
+        /// the plain listeners of Kafka's protocol and of HTTP.
+        run: Switch = "true";
+
+        /// Threads of that process.
+        threads: Count = "2", in 1..=256;
+
+        /// Hosts on this machine or in private networks to which webhooks may go, separated by commas; `*` is
+        /// all. Others of these networks are refused.
+        webhook_allow: Words = "";
+    }
     journal: Journal {
         /// Size of a segment file.
         segment_bytes: Bytes = "64MiB", in MIB..=GIB;
