@@ -131,10 +131,11 @@ impl<T: 'static, E: Serialize> List<T, E> {
         let chooses = ["q", "prefix", "pattern"]
             .iter()
             .any(|key| query.get(key).is_some());
+        let part = query.get("q").map(str::to_lowercase);
         // Each value is read once: one that moves meanwhile would have no place in the order.
         let mut found: Vec<(u64, T)> = all
             .into_iter()
-            .filter(|entry| !chooses || is_wanted(query, (self.name)(entry).1))
+            .filter(|entry| !chooses || is_wanted(query, part.as_deref(), (self.name)(entry).1))
             .map(|entry| (sort.value(&entry), entry))
             .collect();
         let matched = found.len();
@@ -150,9 +151,13 @@ impl<T: 'static, E: Serialize> List<T, E> {
             sort.keep_first(&mut found, count);
         }
         let by_name = |one: &T, other: &T| sort.compare_names((self.name)(one), (self.name)(other));
-        if is_sorted && sort.number.is_some() {
-            // Equal entries stay in order.
-            found.sort_by(|one, other| sort.compare_values(one.0, other.0));
+        if is_sorted {
+            if sort.number.is_some() {
+                // Equal entries stay in order.
+                found.sort_by(|one, other| sort.compare_values(one.0, other.0));
+            } else if sort.descends {
+                found.reverse();
+            }
         } else {
             let order = |one: &(u64, T), other: &(u64, T)| {
                 let order = sort.compare_values(one.0, other.0);
@@ -275,9 +280,9 @@ fn count(query: &Query) -> Result<usize, Problem> {
     Ok(count.unwrap_or(COUNT))
 }
 
-fn is_wanted(query: &Query, name: &str) -> bool {
-    let has_part = |part: &str| name.to_lowercase().contains(&part.to_lowercase());
-    query.get("q").is_none_or(has_part)
+/// `part` is in lower case.
+fn is_wanted(query: &Query, part: Option<&str>, name: &str) -> bool {
+    part.is_none_or(|part| name.to_lowercase().contains(part))
         && query.get("prefix").is_none_or(|prefix| name.starts_with(prefix))
         && query
             .get("pattern")

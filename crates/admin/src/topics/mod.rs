@@ -18,9 +18,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::list::List;
+use stafett_http::list::{List, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_topics::{Topic, TopicCatalog, is_internal};
+use stafett_model::NameRange;
+use stafett_topics::{Topic, TopicCatalog, TopicKind, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -54,8 +55,9 @@ const LIST: List<Row, TopicEntry> = List {
 
 /// Kind of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TopicKind")]
 #[serde(rename_all = "snake_case")]
-enum TopicKind {
+enum KindShown {
     Stored,
     /// It shows a queue; each partition is a priority.
     Queue,
@@ -63,26 +65,24 @@ enum TopicKind {
     Declared,
 }
 
-impl TopicKind {
-    fn of(topic: &Topic) -> Self {
-        if topic.id.is_queue() {
-            Self::Queue
-        } else if topic.settings.declared.is_some() {
-            Self::Declared
-        } else {
-            Self::Stored
+impl From<TopicKind> for KindShown {
+    fn from(kind: TopicKind) -> Self {
+        match kind {
+            TopicKind::Stored => Self::Stored,
+            TopicKind::Queue => Self::Queue,
+            TopicKind::Declared => Self::Declared,
         }
     }
+}
 
-    fn read(word: &str) -> Result<Self, Problem> {
-        match word {
-            "stored" => Ok(Self::Stored),
-            "queue" => Ok(Self::Queue),
-            "declared" => Ok(Self::Declared),
-            other => Err(Problem::bad_request(format!(
-                "kind is stored, queue or declared, not {other:?}"
-            ))),
-        }
+fn kind_of(word: &str) -> Result<TopicKind, Problem> {
+    match word {
+        "stored" => Ok(TopicKind::Stored),
+        "queue" => Ok(TopicKind::Queue),
+        "declared" => Ok(TopicKind::Declared),
+        other => Err(Problem::bad_request(format!(
+            "kind is stored, queue or declared, not {other:?}"
+        ))),
     }
 }
 
@@ -92,7 +92,7 @@ struct TopicEntry {
     name: String,
     /// Hexadecimal digits. A topic that is made again under a name has another id.
     id: String,
-    kind: TopicKind,
+    kind: KindShown,
     /// True if only the broker writes into it.
     internal: bool,
     partitions: u32,
@@ -178,19 +178,37 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
-    let kind = query.get("kind").map(TopicKind::read).transpose()?;
-    let with_internal = query.flag("internal")?;
+    let mut range = TopicRange {
+        kind: query.get("kind").map(kind_of).transpose()?,
+        with_internal: query.flag("internal")?,
+        ..TopicRange::default()
+    };
     let broker = broker.get()?;
-    let mut topics = broker.topics().all();
-    topics.retain(|topic| {
-        kind.is_none_or(|kind| TopicKind::of(topic) == kind) && (with_internal || !is_internal(&topic.name))
-    });
-    let rows = topics.into_iter().map(|topic| Row {
+    let row = |topic: Arc<Topic>| Row {
         catalog: Arc::clone(broker.catalog()),
         topic,
         totals: OnceCell::new(),
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
+    };
+    if let Some(order) = LIST.name_order(&query)? {
+        let after = order.after.as_ref();
+        range.names = NameRange {
+            prefix: &order.prefix,
+            after: after.map(|(_, name)| name.as_str()),
+            descends: order.descends,
+        };
+        range.count = order.count;
+        let page = broker.topics().page(&range);
+        let found = Ordered {
+            entries: page.topics.into_iter().map(row).collect(),
+            has_more: page.has_more,
+            matched: page.matched,
+            total: page.total,
+        };
+        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, &found)?));
+    }
+    let topics = broker.topics().all_sorted().into_iter();
+    let rows = topics.filter(|topic| range.wants(topic)).map(row).collect();
+    Ok(answer(StatusCode::OK, &LIST.page_of_sorted(&query, rows)?))
 }
 
 async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -239,7 +257,7 @@ impl Totals {
 
 impl TopicEntry {
     fn of(catalog: &TopicCatalog, topic: &Topic, totals: Totals) -> Self {
-        let kind = TopicKind::of(topic);
+        let kind = topic.kind();
         let traffic = catalog.topics().traffic();
         let counts = traffic.total(topic);
         let [records_in, bytes_in, records_out, bytes_out] = traffic.rates(topic);
@@ -247,7 +265,7 @@ impl TopicEntry {
         Self {
             name: topic.name.to_string(),
             id: id_text(topic),
-            kind,
+            kind: kind.into(),
             internal: is_internal(&topic.name),
             partitions: topic.partitions(),
             records: totals.records,
