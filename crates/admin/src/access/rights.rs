@@ -56,7 +56,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
         "/bindings" if !reads => Needs::Login,
-        "/quotas" => Needs::Cluster(if reads {
+        "/limits" | "/quotas" => Needs::Cluster(if reads {
             Action::DescribeSettings
         } else {
             Action::AlterSettings

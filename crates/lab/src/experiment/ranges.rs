@@ -23,7 +23,7 @@ pub(super) struct WrongRange {
 /// Returns the text with lists in place of ranges; `None` if it has no ranges.
 pub(super) fn written_out(text: &str, tree: &DeTable<'_>) -> Result<Option<String>, WrongRange> {
     let mut lists = Vec::new();
-    for (table, prefix) in [("grid", ""), ("small", "grid.")] {
+    for (table, prefix) in [("grid", ""), ("small", "grid."), ("full", "grid.")] {
         let Some(DeValue::Table(settings)) = tree.get(table).map(Spanned::get_ref) else {
             continue;
         };

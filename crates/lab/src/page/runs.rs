@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -96,8 +99,37 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     )
 }
 
-/// Outcomes of points that are measured, by run and number.
-pub(super) type Outcomes = Lock<HashMap<String, HashMap<u32, OutcomeKind>>>;
+/// Runs that were looked at. Files are read again if they changed only, as the page asks every second, also
+/// while a run measures.
+#[derive(Debug, Default)]
+pub(super) struct Known(Lock<HashMap<String, KnownRun>>);
+
+#[derive(Debug, Default)]
+struct KnownRun {
+    /// `run.json` as it was read, with the time and size of the file.
+    read: Option<(Stamp, Arc<Brief>)>,
+    /// Outcomes of points that are measured, by number.
+    outcomes: HashMap<u32, OutcomeKind>,
+}
+
+type Stamp = (Option<SystemTime>, u64);
+
+/// Parts of a run that a list shows.
+#[derive(Debug)]
+struct Brief {
+    status: Status,
+    name: String,
+    question: String,
+    systems: Vec<String>,
+    started_ms: i64,
+    ended_ms: Option<i64>,
+    scale: f64,
+    command: String,
+    reason: Option<String>,
+    environment: Environment,
+    /// Numbers of the points.
+    numbers: Vec<u32>,
+}
 
 /// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -236,7 +268,8 @@ impl Lab {
         let waiting = self.queue.waiting().into_iter().find(|it| it.id == id);
         let is_alive = live::is_alive(&folder).await;
         let is_started = self.queue.started().as_deref() == Some(id);
-        let run = Folder::new(&folder).read_run().ok();
+        // Read last: a run that has just ended is no interrupted one.
+        let run = self.runs.read(id, &folder);
         let state = match &run {
             _ if waiting.is_some() => RunState::Queued,
             _ if is_alive => RunState::Running,
@@ -248,11 +281,13 @@ impl Lab {
                 Status::Stopped => RunState::Stopped,
             },
         };
-        let mut shown = of_run(id, state, run.as_ref(), notes);
+        let mut shown = of_run(id, state, run.as_deref(), notes);
         if let Some(waiting) = waiting {
             shown.experiment = waiting.experiment;
         }
-        count(&mut shown, run.as_ref(), &Folder::new(&folder), &self.outcomes);
+        if let Some(run) = &run {
+            self.runs.count(&mut shown, run, &Folder::new(&folder));
+        }
         if state == RunState::Running {
             let now = events::now(&folder);
             shown.left_s = now.as_ref().and_then(|now| now.get("left_s")?.as_f64());
@@ -262,22 +297,83 @@ impl Lab {
     }
 }
 
-fn of_run(id: &str, state: RunState, run: Option<&Run>, notes: Notes) -> Shown {
+impl Brief {
+    fn of(run: Run) -> Self {
+        Self {
+            status: run.status,
+            name: run.name,
+            question: run.experiment.question,
+            systems: run.asked.map_or(run.experiment.systems, |asked| asked.systems),
+            started_ms: run.started_ms,
+            ended_ms: run.ended_ms,
+            scale: run.scale,
+            command: run.command,
+            reason: run.reason,
+            environment: run.environment,
+            numbers: run.order.iter().map(|planned| planned.number).collect(),
+        }
+    }
+}
+
+impl Known {
+    /// Returns the run in a folder. `None` if none has begun there.
+    fn read(&self, id: &str, folder: &FilePath) -> Option<Arc<Brief>> {
+        let folder = Folder::new(folder);
+        let metadata = folder.run_path().metadata().ok()?;
+        let stamp = (metadata.modified().ok(), metadata.len());
+        let mut known = self.0.lock();
+        let known = known.entry(id.to_owned()).or_default();
+        if let Some((then, run)) = &known.read
+            && *then == stamp
+        {
+            return Some(Arc::clone(run));
+        }
+        let run = Arc::new(Brief::of(folder.read_run().ok()?));
+        known.read = Some((stamp, Arc::clone(&run)));
+        Some(run)
+    }
+
+    /// Counts outcomes. A point is read once.
+    fn count(&self, shown: &mut Shown, run: &Brief, folder: &Folder) {
+        let mut known = self.0.lock();
+        let outcomes = &mut known.entry(shown.id.clone()).or_default().outcomes;
+        if outcomes.len() < run.numbers.len() {
+            for number in &run.numbers {
+                if !outcomes.contains_key(number)
+                    && folder.has_point(*number)
+                    && let Ok(point) = folder.read_point(*number)
+                {
+                    outcomes.insert(*number, point.outcome.kind);
+                }
+            }
+        }
+        for outcome in outcomes.values() {
+            shown.done += 1;
+            match outcome {
+                OutcomeKind::Done => {}
+                OutcomeKind::Lost => shown.lost += 1,
+                OutcomeKind::Failed | OutcomeKind::Refused => shown.failed += 1,
+                OutcomeKind::Skipped => shown.skipped += 1,
+            }
+        }
+    }
+
+    fn forget(&self, id: &str) {
+        self.0.lock().remove(id);
+    }
+}
+
+fn of_run(id: &str, state: RunState, run: Option<&Brief>, notes: Notes) -> Shown {
     let is_over = !matches!(state, RunState::Running | RunState::Starting | RunState::Queued);
     Shown {
         id: id.to_owned(),
         state,
         experiment: run.map(|run| run.name.clone()).unwrap_or_default(),
-        question: run.map(|run| run.experiment.question.clone()).unwrap_or_default(),
-        systems: run
-            .map(|run| match &run.asked {
-                Some(asked) => asked.systems.clone(),
-                None => run.experiment.systems.clone(),
-            })
-            .unwrap_or_default(),
+        question: run.map(|run| run.question.clone()).unwrap_or_default(),
+        systems: run.map(|run| run.systems.clone()).unwrap_or_default(),
         begun: run.map(|run| run.started_ms),
         ended: run.and_then(|run| run.ended_ms).filter(|_| is_over),
-        points: run.map_or(0, |run| run.order.len()),
+        points: run.map_or(0, |run| run.numbers.len()),
         done: 0,
         failed: 0,
         lost: 0,
@@ -292,29 +388,6 @@ fn of_run(id: &str, state: RunState, run: Option<&Run>, notes: Notes) -> Shown {
         now: None,
         notes,
         environment: run.map(|run| run.environment.clone()),
-    }
-}
-
-/// Counts outcomes. A point is read once: the page asks every second, also while a run measures.
-fn count(shown: &mut Shown, run: Option<&Run>, folder: &Folder, outcomes: &Outcomes) {
-    let mut all = outcomes.lock();
-    let known = all.entry(shown.id.clone()).or_default();
-    for planned in run.map(|run| run.order.iter()).into_iter().flatten() {
-        if !known.contains_key(&planned.number)
-            && folder.has_point(planned.number)
-            && let Ok(point) = folder.read_point(planned.number)
-        {
-            known.insert(planned.number, point.outcome.kind);
-        }
-    }
-    for outcome in known.values() {
-        shown.done += 1;
-        match outcome {
-            OutcomeKind::Done => {}
-            OutcomeKind::Lost => shown.lost += 1,
-            OutcomeKind::Failed | OutcomeKind::Refused => shown.failed += 1,
-            OutcomeKind::Skipped => shown.skipped += 1,
-        }
     }
 }
 
@@ -385,7 +458,7 @@ async fn remove(State(lab): State<Lab>, Path(id): Path<String>) -> Result<Status
         return Err(Problem::new(Code::InUse, why));
     }
     fs::remove_dir_all(&folder).map_err(|error| failed("the run is not deleted", &error))?;
-    lab.outcomes.lock().remove(&id);
+    lab.runs.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
