@@ -280,9 +280,18 @@ fn count(query: &Query) -> Result<usize, Problem> {
     Ok(count.unwrap_or(COUNT))
 }
 
+/// Returns true if a name has a part, which is in lower case, without regard to case.
+fn has_part(name: &str, part: &str) -> bool {
+    if !name.is_ascii() {
+        return name.to_lowercase().contains(part);
+    }
+    let mut places = name.as_bytes().windows(part.len().max(1));
+    part.is_empty() || places.any(|place| place.eq_ignore_ascii_case(part.as_bytes()))
+}
+
 /// `part` is in lower case.
 fn is_wanted(query: &Query, part: Option<&str>, name: &str) -> bool {
-    part.is_none_or(|part| name.to_lowercase().contains(part))
+    part.is_none_or(|part| has_part(name, part))
         && query.get("prefix").is_none_or(|prefix| name.starts_with(prefix))
         && query
             .get("pattern")
@@ -380,6 +389,7 @@ mod tests {
     fn names_are_chosen_by_a_part_a_beginning_or_a_pattern() {
         for (query, expected) in [
             ("q=AP", &["a.ape", "b.Ape"][..]),
+            ("q=", &["a.ape", "a.bee", "a.cat", "b.Ape"]),
             ("prefix=A", &["b.Ape"]),
             ("pattern=*e", &["a.ape", "a.bee", "b.Ape"]),
             ("pattern=?a?", &["a.cat"]),

@@ -9,6 +9,8 @@ mod partitions;
 mod settings;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -20,8 +22,8 @@ use stafett_broker::Broker;
 use stafett_http::api::get;
 use stafett_http::list::{List, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_model::NameRange;
-use stafett_topics::{Topic, TopicCatalog, TopicKind, TopicRange, is_internal};
+use stafett_model::{LogId, NameRange};
+use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -31,9 +33,16 @@ use settings::Settings;
 
 /// A topic in a list, with totals that are computed only if a request needs them.
 pub(crate) struct Row {
-    catalog: Arc<TopicCatalog>,
+    /// Of all rows, which are very many.
+    list: Rc<Listed>,
     topic: Arc<Topic>,
     totals: OnceCell<Totals>,
+}
+
+struct Listed {
+    catalog: Arc<TopicCatalog>,
+    /// Bounds of all logs that have records, for a list that is sorted by them. Most have none.
+    filled: Option<HashMap<LogId, Bounds>>,
 }
 
 /// Records and bytes of all partitions.
@@ -50,7 +59,7 @@ const LIST: List<Row, TopicEntry> = List {
         ("records", |row| row.totals().records),
         ("bytes", |row| row.totals().bytes),
     ],
-    shown: |row| TopicEntry::of(&row.catalog, &row.topic, row.totals()),
+    shown: |row| TopicEntry::of(&row.list.catalog, &row.topic, row.totals()),
 };
 
 /// Kind of a topic.
@@ -184,8 +193,14 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
         ..TopicRange::default()
     };
     let broker = broker.get()?;
-    let row = |topic: Arc<Topic>| Row {
+    let sort = query.get("sort").unwrap_or_default();
+    let by_totals = ["records", "bytes"].contains(&sort.trim_start_matches('-'));
+    let listed = Rc::new(Listed {
         catalog: Arc::clone(broker.catalog()),
+        filled: by_totals.then(|| broker.catalog().filled()),
+    });
+    let row = |topic: Arc<Topic>| Row {
+        list: Rc::clone(&listed),
         topic,
         totals: OnceCell::new(),
     };
@@ -240,14 +255,21 @@ pub(crate) fn check_mutable(topic: &Topic) -> Result<(), Problem> {
 
 impl Row {
     fn totals(&self) -> Totals {
-        *self.totals.get_or_init(|| Totals::of(&self.catalog, &self.topic))
+        *self.totals.get_or_init(|| match &self.list.filled {
+            Some(filled) => Totals::sum(&self.topic, |log| filled.get(&log).copied()),
+            None => Totals::of(&self.list.catalog, &self.topic),
+        })
     }
 }
 
 impl Totals {
     fn of(catalog: &TopicCatalog, topic: &Topic) -> Self {
+        Self::sum(topic, |log| catalog.bounds(log))
+    }
+
+    fn sum(topic: &Topic, bounds: impl Fn(LogId) -> Option<Bounds>) -> Self {
         let logs = (0..topic.partitions()).filter_map(|partition| topic.log(partition));
-        let bounds = logs.filter_map(|log| catalog.bounds(log));
+        let bounds = logs.filter_map(bounds);
         bounds.fold(Self::default(), |sum, bounds| Self {
             records: sum.records + bounds.end.0.saturating_sub(bounds.start.0),
             bytes: sum.bytes + bounds.bytes,

@@ -356,12 +356,7 @@ mod tests {
 
     fn plan() -> Plan {
         let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"\nclients = 2";
-        Source {
-            place: "x".to_owned(),
-            text: text.to_owned(),
-        }
-        .plan(1.0, &BTreeMap::new())
-        .unwrap()
+        Source::new("x", text).plan(1.0, &BTreeMap::new()).unwrap()
     }
 
     fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Loaded {

@@ -10,7 +10,8 @@ use super::path;
 #[cfg_attr(feature = "page", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Path of the setting, such as `roles.producers.batch`, `grid."roles.producers.batch"` or `figures.0.title`.
+    /// Path of the setting, such as `roles.producers.batch`, `grid."roles.producers.batch"` or
+    /// `figures.0.title`.
     pub path: String,
     /// Its new value; null removes it.
     pub value: Json,

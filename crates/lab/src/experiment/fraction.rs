@@ -1,26 +1,33 @@
 //! Points of a grid: every combination, or the fraction of them that `run.fraction` names by its generators.
 
+use serde_json::Value;
+
 use super::path;
 use crate::factorial::{Design, DesignError, Factor, letters};
 use crate::grid::{self, Grid, Parameters};
 
-/// Returns the factors of a grid in the order of its paths: those with two values.
-pub fn factors(grid: &Grid) -> Vec<Factor> {
+/// Returns the factors of a grid in the order of its paths, those with two values; `shown` writes a value.
+pub fn factors(grid: &Grid, shown: fn(&Value) -> String) -> Vec<(String, Factor)> {
     let paths: Vec<String> = grid.keys().cloned().collect();
-    let two = grid.iter().filter_map(|(path, values)| match values.as_slice() {
-        [low, high] => Some((path::short(path, &paths), low, high)),
-        _ => None,
-    });
-    let two: Vec<_> = two.collect();
-    let letters = letters(two.iter().map(|(name, _, _)| name.as_str()));
-    let factor =
-        |((name, low, high), letter): ((String, &serde_json::Value, &serde_json::Value), char)| Factor {
-            name,
-            letter,
-            low: low.to_string(),
-            high: high.to_string(),
-        };
-    two.into_iter().zip(letters).map(factor).collect()
+    let two = grid.iter().filter(|(_, values)| values.len() == 2);
+    let two: Vec<_> = two
+        .map(|(path, values)| (path, path::short(path, &paths), values))
+        .collect();
+    let letters = letters(two.iter().map(|(_, name, _)| name.as_str()));
+    let factors = two
+        .into_iter()
+        .zip(letters)
+        .map(|((path, name, values), letter)| {
+            let level = |value: Option<&Value>| value.map(shown).unwrap_or_default();
+            let factor = Factor {
+                name,
+                letter,
+                low: level(values.first()),
+                high: level(values.last()),
+            };
+            (path.clone(), factor)
+        });
+    factors.collect()
 }
 
 /// Returns the parameters of all points.
@@ -29,7 +36,10 @@ pub(super) fn points(grid: &Grid, fraction: Option<&str>) -> Result<Vec<Paramete
     let Some(text) = fraction else {
         return Ok(all);
     };
-    let design = Design::fraction(factors(grid), text)?;
+    let factors = factors(grid, Value::to_string)
+        .into_iter()
+        .map(|(_, factor)| factor);
+    let design = Design::fraction(factors.collect(), text)?;
     let levels = |parameters: &Parameters| {
         let two = grid.iter().filter(|(_, values)| values.len() == 2);
         let high = two
@@ -60,7 +70,10 @@ mod tests {
             "run.seed",
             "topics.main.partitions",
         ]);
-        let letters: String = factors(&all).iter().map(|factor| factor.letter).collect();
+        let letters: String = factors(&all, Value::to_string)
+            .iter()
+            .map(|(_, factor)| factor.letter)
+            .collect();
         assert_eq!(letters, "swep", "of size, window, seed, partitions");
         assert_eq!(points(&all, None).unwrap().len(), 16);
         let half = points(&all, Some("p = swe")).unwrap();

@@ -68,7 +68,8 @@ pub struct Experiment {
     /// Other values for a scale below 1, by path; `grid` paths replace lists of values.
     #[serde(default)]
     pub small: Parameters,
-    /// Other values for a run with `--full`, by path, as `small`: the whole of a grid of which the file has a part.
+    /// Other values for a run with `--full`, by path, as `small`: the whole of a grid of which the file has a
+    /// part.
     #[serde(default)]
     pub full: Parameters,
     #[serde(default)]
@@ -95,8 +96,8 @@ pub struct RunSettings {
     pub restart: Restart,
     /// Design of the grid: every combination, or factors with a low and a high level each (2^k·r).
     pub design: Design,
-    /// Fraction of a factorial design (2^(k-p)), by its generators: `d = abc, e = bcd`. A letter stands for a factor,
-    /// as the check of the file tells.
+    /// Fraction of a factorial design (2^(k-p)), by its generators: `d = abc, e = bcd`. A letter stands for a
+    /// factor, as the check of the file tells.
     pub fraction: Option<String>,
     /// Seed of the order of points, and of random parts of the load.
     pub seed: u64,

@@ -152,10 +152,7 @@ mod tests {
         let text = format!(
             "question = \"?\"\nsystems = [\"stafett\"]\n[roles.p]\ndoes = \"produce\"\n[grid]\n{setting}\n"
         );
-        let source = Source {
-            place: "x".to_owned(),
-            text,
-        };
+        let source = Source::new("x", text);
         let grid = source.grid(1.0).map_err(|error| error.to_string())?;
         Ok(grid
             .into_values()

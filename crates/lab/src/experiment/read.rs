@@ -45,6 +45,11 @@ struct Sweep<'a> {
 }
 
 impl Source {
+    pub fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
+        let (place, text) = (place.into(), text.into());
+        Self { place, text }
+    }
+
     pub fn open(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Unreadable {
             path: path.to_owned(),

@@ -104,10 +104,7 @@ async fn check(State(_): State<Lab>, request: Request) -> Result<Json<Checked>, 
 }
 
 fn planned(asked: &Asked, scale: f64) -> Checked {
-    let source = Source {
-        place: "text".to_owned(),
-        text: asked.toml.clone(),
-    };
+    let source = Source::new("text", asked.toml.clone());
     try_planned(asked, &source, scale).unwrap_or_else(|error| Checked {
         errors: vec![mistake(&error)],
         ..Checked::default()
@@ -141,9 +138,10 @@ fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, Ex
     }
     let grid = source.grid(scale)?;
     let factors = match experiment.run.design {
-        Design::Factorial => fraction::factors(&grid),
+        Design::Factorial => fraction::factors(&grid, Value::to_string),
         Design::Grid => Vec::new(),
     };
+    let factors: Vec<_> = factors.into_iter().map(|(_, factor)| factor).collect();
     let shown = factors.iter().map(|factor| FactorShown {
         letter: factor.letter,
         name: factor.name.clone(),
@@ -169,7 +167,7 @@ fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, Ex
     })
 }
 
-/// Returns what falls together, by effect.
+/// Returns the effects that fall together.
 fn aliases(design: &factorial::Design) -> Vec<Aliases> {
     let sets = design.effect_sets().into_iter();
     let of = |set: usize| Aliases {

@@ -1,4 +1,5 @@
-//! `/lab/v1/edit`: changes of an experiment's text, by which a form and the text are two views of one document.
+//! `/lab/v1/edit`: changes of an experiment's text, by which a form and the text are two views of one
+//! document.
 
 use axum::Json;
 use axum::extract::{Request, State};

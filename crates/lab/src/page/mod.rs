@@ -7,10 +7,11 @@
 //!
 //! - [`experiments`]: experiments that come with the program, and own ones; `check`: plans of runs; `edit`:
 //!   changes of a text
-//! - [`runs`]: runs, their points and notes; [`notes`]: remarks about a run; [`events`]: a run as it goes on
+//! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a run; [`events`]: a run as it goes on
 //! - [`agents`]: other machines that carry load
 //! - [`queue`]: runs that wait, and the one that is under way
-//! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational laws and queueing models
+//! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational laws
+//!   and queueing models
 
 mod agents;
 mod check;
@@ -19,6 +20,7 @@ mod edit;
 mod events;
 mod experiments;
 mod files;
+mod known;
 pub mod laws;
 pub mod models;
 mod notes;
@@ -83,7 +85,7 @@ pub enum PageError {
 pub(crate) struct Lab {
     settings: Arc<Settings>,
     queue: Arc<queue::Queue>,
-    runs: Arc<runs::Known>,
+    runs: Arc<known::Known>,
     agents: Arc<agents::List>,
 }
 

@@ -1,10 +1,6 @@
 //! Runs and their points.
 
-use std::collections::HashMap;
 use std::fs;
-use std::path::Path as FilePath;
-use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -15,8 +11,8 @@ use serde_json::{Value, json};
 use stafett_http::api::{delete, get, patch, post};
 use stafett_http::list::{List, Page};
 use stafett_http::{Api, Code, Parameter, Path, Problem, Query, body};
-use stafett_model::Lock;
 
+use super::known::Brief;
 use super::notes::Notes;
 use super::{Lab, events, failed};
 use crate::results::{Environment, Folder, OutcomeKind, Point, Run, Status};
@@ -97,38 +93,6 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
         .refuses(&of_run),
         point,
     )
-}
-
-/// Runs that were looked at. Files are read again if they changed only, as the page asks every second, also
-/// while a run measures.
-#[derive(Debug, Default)]
-pub(super) struct Known(Lock<HashMap<String, KnownRun>>);
-
-#[derive(Debug, Default)]
-struct KnownRun {
-    /// `run.json` as it was read, with the time and size of the file.
-    read: Option<(Stamp, Arc<Brief>)>,
-    /// Outcomes of points that are measured, by number.
-    outcomes: HashMap<u32, OutcomeKind>,
-}
-
-type Stamp = (Option<SystemTime>, u64);
-
-/// Parts of a run that a list shows.
-#[derive(Debug)]
-struct Brief {
-    status: Status,
-    name: String,
-    question: String,
-    systems: Vec<String>,
-    started_ms: i64,
-    ended_ms: Option<i64>,
-    scale: f64,
-    command: String,
-    reason: Option<String>,
-    environment: Environment,
-    /// Numbers of the points.
-    numbers: Vec<u32>,
 }
 
 /// State of a run.
@@ -286,7 +250,8 @@ impl Lab {
             shown.experiment = waiting.experiment;
         }
         if let Some(run) = &run {
-            self.runs.count(&mut shown, run, &Folder::new(&folder));
+            let outcomes = self.runs.outcomes(id, run, &Folder::new(&folder));
+            shown.count(&outcomes);
         }
         if state == RunState::Running {
             let now = events::now(&folder);
@@ -297,69 +262,17 @@ impl Lab {
     }
 }
 
-impl Brief {
-    fn of(run: Run) -> Self {
-        Self {
-            status: run.status,
-            name: run.name,
-            question: run.experiment.question,
-            systems: run.asked.map_or(run.experiment.systems, |asked| asked.systems),
-            started_ms: run.started_ms,
-            ended_ms: run.ended_ms,
-            scale: run.scale,
-            command: run.command,
-            reason: run.reason,
-            environment: run.environment,
-            numbers: run.order.iter().map(|planned| planned.number).collect(),
-        }
-    }
-}
-
-impl Known {
-    /// Returns the run in a folder. `None` if none has begun there.
-    fn read(&self, id: &str, folder: &FilePath) -> Option<Arc<Brief>> {
-        let folder = Folder::new(folder);
-        let metadata = folder.run_path().metadata().ok()?;
-        let stamp = (metadata.modified().ok(), metadata.len());
-        let mut known = self.0.lock();
-        let known = known.entry(id.to_owned()).or_default();
-        if let Some((then, run)) = &known.read
-            && *then == stamp
-        {
-            return Some(Arc::clone(run));
-        }
-        let run = Arc::new(Brief::of(folder.read_run().ok()?));
-        known.read = Some((stamp, Arc::clone(&run)));
-        Some(run)
-    }
-
-    /// Counts outcomes. A point is read once.
-    fn count(&self, shown: &mut Shown, run: &Brief, folder: &Folder) {
-        let mut known = self.0.lock();
-        let outcomes = &mut known.entry(shown.id.clone()).or_default().outcomes;
-        if outcomes.len() < run.numbers.len() {
-            for number in &run.numbers {
-                if !outcomes.contains_key(number)
-                    && folder.has_point(*number)
-                    && let Ok(point) = folder.read_point(*number)
-                {
-                    outcomes.insert(*number, point.outcome.kind);
-                }
-            }
-        }
-        for outcome in outcomes.values() {
-            shown.done += 1;
+impl Shown {
+    fn count(&mut self, outcomes: &[OutcomeKind]) {
+        self.done = outcomes.len();
+        for outcome in outcomes {
             match outcome {
                 OutcomeKind::Done => {}
-                OutcomeKind::Lost => shown.lost += 1,
-                OutcomeKind::Failed | OutcomeKind::Refused => shown.failed += 1,
-                OutcomeKind::Skipped => shown.skipped += 1,
+                OutcomeKind::Lost => self.lost += 1,
+                OutcomeKind::Failed | OutcomeKind::Refused => self.failed += 1,
+                OutcomeKind::Skipped => self.skipped += 1,
             }
         }
-    }
-
-    fn forget(&self, id: &str) {
-        self.0.lock().remove(id);
     }
 }
 

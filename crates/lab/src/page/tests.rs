@@ -356,10 +356,7 @@ async fn a_list_of_runs_follows_their_files_and_runs_are_compared() {
     served
         .refused(Method::GET, "/compare?runs=a,b", "", "no_such_run")
         .await;
-    let source = crate::experiment::Source {
-        place: "x".to_owned(),
-        text: TEXT.to_owned(),
-    };
+    let source = crate::experiment::Source::new("x", TEXT);
     let run = |status| crate::results::Run {
         format: crate::results::FORMAT,
         name: "mine".to_owned(),

@@ -306,8 +306,8 @@ settings! {
         /// Whether the console is served at `/console/` of the HTTP listeners.
         enabled: Switch = "true";
 
-        /// What pages of the broker itself may do. `all`: what rights permit; `none`: they show and do nothing,
-        /// and their requests that would do something are refused. Programs are not concerned.
+        /// Actions of pages of the broker itself. `all`: those that rights permit; `none`: they show and do
+        /// nothing, and their requests that would do something are refused. Programs are not concerned.
         actions: PageActions = "all";
 
         /// Address of a Prometheus server, such as `https://prometheus.example`, for a link beside the charts. An

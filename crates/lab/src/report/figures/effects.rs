@@ -1,8 +1,8 @@
 //! 2^k·r designs: effects as bars, with their intervals and shares of the variation.
 
 use super::{Analysed, Drawn, capital};
-use crate::experiment::{Experiment, Figure};
-use crate::factorial::{Analysis, Design, DesignError, Factor, analyse, letters};
+use crate::experiment::{Experiment, Figure, fraction};
+use crate::factorial::{Analysis, Design, DesignError, Factor, analyse};
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, Row, RowChart};
 use crate::report::load::Recorded;
@@ -14,7 +14,7 @@ use crate::statistics::Interval;
 pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let experiment = &recorded.run.experiment;
-    let factors = factors(experiment);
+    let factors = fraction::factors(&experiment.grid, names::value);
     for analysed in analyses(figure, recorded, cells) {
         if let Ok(analysis) = &analysed.result {
             let colour = u8::try_from(names::colour(&analysed.system, &experiment.systems)).unwrap_or(0);
@@ -62,7 +62,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
 /// One for every metric and every system that has it.
 pub(super) fn analyses(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed> {
     let experiment = &recorded.run.experiment;
-    let factors = factors(experiment);
+    let factors = fraction::factors(&experiment.grid, names::value);
     let mut all = Vec::new();
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         for system in &experiment.systems {
@@ -99,31 +99,6 @@ fn durability(cells: &[&Cell<'_>]) -> String {
     levels.sort_unstable();
     levels.dedup();
     levels.join(LEVELS_BETWEEN)
-}
-
-/// Paths with their factors; a letter each, by their names where those differ.
-fn factors(experiment: &Experiment) -> Vec<(String, Factor)> {
-    let paths: Vec<String> = experiment.grid.keys().cloned().collect();
-    let two = experiment
-        .grid
-        .iter()
-        .filter_map(|(path, values)| match values.as_slice() {
-            [low, high] => Some((path, names::short(path, &paths), low, high)),
-            _ => None,
-        });
-    let two: Vec<_> = two.collect();
-    let letters = letters(two.iter().map(|(_, name, _, _)| name.as_str()));
-    let factors = two.into_iter().zip(letters);
-    let factors = factors.map(|((path, name, low, high), letter)| {
-        let factor = Factor {
-            name,
-            letter,
-            low: names::value(low),
-            high: names::value(high),
-        };
-        (path.clone(), factor)
-    });
-    factors.collect()
 }
 
 fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metric: &str) -> Vec<Vec<f64>> {

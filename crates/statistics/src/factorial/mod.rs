@@ -1,5 +1,5 @@
-//! 2^k·r designs: k factors at two levels each, every combination, or a fraction of them (2^(k-p)), measured r
-//! times.
+//! 2^k·r designs: k factors at two levels each, every combination, or a fraction of them (2^(k-p)), measured
+//! r times.
 //!
 //! The words and the arithmetic are those of R. Jain, *The Art of Computer Systems Performance Analysis*
 //! (1991), chapters 17 to 19. An *effect* is half of the change in the response as a factor goes from its

@@ -38,8 +38,8 @@ pub enum DesignError {
     NoFactor(char, String, String),
 }
 
-/// k factors, and the combinations of their levels that are measured: all, or a fraction (2^(k-p)). Where it is
-/// all, row i has factor f at its high level if bit f of i is set.
+/// k factors, and the combinations of their levels that are measured: all, or a fraction (2^(k-p)). Where it
+/// is all, row i has factor f at its high level if bit f of i is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Design {
     factors: Vec<Factor>,
@@ -62,8 +62,8 @@ impl Design {
         })
     }
 
-    /// A fraction by its generators: `d = abc, e = bcd`. The level of d is the product of those of a, b and c, so
-    /// their effects cannot be told apart.
+    /// A fraction by its generators: `d = abc, e = bcd`. The level of d is the product of those of a, b and c,
+    /// so their effects cannot be told apart.
     pub fn fraction(factors: Vec<Factor>, text: &str) -> Result<Self, DesignError> {
         check_letters(&factors)?;
         let generators = generators(&factors, text)?;

@@ -3,14 +3,18 @@ use serde_json::Value;
 use super::{Analysis, analyse};
 use crate::factorial::{Design, DesignError, Factor};
 
-fn design(letters: &str) -> Design {
+fn factors(letters: &str) -> Vec<Factor> {
     let factor = |letter: char| Factor {
         name: letter.to_string(),
         letter,
         low: "-1".into(),
         high: "+1".into(),
     };
-    Design::new(letters.chars().map(factor).collect()).unwrap()
+    letters.chars().map(factor).collect()
+}
+
+fn design(letters: &str) -> Design {
+    Design::new(factors(letters)).unwrap()
 }
 
 fn analysis(letters: &str, rows: &[&[f64]]) -> Analysis {
@@ -250,17 +254,6 @@ fn equal_responses_have_no_variation_to_share() {
 #[test]
 fn designs_of_no_factor_of_too_many_or_of_twins_are_refused() {
     assert_eq!(Design::new(Vec::new()), Err(DesignError::Factors(0)));
-    let factors = |letters: &str| -> Vec<Factor> {
-        letters
-            .chars()
-            .map(|letter| Factor {
-                name: String::new(),
-                letter,
-                low: String::new(),
-                high: String::new(),
-            })
-            .collect()
-    };
     assert_eq!(Design::new(factors("abcdefg")), Err(DesignError::Factors(7)));
     assert_eq!(Design::new(factors("aba")), Err(DesignError::Letter('a')));
 }
@@ -268,14 +261,7 @@ fn designs_of_no_factor_of_too_many_or_of_twins_are_refused() {
 /// R. Jain (1991), chapter 19: 2^(7-4), of which four factors follow the other three.
 #[test]
 fn effects_of_a_saturated_fraction_are_those_of_the_worked_example() {
-    let factor = |letter: char| Factor {
-        name: letter.to_string(),
-        letter,
-        low: "-1".into(),
-        high: "+1".into(),
-    };
-    let factors = "abcdefg".chars().map(factor).collect();
-    let design = Design::fraction(factors, "d = ab, e = ac, f = bc, g = abc").unwrap();
+    let design = Design::fraction(factors("abcdefg"), "d = ab, e = ac, f = bc, g = abc").unwrap();
     assert_eq!((design.rows(), design.resolution()), (8, Some(3)));
     let rows: Vec<Vec<f64>> = [20.0, 35.0, 7.0, 42.0, 36.0, 50.0, 45.0, 82.0]
         .map(|it| vec![it])
@@ -311,13 +297,7 @@ fn effects_of_a_saturated_fraction_are_those_of_the_worked_example() {
 
 #[test]
 fn a_half_fraction_of_a_model_finds_the_sums_of_what_falls_together() {
-    let factor = |letter: char| Factor {
-        name: letter.to_string(),
-        letter,
-        low: String::new(),
-        high: String::new(),
-    };
-    let design = Design::fraction("abcd".chars().map(factor).collect(), "d = abc").unwrap();
+    let design = Design::fraction(factors("abcd"), "d = abc").unwrap();
     assert_eq!(design.resolution(), Some(4));
     let level = |row, factor| if design.is_high(row, factor) { 1.0 } else { -1.0 };
     let model = |row| {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::design::{Design, DesignError};
-use crate::statistics::{CONFIDENCE, Interval, quantile};
+use crate::{CONFIDENCE, Interval, quantile};
 
 /// Effect of a factor, or of several together, on the response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
