@@ -25,7 +25,6 @@ const FENCED_FROM: i16 = 2;
 pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AddPartitionsToTxnRequest = call.read(body)?;
     Ok(PendingResponse::barrier(move |context| {
-        let shared = &*context.shared;
         let response = if call.version < MANY_FROM {
             let transaction = AddPartitionsToTxnTransaction {
                 transactional_id: request.v3_and_below_transactional_id,
@@ -35,14 +34,14 @@ pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> H
                 topics: request.v3_and_below_topics,
             };
             AddPartitionsToTxnResponse {
-                results_by_topic_v3_and_below: add(shared, call, &transaction)?,
+                results_by_topic_v3_and_below: add(context, call, &transaction)?,
                 ..AddPartitionsToTxnResponse::default()
             }
         } else {
             let added = request.transactions.iter().map(|transaction| {
                 Ok(AddPartitionsToTxnResult {
                     transactional_id: transaction.transactional_id.clone(),
-                    topic_results: add(shared, call, transaction)?,
+                    topic_results: add(context, call, transaction)?,
                 })
             });
             AddPartitionsToTxnResponse {
@@ -56,10 +55,11 @@ pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> H
 
 /// Adds the partitions of a transaction, all or none.
 fn add(
-    shared: &KafkaContext,
+    context: &RequestContext,
     call: Call,
     asked: &AddPartitionsToTxnTransaction,
 ) -> Result<Vec<AddPartitionsToTxnTopicResult>, Close> {
+    let shared = &*context.shared;
     let mut logs = Vec::new();
     let mut is_unknown = false;
     for (topic, partition) in partitions(&asked.topics) {
@@ -80,7 +80,10 @@ fn add(
     let code = match added {
         Ok(()) if is_unknown => ErrorCode::OperationNotAttempted,
         Ok(()) => ErrorCode::None,
-        Err(why) => error::transaction(&why, call.version >= FENCED_FROM)?,
+        Err(why) => {
+            context.log_refused_transaction(&asked.transactional_id, &why);
+            error::transaction(&why, call.version >= FENCED_FROM)?
+        }
     };
     let topics = asked.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|&partition_index| {
@@ -129,7 +132,10 @@ pub(super) fn add_offsets(_: &RequestContext, call: Call, body: Decoder) -> Hand
         let transactions = context.shared.broker.transactions();
         let code = match transactions.add_group(&request.transactional_id, given, &request.group_id) {
             Ok(()) => ErrorCode::None,
-            Err(why) => error::transaction(&why, call.version >= FENCED_FROM)?,
+            Err(why) => {
+                context.log_refused_transaction(&request.transactional_id, &why);
+                error::transaction(&why, call.version >= FENCED_FROM)?
+            }
         };
         call.answer::<AddOffsetsToTxnRequest>(&AddOffsetsToTxnResponse {
             throttle_time_ms: 0,

@@ -129,13 +129,20 @@ struct NewOrder {
     ids: Vec<String>,
 }
 
+/// A run whose program was started by this process and has not been waited for.
+#[derive(Debug, Clone)]
+pub(super) struct Started {
+    id: String,
+    /// Length of its `live.ndjson` before, in bytes. The program adds a line when its socket is up.
+    live_bytes: u64,
+}
+
 /// The queue of one folder.
 #[derive(Debug)]
 pub(super) struct Queue {
     path: PathBuf,
     waiting: Lock<Vec<Waiting>>,
-    /// Id of the run whose program was started by this process.
-    started: Lock<Option<String>>,
+    started: Lock<Option<Started>>,
     changed: Notify,
 }
 
@@ -159,8 +166,20 @@ impl Queue {
         self.waiting.lock().clone()
     }
 
-    pub(super) fn started(&self) -> Option<String> {
-        self.started.lock().clone()
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.started.lock().is_none() && self.waiting.lock().is_empty()
+    }
+
+    /// Returns true from the start of a run's program until it was waited for.
+    pub(super) fn is_started(&self, id: &str) -> bool {
+        self.started.lock().as_ref().is_some_and(|it| it.id == id)
+    }
+
+    /// Returns true while the program of a run is up, and has not begun yet.
+    pub(super) fn is_starting(&self, id: &str, folder: &FilePath) -> bool {
+        let started = self.started.lock().clone();
+        started.is_some_and(|it| it.id == id && it.live_bytes == live::bytes(folder))
     }
 
     /// Changes the queue, and stores it; a queue that cannot be stored stays as it is.
@@ -267,7 +286,7 @@ async fn resume(
     let run = Folder::new(&folder)
         .read_run()
         .map_err(|error| Problem::new(Code::NoSuchRun, error))?;
-    if live::is_alive(&folder).await || lab.queue.started().as_deref() == Some(&id) {
+    if live::is_alive(&folder).await || lab.queue.is_starting(&id, &folder) {
         return Err(Problem::new(Code::InUse, "the run is under way"));
     }
     if run.status == Status::Finished {
@@ -379,18 +398,26 @@ impl Lab {
         None
     }
 
-    /// Takes the first run that may begin.
+    /// Takes the first run that may begin. It is at no time neither waiting nor started.
     fn take_next(&self) -> Option<Waiting> {
         let now = now_ms();
         let has_ended = |id: &String| {
             let waits = self.queue.waiting().iter().any(|it| it.id == *id);
-            !waits && self.queue.started().as_ref() != Some(id)
+            !waits && !self.queue.is_started(id)
         };
         let ready = |item: &Waiting| {
             item.not_before.is_none_or(|time| time <= now) && item.after.as_ref().is_none_or(has_ended)
         };
         let next = self.queue.waiting().into_iter().find(ready)?;
-        self.queue.drop_waiting(&next.id).ok()?.then_some(next)
+        *self.queue.started.lock() = Some(Started {
+            live_bytes: live::bytes(&self.run_folder(&next.id)),
+            id: next.id.clone(),
+        });
+        if self.queue.drop_waiting(&next.id).is_ok_and(|it| it) {
+            return Some(next);
+        }
+        *self.queue.started.lock() = None;
+        None
     }
 
     /// Starts the program of a run, and waits for its end.
@@ -446,7 +473,6 @@ pub(super) async fn run(lab: Lab) {
         if lab.under_way().await.is_none()
             && let Some(next) = lab.take_next()
         {
-            *lab.queue.started.lock() = Some(next.id.clone());
             lab.run_now(&next).await;
             *lab.queue.started.lock() = None;
             continue;

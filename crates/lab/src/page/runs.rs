@@ -230,14 +230,15 @@ impl Lab {
         let folder = self.known_run(id)?;
         let notes = Notes::read(&folder);
         let waiting = self.queue.waiting().into_iter().find(|it| it.id == id);
+        // In this order: a run that begins meanwhile is alive.
+        let is_starting = self.queue.is_starting(id, &folder);
         let is_alive = live::is_alive(&folder).await;
-        let is_started = self.queue.started().as_deref() == Some(id);
         // Read last: a run that has just ended is no interrupted one.
         let run = self.runs.read(id, &folder);
         let state = match &run {
             _ if waiting.is_some() => RunState::Queued,
             _ if is_alive => RunState::Running,
-            _ if is_started => RunState::Starting,
+            _ if is_starting => RunState::Starting,
             None => RunState::Refused,
             Some(run) => match run.status {
                 Status::Finished => RunState::Finished,
@@ -366,7 +367,7 @@ async fn unarchive(State(lab): State<Lab>, Path(id): Path<String>) -> Result<Jso
 async fn remove(State(lab): State<Lab>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     let folder = lab.known_run(&id)?;
     lab.queue.drop_waiting(&id)?;
-    if live::is_alive(&folder).await || lab.queue.started().as_deref() == Some(&id) {
+    if live::is_alive(&folder).await || lab.queue.is_started(&id) {
         let why = "the run is under way; stop it first";
         return Err(Problem::new(Code::InUse, why));
     }

@@ -198,7 +198,7 @@ async fn a_program_that_cannot_be_started_refuses_the_run_and_the_next_one_begin
             .await;
     }
     let ended = async {
-        while served.lab.queue.started().is_some() || !served.lab.queue.waiting().is_empty() {
+        while !served.lab.queue.is_idle() {
             tokio::task::yield_now().await;
         }
     };

@@ -50,6 +50,11 @@ impl Ends {
     }
 }
 
+/// Returns the length of the file of a run with all that happens, in bytes; 0 if there is none.
+pub fn bytes(folder: &Path) -> u64 {
+    fs::metadata(folder.join(LIVE)).map_or(0, |found| found.len())
+}
+
 /// Writes `live.ndjson`, and tells another watcher as well.
 pub(super) struct Live {
     file: Lock<Option<File>>,

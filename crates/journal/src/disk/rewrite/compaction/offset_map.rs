@@ -4,8 +4,9 @@
 //! taken for one are about as likely as a wrong bit that the checksums of the disk let pass. Hash keys are
 //! random per map, so keys cannot be chosen to collide.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use stafett_model::{LogId, Offset};
 
 /// Two halves of a hash, and an offset plus one; 0 in an empty slot.
@@ -25,7 +26,8 @@ pub(super) struct OffsetMap {
     len: usize,
     /// Keys that the map holds at most.
     len_max: usize,
-    hashers: [RandomState; 2],
+    /// With the keys of the map.
+    hasher: SipHasher13,
 }
 
 impl OffsetMap {
@@ -37,7 +39,7 @@ impl OffsetMap {
             slots: vec![[0; 3]; slots],
             len: 0,
             len_max: (slots / 5 * 4).max(1),
-            hashers: [RandomState::new(), RandomState::new()],
+            hasher: SipHasher13::new_with_keys(random(), random()),
         }
     }
 
@@ -91,9 +93,11 @@ impl OffsetMap {
     }
 
     pub(super) fn hash(&self, log: LogId, key: &[u8]) -> KeyHash {
-        self.hashers
-            .each_ref()
-            .map(|hasher| hasher.hash_one((log.0, key)))
+        let mut hasher = self.hasher;
+        hasher.write_u64(log.0);
+        hasher.write(key);
+        let hash = hasher.finish128();
+        [hash.h1, hash.h2]
     }
 
     /// Returns the first slot where a hash can be.
@@ -114,6 +118,11 @@ impl OffsetMap {
         }
         at
     }
+}
+
+/// Returns random bits, as the standard library takes them for its hash tables.
+fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
 }
 
 #[cfg(test)]
