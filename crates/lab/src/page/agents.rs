@@ -124,7 +124,7 @@ async fn list(State(lab): State<Lab>) -> Result<Json<Agents>, Problem> {
     let known = lab.agents.known.lock().clone();
     let secret = lab.secret()?;
     let has_secret = secret.is_some();
-    let is_quiet = lab.under_way().await.is_none() && lab.queue.started().is_none();
+    let is_quiet = !lab.queue.has_started() && lab.under_way().await.is_none();
     let mut items = Vec::with_capacity(known.len());
     for address in known {
         items.push(if is_quiet {

@@ -171,6 +171,11 @@ impl Queue {
         self.started.lock().is_none() && self.waiting.lock().is_empty()
     }
 
+    /// Returns true while this process waits for the program of a run.
+    pub(super) fn has_started(&self) -> bool {
+        self.started.lock().is_some()
+    }
+
     /// Returns true from the start of a run's program until it was waited for.
     pub(super) fn is_started(&self, id: &str) -> bool {
         self.started.lock().as_ref().is_some_and(|it| it.id == id)
