@@ -114,6 +114,7 @@ async function main() {
   await page.getByText('A fraction of resolution 3').waitFor();
   await page.getByText('8, 2 of each').waitFor();
   await looked(page, 'the form', axe);
+  await page.evaluate(() => scrollTo(0, 0));
   await shot('form');
   await page.getByRole('button', { name: 'Text', exact: true }).click();
   const edited = await text.inputValue();
@@ -186,7 +187,7 @@ async function main() {
   await dialog.getByRole('button', { name: 'Run' }).click();
   await page.getByText('8 of 8').first().waitFor();
   await page.getByText('finished', { exact: true }).waitFor();
-  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Runs', exact: true }).click();
   const box = (title) => page.getByRole('row', { name: new RegExp(title) }).getByRole('checkbox');
   await box('A first try').check();
   await box('A second try').check();
@@ -198,7 +199,7 @@ async function main() {
   await looked(page, 'a comparison', axe);
   await shot('compare');
   const remove = async (title) => {
-    await page.getByRole('link', { name: 'Runs', exact: true }).click();
+    await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Runs', exact: true }).click();
     await page.getByRole('link', { name: title }).click();
     await page.getByRole('button', { name: 'Delete' }).click();
     await dialog.getByRole('textbox').fill(await dialog.getByRole('heading').innerText().then((it) => it.replace('Delete ', '')));
@@ -207,7 +208,7 @@ async function main() {
   };
   await remove('A second try');
   wrong.splice(0, wrong.length, ...wrong.filter((line) => !line.includes('404')));
-  await page.getByRole('link', { name: 'Runs', exact: true }).click();
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Runs', exact: true }).click();
   await page.getByRole('link', { name: 'A first try' }).click();
   await page.getByRole('button', { name: 'Delete' }).click();
   const confirm = dialog.getByRole('button', { name: 'Delete' });

@@ -1,6 +1,7 @@
 //! Topics in the order of their names, for lists: a page of them is found without a look at the others.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use stafett_model::{ByName, NameRange};
@@ -37,6 +38,32 @@ pub(crate) struct Ordered {
     counts: BTreeMap<(TopicKind, bool), usize>,
 }
 
+/// A topic that may be on a page.
+struct Candidate<'a> {
+    order: (u64, usize),
+    topic: &'a Arc<Topic>,
+}
+
+impl PartialEq for Candidate<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Candidate<'_> {}
+
+impl PartialOrd for Candidate<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order.cmp(&other.order)
+    }
+}
+
 fn class(topic: &Topic) -> (TopicKind, bool) {
     (topic.kind(), is_internal(&topic.name))
 }
@@ -68,14 +95,65 @@ impl Ordered {
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
-        self.names.iter().cloned().collect()
+    /// Returns the topics of a choice, in the order of their names.
+    pub(crate) fn chosen(&self, wants: impl Fn(&Topic) -> bool) -> Vec<Arc<Topic>> {
+        self.names.iter().filter(|topic| wants(topic)).cloned().collect()
+    }
+
+    fn total(&self, range: &TopicRange<'_>) -> usize {
+        let counted = self.counts.iter().filter(|(class, _)| range.wants_class(**class));
+        counted.map(|(_, count)| count).sum()
+    }
+
+    /// Returns a page in the order of a number, found in one pass; equal ones are in the order of their names.
+    /// It begins behind `after`, a number and a name.
+    pub(crate) fn page_by(
+        &self,
+        range: &TopicRange<'_>,
+        after: Option<(u64, &str)>,
+        number: impl Fn(&Topic) -> u64,
+    ) -> TopicPage {
+        // The smallest come first.
+        let key = |number: u64| if range.names.descends { !number } else { number };
+        let after = after.map(|(number, name)| (key(number), name));
+        let mut first: BinaryHeap<Candidate<'_>> = BinaryHeap::new();
+        for (place, topic) in self.names.iter().enumerate() {
+            if !range.wants(topic) {
+                continue;
+            }
+            let key = key(number(topic));
+            if after.is_some_and(|after| (key, &*topic.name) <= after) {
+                continue;
+            }
+            // One more than the page has tells whether there are more.
+            if first.len() > range.count {
+                if first.peek().is_some_and(|worst| worst.order <= (key, place)) {
+                    continue;
+                }
+                first.pop();
+            }
+            let order = (key, place);
+            first.push(Candidate { order, topic });
+        }
+        let mut topics: Vec<Arc<Topic>> = first
+            .into_sorted_vec()
+            .into_iter()
+            .map(|it| Arc::clone(it.topic))
+            .collect();
+        let has_more = topics.len() > range.count;
+        topics.truncate(range.count);
+        let total = self.total(range);
+        TopicPage {
+            topics,
+            has_more,
+            matched: total,
+            total,
+        }
     }
 
     pub(crate) fn page(&self, range: &TopicRange<'_>) -> TopicPage {
-        let counted = self.counts.iter().filter(|(class, _)| range.wants_class(**class));
         let mut page = TopicPage {
-            total: counted.map(|(_, count)| count).sum(),
+            total: self.total(range),
             ..TopicPage::default()
         };
         let prefix = range.names.prefix;
@@ -152,6 +230,50 @@ mod tests {
         all.remove("b");
         all.remove("none");
         assert_eq!(all.page(&TopicRange::default()).total, 3);
-        assert_eq!(all.all().len(), 4);
+        assert_eq!(all.chosen(|_| true).len(), 4);
+    }
+
+    #[test]
+    fn pages_by_a_number_are_those_of_a_sorted_list() {
+        let mut all = Ordered::default();
+        let numbers = [5, 0, 7, 5, 0, 9, 0, 5];
+        for (id, number) in numbers.into_iter().enumerate() {
+            let name = format!("t{id}.{number}");
+            let id = TopicId(id as u128);
+            all.insert(Arc::new(Topic::new(
+                id,
+                name.into(),
+                LogId(number),
+                1,
+                Arc::default(),
+            )));
+        }
+        let number = |topic: &Topic| topic.log(0).map_or(0, |log| log.0);
+        for descends in [false, true] {
+            let mut expected = all.chosen(|_| true);
+            expected.sort_by_key(|topic| if descends { !number(topic) } else { number(topic) });
+            for count in 1..=9 {
+                let mut range = TopicRange {
+                    count,
+                    ..TopicRange::default()
+                };
+                range.names.descends = descends;
+                let (mut found, mut after) = (Vec::new(), None);
+                loop {
+                    let from = after
+                        .as_ref()
+                        .map(|(number, name): &(u64, String)| (*number, name.as_str()));
+                    let page = all.page_by(&range, from, number);
+                    assert_eq!((page.matched, page.total), (8, 8));
+                    found.extend(page.topics);
+                    let last = found.last().unwrap();
+                    after = Some((number(last), last.name.to_string()));
+                    if !page.has_more {
+                        break;
+                    }
+                }
+                assert_eq!(found, expected, "{descends} {count}");
+            }
+        }
     }
 }

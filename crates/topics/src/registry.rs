@@ -117,9 +117,19 @@ impl Topics {
         self.read().by_name.iter().cloned().collect()
     }
 
-    /// Returns all topics in the order of their names.
-    pub fn all_sorted(&self) -> Vec<Arc<Topic>> {
-        self.read().ordered.all()
+    /// Returns the topics of a choice, in the order of their names.
+    pub fn chosen(&self, wants: impl Fn(&Topic) -> bool) -> Vec<Arc<Topic>> {
+        self.read().ordered.chosen(wants)
+    }
+
+    /// Returns a page of topics in the order of a number; equal ones are in the order of their names.
+    pub fn page_by(
+        &self,
+        range: &TopicRange<'_>,
+        after: Option<(u64, &str)>,
+        number: impl Fn(&Topic) -> u64,
+    ) -> TopicPage {
+        self.read().ordered.page_by(range, after, number)
     }
 
     /// Returns a page of topics in the order of their names.

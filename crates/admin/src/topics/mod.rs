@@ -10,7 +10,6 @@ mod settings;
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -20,10 +19,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::list::{List, Ordered};
+use stafett_http::list::{self, List, NumberOrder, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_model::{LogId, NameRange};
-use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicRange, is_internal};
+use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -33,16 +32,9 @@ use settings::Settings;
 
 /// A topic in a list, with totals that are computed only if a request needs them.
 pub(crate) struct Row {
-    /// Of all rows, which are very many.
-    list: Rc<Listed>,
+    catalog: Arc<TopicCatalog>,
     topic: Arc<Topic>,
     totals: OnceCell<Totals>,
-}
-
-struct Listed {
-    catalog: Arc<TopicCatalog>,
-    /// Bounds of all logs that have records, for a list that is sorted by them. Most have none.
-    filled: Option<HashMap<LogId, Bounds>>,
 }
 
 /// Records and bytes of all partitions.
@@ -59,7 +51,7 @@ const LIST: List<Row, TopicEntry> = List {
         ("records", |row| row.totals().records),
         ("bytes", |row| row.totals().bytes),
     ],
-    shown: |row| TopicEntry::of(&row.list.catalog, &row.topic, row.totals()),
+    shown: |row| TopicEntry::of(&row.catalog, &row.topic, row.totals()),
 };
 
 /// Kind of a topic.
@@ -193,18 +185,13 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
         ..TopicRange::default()
     };
     let broker = broker.get()?;
-    let sort = query.get("sort").unwrap_or_default();
-    let by_totals = ["records", "bytes"].contains(&sort.trim_start_matches('-'));
-    let listed = Rc::new(Listed {
-        catalog: Arc::clone(broker.catalog()),
-        filled: by_totals.then(|| broker.catalog().filled()),
-    });
+    let (topics, catalog) = (broker.topics(), broker.catalog());
     let row = |topic: Arc<Topic>| Row {
-        list: Rc::clone(&listed),
+        catalog: Arc::clone(catalog),
         topic,
         totals: OnceCell::new(),
     };
-    if let Some(order) = LIST.name_order(&query)? {
+    let page = if let Some(order) = LIST.name_order(&query)? {
         let after = order.after.as_ref();
         range.names = NameRange {
             prefix: &order.prefix,
@@ -212,18 +199,52 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
             descends: order.descends,
         };
         range.count = order.count;
-        let page = broker.topics().page(&range);
-        let found = Ordered {
-            entries: page.topics.into_iter().map(row).collect(),
-            has_more: page.has_more,
-            matched: page.matched,
-            total: page.total,
-        };
-        return Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, &found)?));
+        found(topics.page(&range), row)
+    } else if let Some(order) = LIST.number_order(&query)? {
+        range.names.descends = order.descends;
+        range.count = order.count;
+        let after = order
+            .after
+            .as_ref()
+            .map(|(number, name)| (*number, name.as_str()));
+        found(topics.page_by(&range, after, number(&order, catalog)), row)
+    } else {
+        let is_chosen = list::choice(&query);
+        let wants = |topic: &Topic| range.wants(topic) && is_chosen(&topic.name);
+        let rows = topics.chosen(wants).into_iter().map(row).collect();
+        let mut page = LIST.page_of_sorted(&query, rows)?;
+        page.total = topics.page(&range).total;
+        return Ok(answer(StatusCode::OK, &page));
+    };
+    Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, &page)?))
+}
+
+fn found(page: TopicPage, row: impl Fn(Arc<Topic>) -> Row) -> Ordered<Row> {
+    Ordered {
+        entries: page.topics.into_iter().map(row).collect(),
+        has_more: page.has_more,
+        matched: page.matched,
+        total: page.total,
     }
-    let topics = broker.topics().all_sorted().into_iter();
-    let rows = topics.filter(|topic| range.wants(topic)).map(row).collect();
-    Ok(answer(StatusCode::OK, &LIST.page_of_sorted(&query, rows)?))
+}
+
+/// Returns the number by which topics are sorted. Bounds are asked for once, those of logs that have records:
+/// most have none.
+fn number(order: &NumberOrder, catalog: &TopicCatalog) -> impl Fn(&Topic) -> u64 {
+    let field = order.field;
+    let filled = if field == "partitions" {
+        HashMap::new()
+    } else {
+        catalog.filled()
+    };
+    move |topic| {
+        let totals = || Totals::sum(topic, |log| filled.get(&log).copied());
+        match field {
+            "records" => totals().records,
+            "bytes" => totals().bytes,
+            _ => topic.partitions().into(),
+        }
+    }
 }
 
 async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -255,10 +276,7 @@ pub(crate) fn check_mutable(topic: &Topic) -> Result<(), Problem> {
 
 impl Row {
     fn totals(&self) -> Totals {
-        *self.totals.get_or_init(|| match &self.list.filled {
-            Some(filled) => Totals::sum(&self.topic, |log| filled.get(&log).copied()),
-            None => Totals::of(&self.list.catalog, &self.topic),
-        })
+        *self.totals.get_or_init(|| Totals::of(&self.catalog, &self.topic))
     }
 }
 
