@@ -87,7 +87,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-pub use access::guard;
+pub use access::{guard, pages_only_show};
 use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;

@@ -131,6 +131,8 @@ codes! {
         "There is no experiment of this name."
     NoSuchRun "no_such_run" 404 Never
         "There is no run with this id, or it has no such part."
+    NoSuchAgent "no_such_agent" 404 Never
+        "There is no agent of this name in the lab's list."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later

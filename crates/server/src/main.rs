@@ -24,6 +24,7 @@ mod announce;
 mod client;
 mod commands;
 mod config;
+mod console;
 mod core;
 mod endpoints;
 mod failure;

@@ -3,7 +3,7 @@
 Prints what stands in the tests as expected values. To run it again:
 
     python3 -m venv venv && venv/bin/pip install scipy==1.17.1 statsmodels==0.15.0 pandas==3.1.1
-    venv/bin/python crates/lab/tests/reference/statistics.py > crates/lab/tests/reference/expected.json
+    venv/bin/python crates/statistics/tests/reference/statistics.py > crates/statistics/tests/reference/expected.json
 """
 
 import itertools

@@ -3,14 +3,18 @@ use serde_json::Value;
 use super::{Analysis, analyse};
 use crate::factorial::{Design, DesignError, Factor};
 
-fn design(letters: &str) -> Design {
+fn factors(letters: &str) -> Vec<Factor> {
     let factor = |letter: char| Factor {
         name: letter.to_string(),
         letter,
         low: "-1".into(),
         high: "+1".into(),
     };
-    Design::new(letters.chars().map(factor).collect()).unwrap()
+    letters.chars().map(factor).collect()
+}
+
+fn design(letters: &str) -> Design {
+    Design::new(factors(letters)).unwrap()
 }
 
 fn analysis(letters: &str, rows: &[&[f64]]) -> Analysis {
@@ -250,17 +254,64 @@ fn equal_responses_have_no_variation_to_share() {
 #[test]
 fn designs_of_no_factor_of_too_many_or_of_twins_are_refused() {
     assert_eq!(Design::new(Vec::new()), Err(DesignError::Factors(0)));
-    let factors = |letters: &str| -> Vec<Factor> {
-        letters
-            .chars()
-            .map(|letter| Factor {
-                name: String::new(),
-                letter,
-                low: String::new(),
-                high: String::new(),
-            })
-            .collect()
-    };
     assert_eq!(Design::new(factors("abcdefg")), Err(DesignError::Factors(7)));
     assert_eq!(Design::new(factors("aba")), Err(DesignError::Letter('a')));
+}
+
+/// R. Jain (1991), chapter 19: 2^(7-4), of which four factors follow the other three.
+#[test]
+fn effects_of_a_saturated_fraction_are_those_of_the_worked_example() {
+    let design = Design::fraction(factors("abcdefg"), "d = ab, e = ac, f = bc, g = abc").unwrap();
+    assert_eq!((design.rows(), design.resolution()), (8, Some(3)));
+    let rows: Vec<Vec<f64>> = [20.0, 35.0, 7.0, 42.0, 36.0, 50.0, 45.0, 82.0]
+        .map(|it| vec![it])
+        .into();
+    let analysis = analyse(design, &rows).unwrap();
+    near(analysis.mean.value, 39.625, 0.001);
+    for (name, value, share) in [
+        ("a", 12.625, 0.3726),
+        ("b", 4.375, 0.0474),
+        ("c", 13.625, 0.4340),
+        ("d", 5.375, 0.0675),
+        ("e", 0.125, 0.0),
+        ("f", 5.875, 0.0806),
+        ("g", 0.375, 0.0003),
+    ] {
+        near(effect(&analysis, name), value, 0.001);
+        let found = analysis
+            .effects
+            .iter()
+            .find(|effect| effect.name == name)
+            .unwrap();
+        near(found.share.unwrap(), share, 0.0002);
+        assert_eq!(found.aliases.len(), 15, "{name}");
+    }
+    assert_eq!(analysis.effects.len(), 7, "one for each row but the mean");
+    let of_a = &analysis.effects[0];
+    assert_eq!(
+        of_a.aliases[..3],
+        ["bd", "ce", "fg"],
+        "main effects fall together with interactions of two"
+    );
+}
+
+#[test]
+fn a_half_fraction_of_a_model_finds_the_sums_of_what_falls_together() {
+    let design = Design::fraction(factors("abcd"), "d = abc").unwrap();
+    assert_eq!(design.resolution(), Some(4));
+    let level = |row, factor| if design.is_high(row, factor) { 1.0 } else { -1.0 };
+    let model = |row| {
+        10.0 + 3.0 * level(row, 0) + 2.0 * level(row, 0) * level(row, 1) + 1.5 * level(row, 2) * level(row, 3)
+    };
+    let rows: Vec<Vec<f64>> = (0..8).map(|row| vec![model(row)]).collect();
+    let analysis = analyse(design, &rows).unwrap();
+    near(effect(&analysis, "a"), 3.0, 1e-9);
+    near(effect(&analysis, "ab"), 3.5, 1e-9);
+    near(effect(&analysis, "d"), 0.0, 1e-9);
+    let ab = analysis
+        .effects
+        .iter()
+        .find(|effect| effect.name == "ab")
+        .unwrap();
+    assert_eq!(ab.aliases, ["cd"]);
 }

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn interval_of_a_ratio_is_that_of_the_second_implementation() {
         let expected: serde_json::Value =
-            serde_json::from_str(include_str!("../../tests/reference/expected.json")).unwrap();
+            serde_json::from_str(include_str!("../tests/reference/expected.json")).unwrap();
         let expected = &expected["ratio"];
         let ratio = ratio(&mean(&FAST).unwrap(), &mean(&SLOW).unwrap()).unwrap();
         let interval = ratio.interval.unwrap();

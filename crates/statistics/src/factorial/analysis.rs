@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::design::{Design, DesignError};
-use crate::statistics::{CONFIDENCE, Interval, quantile};
+use crate::{CONFIDENCE, Interval, quantile};
 
 /// Effect of a factor, or of several together, on the response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,6 +11,9 @@ pub struct Effect {
     /// Factors that take part, as a bit set in the design's order; 0 is the mean.
     pub set: usize,
     pub name: String,
+    /// Effects that the fraction cannot tell from this one.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// In the response's unit, for one step of half the distance between the levels.
     pub value: f64,
     /// The share of the total variation, 0 to 1. The mean has none.
@@ -99,11 +102,19 @@ pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignErro
     let reach = error.and_then(|error| {
         Some(quantile(CONFIDENCE, error.degrees as f64)? * error.deviation / values.sqrt())
     });
+    let aliases = |set: usize| {
+        design
+            .aliases(set)
+            .into_iter()
+            .map(|alias| design.effect_name(alias))
+            .collect()
+    };
     let effect = |set: usize| {
         let value = value(set);
         Effect {
             set,
             name: design.effect_name(set),
+            aliases: aliases(set),
             value,
             share: if set == 0 {
                 None
