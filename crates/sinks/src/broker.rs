@@ -10,20 +10,20 @@ use crate::target::topic::failed;
 /// Name of this program at brokers.
 const CLIENT: &str = "stafett-sink";
 
-/// Addresses of a broker, and the login there.
+/// Addresses of a broker, and how to connect and log in there.
 #[derive(Debug, Clone, Default)]
 pub struct Servers {
     pub addresses: Vec<String>,
-    pub login: Option<Login>,
+    pub options: Options,
     /// Where the login of a definition stands: it is read at each connection.
     found_in: Option<Secret>,
 }
 
 impl Servers {
-    pub fn new(addresses: Vec<String>, login: Option<Login>) -> Self {
+    pub fn new(addresses: Vec<String>, options: Options) -> Self {
         Self {
             addresses,
-            login,
+            options,
             found_in: None,
         }
     }
@@ -31,14 +31,14 @@ impl Servers {
     pub(crate) fn of(spec: &BrokerSpec) -> Self {
         Self {
             addresses: spec.servers.clone(),
-            login: None,
+            options: Options::default(),
             found_in: spec.login.clone(),
         }
     }
 
     fn login(&self) -> Result<Option<Login>, TargetError> {
         let Some(secret) = &self.found_in else {
-            return Ok(self.login.clone());
+            return Ok(self.options.login.clone());
         };
         let text = secret
             .resolve()
@@ -57,7 +57,7 @@ impl Servers {
         let options = Options {
             client_id: CLIENT.to_owned(),
             login: self.login()?,
-            ..Options::default()
+            ..self.options.clone()
         };
         let client = Client::connect(&self.addresses, options).await;
         client.map_err(|why| failed(&why, None))

@@ -110,7 +110,7 @@ impl Store for Scene {
         let surroundings = Surroundings {
             steps,
             wall: || 0,
-            servers: Servers::new(vec![self.server.clone()], None),
+            servers: Servers::new(vec![self.server.clone()], Options::default()),
             webhook_allow: Vec::new(),
             ledger: None,
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use stafett_admin::sinks::{SinkPlace, SinkState};
-use stafett_kafka_client::Login;
+use stafett_kafka_client::{Login, Options};
 use stafett_sinks::broker::Servers;
 use stafett_sinks::status::{Snapshot, Status};
 use tokio::signal::unix::{SignalKind, signal};
@@ -86,12 +86,15 @@ struct Runner {
 async fn serve(orders: Orders, mut lines: mpsc::Receiver<String>) -> anyhow::Result<()> {
     let (told, mut tells) = mpsc::channel(TOLD);
     let (pauses, mut paused) = mpsc::channel(TOLD);
-    let login = Login {
-        user: USER.to_owned(),
-        password: orders.secret.clone(),
+    let options = Options {
+        login: Some(Login {
+            user: USER.to_owned(),
+            password: orders.secret.clone(),
+        }),
+        ..Options::default()
     };
     let mut runner = Runner {
-        servers: Servers::new(vec![orders.kafka.clone()], Some(login)),
+        servers: Servers::new(vec![orders.kafka.clone()], options),
         http: orders.http.clone(),
         secret: orders.secret.clone(),
         webhook_allow: orders.webhook_allow.clone(),
