@@ -2,13 +2,15 @@
 //! front, by id, or by a choice.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
@@ -58,30 +60,22 @@ struct Move {
 }
 
 /// Target of a move, in the same namespace.
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "to is {\"queue\": …}, {\"exchange\": …, \"routing_key\": …} or \"origin\""
-)]
+#[derive(JsonSchema)]
+#[serde(untagged)]
 enum To {
-    Queue(ToQueue),
-    Exchange(ToExchange),
+    Place(ToPlace),
     Origin(Origin),
 }
 
+/// A queue or an exchange, one of them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ToQueue {
+struct ToPlace {
     /// Name of the queue.
-    queue: String,
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct ToExchange {
+    queue: Option<String>,
     /// Name of the exchange; that of the default exchange is empty.
-    exchange: String,
-    /// Routing key; if it is absent, messages keep theirs.
+    exchange: Option<String>,
+    /// Routing key at the exchange; if it is absent, messages keep theirs.
     routing_key: Option<String>,
 }
 
@@ -90,6 +84,31 @@ struct ToExchange {
 #[serde(rename_all = "snake_case")]
 enum Origin {
     Origin,
+}
+
+// By hand: derived, it would not say which field is unknown.
+impl<'de> Deserialize<'de> for To {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Target;
+
+        impl<'de> Visitor<'de> for Target {
+            type Value = To;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(r#"{"queue": …}, {"exchange": …, "routing_key": …} or "origin""#)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<To, E> {
+                Origin::deserialize(text.into_deserializer()).map(To::Origin)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<To, A::Error> {
+                ToPlace::deserialize(MapAccessDeserializer::new(fields)).map(To::Place)
+            }
+        }
+
+        from.deserialize_any(Target)
+    }
 }
 
 /// Result of a move.
@@ -160,7 +179,11 @@ async fn move_messages(
 /// Returns the target of a move, if the caller may write there.
 fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) -> Result<MoveTarget, Problem> {
     match to {
-        To::Queue(ToQueue { queue: name }) => {
+        To::Place(ToPlace {
+            queue: Some(name),
+            exchange: None,
+            routing_key: None,
+        }) => {
             let to = find(broker, namespace, name)?;
             access::check_queue(broker, Action::Write, namespace, name)?;
             if Arc::ptr_eq(from, &to) {
@@ -173,8 +196,9 @@ fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) ->
             }
             Ok(MoveTarget::Queue(to))
         }
-        To::Exchange(ToExchange {
-            exchange,
+        To::Place(ToPlace {
+            queue: None,
+            exchange: Some(exchange),
             routing_key,
         }) => {
             let routing_key = routing_key.as_deref();
@@ -187,6 +211,9 @@ fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) ->
                 routing_key: routing_key.map(Into::into),
             })
         }
+        To::Place(_) => Err(Problem::bad_request(
+            "to names a queue, or an exchange with or without a routing key",
+        )),
         To::Origin(Origin::Origin) => {
             // The names are in the messages: this takes the right to all.
             let all = Resource::exchange(namespace.as_str(), "");

@@ -98,6 +98,11 @@ async fn odd_queries_and_bodies_are_refused_with_the_field() {
         (
             "POST /v1/queues/q/move",
             r#"{"to": {"queue": "r", "exchange": "x"}}"#,
+            "bad_request",
+        ),
+        (
+            "POST /v1/queues/q/move",
+            r#"{"to": {"queue": "r", "topic": "x"}}"#,
             "unknown_field",
         ),
         (

@@ -374,7 +374,7 @@ async fn dead_letters_go_back_to_where_they_were_published_to() {
     // They are no dead letters of this queue: the move ends at the first one without an origin.
     world.publish("dead", b"alive", 0, None).await;
     let why = refused(&world, "POST /v1/queues/dead/move", r#"{"to": "origin"}"#).await;
-    assert_eq!((why.0, why.1), (409, json!("unroutable")));
+    assert_eq!((why.0, why.1), (422, json!("unroutable")));
     let (_, dead) = world.ask("GET /v1/queues/dead").await;
     assert_eq!(dead["ready"], 1, "it is where it was: {dead}");
 }
@@ -415,7 +415,7 @@ async fn messages_move_to_an_exchange_with_their_key_or_another_one() {
     world.publish("from", b"three", 0, None).await;
     let own_key = r#"{"to": {"exchange": ""}}"#;
     let why = refused(&world, "POST /v1/queues/from/move", own_key).await;
-    assert_eq!((why.0, why.1), (409, json!("unroutable")));
+    assert_eq!((why.0, why.1), (422, json!("unroutable")));
     let none = r#"{"to": {"exchange": "none"}}"#;
     let why = refused(&world, "POST /v1/queues/from/move", none).await;
     assert_eq!((why.0, why.1), (404, json!("no_such_exchange")));
