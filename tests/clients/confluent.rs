@@ -101,7 +101,9 @@ fn an_open_transaction_is_shown_with_the_records_that_wait_for_it_and_can_be_abo
         (&"moves".into(), &2.into()),
         "{open:?}"
     );
-    let Some(_) = tool("TransactionsCommand") else { return };
+    let Some(_) = tool("TransactionsCommand") else {
+        return;
+    };
     let kafka = |arguments: &str| {
         let mut command = tool("TransactionsCommand").unwrap();
         let server = ["--bootstrap-server", broker.kafka()];
