@@ -17,7 +17,7 @@ use serde_json::Value;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Keys of a server, at most.
 const KEYS_MAX: usize = 64;
-/// Tolerated difference of clocks: the time that a token is good for behind its `exp`, in logins and sessions.
+/// Tolerated difference of clocks: the time that a token is good for behind its `exp`.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 /// An authorization server.

@@ -146,8 +146,8 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Returns a receiver that is told when a token names an unknown key, at most every 10 s. While there is a
-    /// receiver, logins with such a token wait for [`Self::set_bearer`], 3 s at most.
+    /// Returns a receiver that is told when a token names an unknown key, at most every 10 s. While there is
+    /// one, logins with such a token wait for [`Self::set_bearer`], 3 s at most.
     pub fn wishes_for_keys(&self) -> watch::Receiver<u64> {
         self.newer_keys.wishes()
     }
