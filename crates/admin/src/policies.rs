@@ -38,6 +38,7 @@ const LIST: List<(Namespace, Arc<Policy>), PolicyStatus> = List {
 
 /// Policy that is to be made.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "NewPolicy")]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// Regular expression, without backtracking, that finds a place in the name of a queue; empty for all.
