@@ -259,7 +259,7 @@ fn rabbitmqadmin_sets_policies_and_queues_show_them() {
     ]);
     assert_eq!(shown[0]["policy"], json!("p"), "{shown}");
     assert_eq!(
-        shown[0]["effective_policy_definition.max-length"],
+        shown[0]["effective_policy_definition"]["max-length"],
         json!(1),
         "{shown}"
     );
@@ -289,7 +289,7 @@ fn rabbitmqadmin_sets_policies_and_queues_show_them() {
     ]);
     assert_eq!(shown[0]["operator_policy"], json!("o"), "{shown}");
     assert_eq!(
-        shown[0]["effective_policy_definition.max-length"],
+        shown[0]["effective_policy_definition"]["max-length"],
         json!(7),
         "{shown}"
     );

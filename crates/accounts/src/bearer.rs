@@ -17,8 +17,7 @@ use serde_json::Value;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Keys of a server, at most.
 const KEYS_MAX: usize = 64;
-/// Difference of clocks that is tolerated. A token is good for so long behind its `exp`, in logins and in what
-/// goes on.
+/// Tolerated difference of clocks: the time that a token is good for behind its `exp`.
 const LEEWAY: Duration = Duration::from_secs(30);
 
 /// An authorization server.
@@ -87,7 +86,7 @@ pub(super) fn is_bearer(token: &[u8]) -> bool {
 }
 
 impl BearerSettings {
-    /// Refuses settings that lack what tokens need, beside the keys.
+    /// Refuses settings without an issuer, an audience or a claim of the user.
     pub fn check(&self) -> Result<(), BearerError> {
         let needed = [&self.issuer, &self.audience, &self.user_claim];
         if needed.iter().any(|text| text.is_empty()) {

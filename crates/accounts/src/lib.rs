@@ -159,8 +159,8 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Returns a receiver that is told when a token names a key that is not known, at most every 10 s. Logins with
-    /// such a token wait a moment for [`Self::set_bearer`] while there is a receiver.
+    /// Returns a receiver that is told when a token names an unknown key, at most every 10 s. While there is
+    /// one, logins with such a token wait for [`Self::set_bearer`], 3 s at most.
     pub fn wishes_for_keys(&self) -> watch::Receiver<u64> {
         self.newer_keys.wishes()
     }

@@ -1,8 +1,8 @@
-//! Wishes for newer keys of an authorization server: a token names a key that is not known, as the server may have
+//! Wishes for newer keys of an authorization server: a token names an unknown key, as the server may have
 //! another one by now.
 //!
-//! Wishes come at most every [`WISH_EVERY`], and few logins wait for their outcome, so strangers with tokens of
-//! unknown keys cause little work.
+//! Wishes come at most every [`WISH_EVERY`], and few logins wait for their outcome, so strangers with tokens
+//! of unknown keys cause little work.
 
 use std::time::Duration;
 
@@ -66,8 +66,8 @@ impl NewerKeys {
         timeout(left, newer).await.is_ok()
     }
 
-    /// Makes a wish, or joins one that was made a moment ago: returns its time, and the number of times that keys
-    /// were set before it. `None` if it is too soon for another.
+    /// Makes a wish, or joins the one that others wait for: returns its time, and the number of times that
+    /// keys were set before it. `None` if it is too soon for another.
     fn wish(&self) -> Option<(Instant, u64)> {
         let now = Instant::now();
         let mut last = self.last.lock();

@@ -38,6 +38,7 @@ const LIST: List<(Namespace, Arc<Policy>), PolicyStatus> = List {
 
 /// Policy that is to be made.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "NewPolicy")]
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// Regular expression, without backtracking, that finds a place in the name of a queue; empty for all.
@@ -65,25 +66,33 @@ enum Scope {
     None,
 }
 
-/// Settings of a policy; absent ones are as declared.
+/// Settings of a policy; absent ones are as declared. They are left out of answers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "PolicySettings")]
 struct Settings {
     /// Longest time of a message in the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
     ttl_ms: Option<u64>,
     /// Time without use after which the queue is deleted.
     #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     expires_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     length_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<OverflowWord>,
     /// Exchange for dead letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
     dead_letter_exchange: Option<String>,
     /// Routing key of dead letters; that of the message if it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     dead_letter_key: Option<String>,
     /// Number of returns after which a message dies; -1 for no limit.
     #[schemars(range(min = -1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
     delivery_limit: Option<i64>,
 }
 
@@ -197,7 +206,7 @@ async fn make(
         StatusCode::OK
     };
     if !is_new {
-        // The routes record what a PUT has made.
+        // Routes record only a PUT that has made something.
         let by = access::caller(&broker);
         let (by, from) = (by.name().unwrap_or("operator"), by.peer());
         tracing::info!(target: EVENTS, kind = "policy.changed", name, %namespace, by, %from, via = "http", "changed");

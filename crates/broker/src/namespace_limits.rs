@@ -8,8 +8,8 @@ use stafett_model::Namespace;
 use crate::broker::Broker;
 
 impl Broker {
-    /// Sets limits of a namespace or user, or removes them. Others stay. They are in force when this resolves; what is
-    /// there beyond them stays.
+    /// Sets limits of a namespace or user, or removes them. Others stay. They are in force when this
+    /// resolves. Things beyond them stay.
     pub async fn set_limits(
         &self,
         by: &Caller,

@@ -5,8 +5,8 @@
 //! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
 //! the gaps between settled offsets, never on the number of waiting messages.
 //!
-//! - `settings`: settings of a queue; `changed_settings`: those changed while it exists; `policy_settings`: those
-//!   that a policy makes
+//! - `settings`: settings of a queue; `changed_settings`: those changed while it exists;
+//!   `policy_settings`: those that a policy makes
 //! - `offset_set`: a compressed set of offsets
 //! - [`lane`]: delivery state over one log; a queue has one per priority in use
 //! - `state`: all lanes of a queue, and the order between them

@@ -1,8 +1,8 @@
 //! Keys of an authorization server: out of a file, or from a URL that is asked again and again.
 //!
 //! With a URL, the broker starts and serves without the keys. They are fetched at the start, every
-//! `oauth.keys_interval`, and when a token names a key that is not known. Keys that cannot be fetched or used change
-//! nothing.
+//! `oauth.keys_interval_ms`, and when a token names an unknown key. Keys that cannot be fetched or used
+//! change nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Keys {
         Self { source, failures }
     }
 
-    /// Takes the tokens of the authorization server in `settings`, if there is one. Keys in a file are read at
-    /// once.
+    /// Takes the tokens of the authorization server in `settings`, if there is one. Keys in a file are read
+    /// at once.
     pub(crate) fn change(&self, access: &AccessControl, settings: &Settings) -> anyhow::Result<()> {
         let oauth = &settings.oauth;
         let mut bearer = BearerSettings {

@@ -178,7 +178,7 @@ impl Topics {
         }
     }
 
-    /// Sets the number of topics that a namespace may have. `None` for no bound. What is there stays.
+    /// Sets the number of topics that a namespace may have. `None` for no bound. Topics beyond it stay.
     pub fn set_bound(&self, namespace: &Namespace, max: Option<u64>) {
         let prefix = topic_prefix(namespace);
         let mut bounds = self.bounds.write();

@@ -138,8 +138,8 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
 /// Bucket that the answer of a request is taken from.
 pub(super) type Charged = Option<Arc<Bucket>>;
 
-/// Takes the body of a request from its quota: at once if its length is known, otherwise as it is read. Refuses
-/// a request while there is a debt.
+/// Takes the body of a request from its quota: at once if its length is known, otherwise as it is read.
+/// Refuses a request while there is a debt.
 pub(super) fn charge(
     broker: &Arc<Broker>,
     caller: &Caller,

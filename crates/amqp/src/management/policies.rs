@@ -101,8 +101,8 @@ fn policy_of(kind: PolicyKind, name: &str, fields: &Fields) -> Result<NewPolicy,
     })
 }
 
-/// Refuses a policy whose dead letters would come into a stored topic that its maker may not write to. Without a
-/// routing key any topic is possible.
+/// Refuses a policy whose dead letters would come into a stored topic that its maker may not write to.
+/// Without a routing key any topic is possible.
 fn check_dead_letters(call: &Call, vhost: &Namespace, new: &NewPolicy) -> Result<(), Refusal> {
     let caller = &call.user.caller;
     let is_default = new
@@ -127,7 +127,7 @@ fn check_dead_letters(call: &Call, vhost: &Namespace, new: &NewPolicy) -> Result
     checked.map_err(|_| Refusal::not_authorised("User not authorised to write to the topic of dead letters"))
 }
 
-/// Refuses a policy as RabbitMQ does, which shows the values of policies for pages, and not those of operator policies.
+/// Refuses a policy as RabbitMQ does, which escapes the reason for pages, but not that of operator policies.
 fn invalid(kind: PolicyKind, why: &str) -> Refusal {
     let why = match kind {
         PolicyKind::User => why.replace('<', "&lt;").replace('>', "&gt;"),

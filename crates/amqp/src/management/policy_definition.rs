@@ -1,8 +1,7 @@
 //! Definitions of policies: from RabbitMQ's keys to the settings of the core, and back.
 //!
-//! Keys that have an effect on queues here, and those that RabbitMQ has for its own storage, which are kept, shown and
-//! without effect. Any other key is refused, as is a policy for streams or exchanges: what it was meant for would not
-//! happen.
+//! Served are keys with an effect on queues here, and those that RabbitMQ has for its own storage, which are
+//! kept, shown and without effect. Any other key is refused, and so is a policy for streams or exchanges.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

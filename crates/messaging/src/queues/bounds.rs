@@ -1,8 +1,9 @@
 //! Bounds on the queues of a namespace: their number, and the messages that wait in them or are in flight.
 //!
-//! Messages are counted from the queues that have some, and what is admitted since is added. They are counted again
-//! when no more fit, at most a part of the time. So a namespace takes no more than its bound, but for messages that are
-//! on their way into queues while it is counted; and messages that leave make room with the next count.
+//! Messages are counted from the queues that have some, and those that are admitted since are added. They are
+//! counted again when no more fit, at most a part of the time. So a namespace takes no more than its bound,
+//! but for messages that are on their way into queues while it is counted; and messages that leave make room
+//! with the next count.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl Bound {
 }
 
 impl Queues {
-    /// Sets the bounds of a namespace; without any they are removed. What is there stays.
+    /// Sets the bounds of a namespace; without any they are removed. Queues and messages beyond them stay.
     pub fn set_bounds(&self, namespace: &Namespace, bounds: NamespaceBounds) {
         let mut spaces = self.bounds.spaces.write();
         if bounds == NamespaceBounds::default() {

@@ -89,8 +89,8 @@ settings! {
     }
     oauth: Oauth {
         /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then, or
-        /// its URL (`https://…`, `http://…`). A file is read again on a reload; a URL is fetched again, too when
-        /// a token names an unknown key. Empty: no such tokens are taken.
+        /// its URL (`https://…`, `http://…`). A file is read again on a reload; a URL is fetched again, and
+        /// when a token names an unknown key. Empty: no such tokens are taken.
         keys: OptionalFile = "", reloads true;
 
         /// PEM file with the authorities that are trusted with the URL. Empty: those of the system.

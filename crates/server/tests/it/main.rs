@@ -15,6 +15,7 @@ mod lab;
 mod layering;
 mod messages;
 mod node;
+mod policies;
 mod queues;
 mod refusals;
 mod reload;

@@ -70,6 +70,7 @@ const SOCKETS: &[&str] = &[
     "lab/",
     "net/",
     "server/src/client/",
+    "server/src/oauth.rs",
     "simulation/",
     "sinks/src/amqp/link.rs",
     "sinks/src/http.rs",

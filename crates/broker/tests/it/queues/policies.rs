@@ -261,3 +261,25 @@ async fn a_policy_that_a_full_disk_refuses_is_not_in_force() {
     assert_eq!(world.length_max("q"), None);
     assert!(queues.policies(PolicyKind::User).is_empty());
 }
+
+#[tokio::test]
+async fn a_change_of_many_queues_leaves_turns_to_others() {
+    let world = World::new().await;
+    let transient = Declare::default();
+    for number in 0..2000 {
+        world.declare(&format!("q{number}"), transient.clone()).await;
+    }
+    let mut turns = 0;
+    let putting = world.put_policy(PolicyKind::User, policy("p", "^q", 0, length(5)));
+    tokio::pin!(putting);
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut putting => break,
+            () = tokio::task::yield_now() => turns += 1,
+        }
+    }
+    assert!(turns >= 2000 / 64, "{turns}");
+    let all = world.broker.messaging().queues().all();
+    assert!(all.iter().all(|queue| queue.settings().length_max == Some(5)));
+}

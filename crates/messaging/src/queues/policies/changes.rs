@@ -50,7 +50,7 @@ impl Queues {
         self.policies.get(kind, namespace, name)
     }
 
-    /// Makes or replaces a policy. It is stored, and in force for all queues, when this resolves; it continues
+    /// Makes or replaces a policy. It is stored, and in force for all queues, when this resolves. Continues
     /// even if the caller stops waiting. True if the policy is new.
     pub async fn put_policy(
         self: &Arc<Self>,

@@ -28,7 +28,7 @@ const TWO_PRIORITIES: u8 = 2;
 #[repr(u8)]
 pub enum PolicyKind {
     User,
-    /// It bounds what others choose.
+    /// It bounds the choices of others.
     Operator,
 }
 
