@@ -3,6 +3,7 @@
 
 use crate::broker::{Broker, is_stafett, root};
 use crate::commands::cli::Cli;
+use crate::java::tool;
 use crate::peer;
 
 fn passes(script: &str) {
@@ -81,6 +82,51 @@ fn consume_prints_committed_records_unless_all_are_wanted() {
         cli.text(&["consume", "moves", "--group", "readers"]),
         "committed\nplain\n"
     );
+}
+
+#[test]
+fn an_open_transaction_is_shown_with_the_records_that_wait_for_it_and_can_be_aborted() {
+    let Some(python) = peer::python() else { return };
+    let broker = Broker::start();
+    let cli = Cli::of(&broker);
+    cli.text(&["topic", "create", "moves", "-p", "1"]);
+    let script = root().join("tests/clients/python/transactions.py");
+    let mut load = peer::command(&python);
+    peer::run(load.arg(script).args([broker.kafka(), "moves"]));
+    let open = cli.json(&["transaction", "list", "--open"]);
+    assert_eq!((open.len(), &open[0]["id"]), (1, &"left".into()), "{open:?}");
+    let partitions = &open[0]["partitions"];
+    assert_eq!(
+        (&partitions[0]["topic"], &partitions[0]["waiting"]),
+        (&"moves".into(), &2.into()),
+        "{open:?}"
+    );
+    let Some(_) = tool("TransactionsCommand") else {
+        return;
+    };
+    let kafka = |arguments: &str| {
+        let mut command = tool("TransactionsCommand").unwrap();
+        let server = ["--bootstrap-server", broker.kafka()];
+        peer::run_text(command.args(server).args(arguments.split(' ')))
+    };
+    let listed = kafka("list");
+    assert!(listed.contains("ended") && listed.contains("left"), "{listed}");
+    let described = kafka("describe --transactional-id left");
+    assert!(
+        described.contains("Ongoing") && described.contains("moves-0"),
+        "{described}"
+    );
+    let producers = kafka("describe-producers --topic moves --partition 0");
+    let first = producers.lines().find_map(|line| {
+        // The last column is the first offset of an open transaction.
+        line.split_whitespace().last()?.parse::<u64>().ok()
+    });
+    let first = first.unwrap_or_else(|| panic!("{producers}"));
+    kafka(&format!(
+        "abort --topic moves --partition 0 --start-offset {first}"
+    ));
+    assert_eq!(cli.text(&["consume", "moves"]), "committed\nplain\nbehind\n");
+    assert!(cli.json(&["transaction", "list", "--open"]).is_empty());
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod node;
 mod queue_changes;
 mod records;
 mod search;
+mod sinks;
 mod topics;
 
 use std::sync::Arc;
@@ -151,6 +152,7 @@ impl World {
             node: Arc::new(TestNode),
             sockets: WebSockets::default(),
             feeds: crate::events::Feeds::default(),
+            sinks: Arc::new(sinks::TestDesk),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }
@@ -503,7 +505,8 @@ async fn an_open_transaction_is_shown_with_the_records_that_wait_for_it() {
     assert_eq!(listed["matched"], 1);
     let (status, shown) = world.ask("GET /v1/transactions/copy%2F1").await;
     assert_eq!((status, &shown["timeout_ms"]), (StatusCode::OK, &json!(60_000)));
-    let waiting = json!([{ "topic": "events", "partition": 1, "stable": 0, "waiting": 1 }]);
+    let waiting = json!([{ "topic": "events", "partition": 1, "first": 0, "stable": 0, "waiting": 1,
+        "holds": true }]);
     assert_eq!(shown["partitions"], waiting);
     let (status, why) = world.ask("GET /v1/transactions/none").await;
     assert_eq!(

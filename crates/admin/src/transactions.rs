@@ -52,10 +52,14 @@ struct TransactionDetails {
 struct WaitingPartition {
     topic: String,
     partition: u32,
+    /// Offset of the transaction's first record.
+    first: Option<u64>,
     /// Offset at which readers of committed records wait.
     stable: Option<u64>,
     /// Offsets behind it.
     waiting: Option<u64>,
+    /// True if those readers wait for this transaction, false if they wait for an older one.
+    holds: bool,
 }
 
 /// Returns the routes of transactions.
@@ -92,15 +96,25 @@ async fn show(State(broker): State<Slot<Broker>>, Path(id): Path<String>) -> Res
         let why = format!("there is no transactional id {id:?}");
         Problem::new(Code::NoSuchTransaction, why)
     })?;
+    let mut open = broker.catalog().open_transactions();
+    open.retain(|open| open.producer == found.instance.producer);
     let mut partitions = Vec::new();
     for (topic, numbers) in broker.topics().partitions_of(&found.logs) {
         for partition in numbers {
-            let bounds = topic.log(partition).and_then(|log| broker.catalog().bounds(log));
+            let log = topic.log(partition);
+            let bounds = log.and_then(|log| broker.catalog().bounds(log));
+            let first = open
+                .iter()
+                .find(|open| Some(open.log) == log)
+                .map(|open| open.first);
+            let stable = bounds.map(|bounds| bounds.stable);
             partitions.push(WaitingPartition {
                 topic: topic.name.to_string(),
                 partition,
-                stable: bounds.map(|bounds| bounds.stable.0),
+                first: first.map(|first| first.0),
+                stable: stable.map(|stable| stable.0),
                 waiting: bounds.map(|bounds| bounds.end.0.saturating_sub(bounds.stable.0)),
+                holds: first.is_some() && first == stable,
             });
         }
     }

@@ -8,6 +8,7 @@ use stafett_kafka_wire::{Str, Uuid};
 use stafett_model::Lock;
 use stafett_net::{ByteBudget, ConnectionEntry, Shedding, Trace};
 use stafett_topics::TRANSACTIONS_TOPIC;
+use stafett_transactions::TransactionError;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -128,6 +129,14 @@ impl RequestContext {
                 i32::try_from(shedding.waiting().as_millis()).unwrap_or(i32::MAX)
             }
             Some(_) | None => 0,
+        }
+    }
+
+    /// Writes down why a step of a transaction is refused: answers have no text, and clients of some errors
+    /// say no more than to look here.
+    pub(crate) fn log_refused_transaction(&self, id: &str, why: &TransactionError) {
+        if *why != TransactionError::Busy && self.shared.refusal_log.allows() {
+            tracing::warn!(%id, %why, peer = %self.entry.peer, "a transactional producer is refused");
         }
     }
 

@@ -27,10 +27,14 @@ pub(super) fn end_txn(_: &RequestContext, call: Call, body: Decoder) -> HandlerR
     } else {
         TransactionEnd::Abort
     };
+    let id = request.transactional_id.clone();
     let ended = then(move |context, ended| {
         let (code, instance) = match ended {
             Ok(instance) => (ErrorCode::None, Some(instance)),
-            Err(why) => (error::transaction(&why, call.version >= FENCED_FROM)?, None),
+            Err(why) => {
+                context.log_refused_transaction(&id, &why);
+                (error::transaction(&why, call.version >= FENCED_FROM)?, None)
+            }
         };
         let instance = instance.filter(|_| call.version >= EPOCHS_FROM);
         call.answer::<EndTxnRequest>(&EndTxnResponse {

@@ -80,10 +80,7 @@ fn on_begun(
         },
         Err(why) => {
             let code = error::transaction(&why, call.version >= FENCED_FROM)?;
-            // The answer has no text, and clients of some errors say no more than to look here.
-            if why != TransactionError::Busy && context.shared.refusal_log.allows() {
-                tracing::warn!(%id, %why, peer = %context.entry.peer, "a transactional producer is refused");
-            }
+            context.log_refused_transaction(id, &why);
             InitProducerIdResponse {
                 error_code: context.shared.metrics.error(call.api, code),
                 ..refused()

@@ -36,10 +36,14 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
         producer: ProducerId(request.producer_id),
         epoch: request.producer_epoch,
     };
+    let id = request.transactional_id.clone();
     let stored = then(move |context, stored| {
         let code = match stored {
             Ok(()) => ErrorCode::None,
-            Err(why) => code(&why)?,
+            Err(why) => {
+                context.log_refused_transaction(&id, &why);
+                code(&why)?
+            }
         };
         answer(&context.shared, call, topics, code)
     });
