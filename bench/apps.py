@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -249,13 +250,21 @@ def mover(server, eager="eager"):
     return app
 
 
+def handover_gap(broker):
+    """Number of planned moves, and the seconds in which their tasks had no worker."""
+    with urllib.request.urlopen(broker.http + "/metrics") as answer:
+        shown = answer.read().decode()
+    found = {line.split("{")[0]: float(line.split()[-1]) for line in shown.splitlines() if line.startswith("stafett_apps_handover_gap_seconds_") and 'app="moved"' in line}
+    return found.get("stafett_apps_handover_gap_seconds_count", 0), found.get("stafett_apps_handover_gap_seconds_sum", 0)
+
+
 async def move(broker, options):
     """A pin moves the task to and fro, while a record comes each 5 ms."""
     client = Client(broker.http)
     await topics(client, ticks=1, ticked=1)
     await store(client, "ticks", [{"key": f"blob{number}", "value": 10_000} for number in range(options.moved_mb * 100)])
     await client.ask("PUT", "/v1/apps/moved", mover(broker.http).definition)
-    workers = {name: subprocess.Popen([sys.executable, __file__, "move", broker.http, name, options.state]) for name in ("one", "two")}
+    workers = {name: subprocess.Popen([sys.executable, __file__, "mover", broker.http, name, options.state]) for name in ("one", "two")}
     seen, over = [], asyncio.Event()
 
     async def feed():
@@ -279,7 +288,7 @@ async def move(broker, options):
             await asyncio.sleep(0.2)
         running = [asyncio.create_task(feed()), asyncio.create_task(watch())]
         await until(lambda: len(seen) > 100)
-        gaps, usual = [], []
+        gaps, usual, before = [], [], handover_gap(broker)
         for at in range(options.runs * 2):
             began = time.monotonic()
             await client.ask("PUT", "/v1/apps/moved/tasks/0/worker", {"worker": ("one", "two")[at % 2]})
@@ -294,6 +303,8 @@ async def move(broker, options):
         await asyncio.gather(*running)
         shown = (await client.ask("GET", "/v1/apps/moved"))["tasks"][0]
         size, moves = shown["position"]["bytes"] / 1e6, shown["moves"]
+        count, seconds = (now - then for now, then in zip(handover_gap(broker), before, strict=True))
+        print(f"{count:.0f} moves: {seconds / count * 1000:.1f} ms without a worker")
         print(f"{moves} moves of a task with {size:.0f} MB: {statistics.median(gaps) * 1000:.0f} ms without results, {max(gaps) * 1000:.0f} at most;"
               f" p99 between two results {statistics.median(usual) * 1000:.0f} ms")  # fmt: skip
     finally:
@@ -383,7 +394,7 @@ async def main(options):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         totals(sys.argv[2]).run("w")
-    elif sys.argv[1:2] == ["move"]:
+    elif sys.argv[1:2] == ["mover"]:
         mover(sys.argv[2], sys.argv[4]).run(sys.argv[3])
     elif sys.argv[1:2] == ["hold"]:
         holder(sys.argv[2]).run(sys.argv[3])

@@ -252,12 +252,9 @@ impl Delivery {
                     self.note_time(input, &record);
                     let late = pace.take(source.rules, mark, input, &record);
                     fetched.records.push(Delivered { record, late });
-                    if is_alone {
-                        self.alone = Some((input, offset));
-                        break;
-                    }
+                    self.alone = is_alone.then_some((input, offset)).or(self.alone);
                     // A delivery ends where a timer falls due.
-                    if mark.next_timer.is_some_and(|due| due <= pace.time) {
+                    if is_alone || mark.next_timer.is_some_and(|due| due <= pace.time) {
                         break;
                     }
                 }
@@ -265,15 +262,10 @@ impl Delivery {
                     if !fetched.records.is_empty() {
                         break;
                     }
-                    let gap = Gap::of(input, skipped);
-                    if source.stops_at_gap && !source.begins {
-                        self.gap = Some(gap);
+                    if !self.pass_gap(source, Gap::of(input, skipped), &mut fetched.gap) {
                         return Ok(false);
                     }
                     *next = skipped.to.0;
-                    if !source.begins && fetched.gap.is_none() {
-                        fetched.gap = Some(gap);
-                    }
                 }
                 None if tail.bytes_read() >= READ_BYTES_MAX => break,
                 None => match tail.read(source.catalog).await {
@@ -293,6 +285,19 @@ impl Delivery {
             *known = reached.max(*known);
         }
         Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
+    }
+
+    /// Returns false if the task rests at a gap. Nothing is lost to a task that begins.
+    fn pass_gap(&mut self, source: &Source<'_>, gap: Gap, passed: &mut Option<Gap>) -> bool {
+        if source.begins {
+            return true;
+        }
+        if source.stops_at_gap {
+            self.gap = Some(gap);
+            return false;
+        }
+        passed.get_or_insert(gap);
+        true
     }
 }
 

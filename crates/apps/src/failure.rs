@@ -68,7 +68,7 @@ impl Failure {
         is_last
     }
 
-    /// Returns what is left once the position has passed the record.
+    /// Returns the part that is left once the position has passed the record.
     pub(crate) fn rest(&self, next: u64) -> Option<Self> {
         (self.alone_before > next).then(|| Self {
             offset: next,

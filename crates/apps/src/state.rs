@@ -96,7 +96,7 @@ pub struct Scan {
     pub deleted: Vec<Bytes>,
     /// Place to go on from; `None` at the end.
     pub next: Option<u64>,
-    /// Place behind what was read: a later scan from there has what has changed since.
+    /// Place behind this page: a later scan from there has the changes since.
     pub end: u64,
 }
 
@@ -426,7 +426,7 @@ pub(crate) async fn read_places(
 pub(crate) struct TableRecords {
     pub(crate) found: Vec<StoredRecord>,
     pub(crate) deleted: Vec<Bytes>,
-    /// Offset behind what was read.
+    /// Offset behind them.
     pub(crate) end: u64,
     /// True at the end of the log.
     pub(crate) is_all: bool,

@@ -68,21 +68,17 @@ impl App {
     }
 
     fn on_not_stored(&self, parts: &[Part<'_>], why: AppError) -> AppError {
-        match why {
-            AppError::NotStored(NotStored::Unknown) => {
-                for part in parts {
-                    *part.slot.state.lock() = None;
-                }
+        if why == AppError::NotStored(NotStored::Unknown) {
+            for part in parts {
+                *part.slot.state.lock() = None;
             }
-            AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { log, .. })) => {
-                let Some(part) = parts.iter().find(|part| part.slot.log == log) else {
-                    return why;
-                };
-                let Claim { task, epoch } = part.claim;
-                self.step(|machine, now, effects| machine.lose(task, epoch, "fenced", now, effects));
-                return self.lost(part.claim);
-            }
-            _ => {}
+        }
+        if let AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { log, .. })) = why
+            && let Some(part) = parts.iter().find(|part| part.slot.log == log)
+        {
+            let Claim { task, epoch } = part.claim;
+            self.step(|machine, now, effects| machine.lose(task, epoch, "fenced", now, effects));
+            return self.lost(part.claim);
         }
         why
     }

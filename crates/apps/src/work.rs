@@ -7,7 +7,7 @@ use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
 use crate::definition::{Definition, Guarantee};
-use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
+use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Mark, Source};
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
@@ -176,12 +176,7 @@ impl App {
         if !had_gap {
             self.counts.gaps.inc();
         }
-        Err(AppError::Gap {
-            task: claim.task,
-            topic: definition.topic(gap.input),
-            from: gap.from,
-            to: gap.to,
-        })
+        Err(gap_error(claim.task, gap, &definition))
     }
 
     /// When nothing waits in any input, task time goes on with the clock.
@@ -235,7 +230,7 @@ impl App {
     }
 
     /// Passes over the gap at which a task rests. Returns it.
-    pub fn accept_gap(&self, task: TaskId) -> Result<Option<crate::delivery::Gap>, AppError> {
+    pub fn accept_gap(&self, task: TaskId) -> Result<Option<Gap>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
         let mut delivery = slot.delivery.lock();
         let Delivery {
@@ -374,6 +369,15 @@ impl App {
                 return Ok(slot);
             }
         }
+    }
+}
+
+fn gap_error(task: TaskId, gap: Gap, definition: &Definition) -> AppError {
+    AppError::Gap {
+        task,
+        topic: definition.topic(gap.input),
+        from: gap.from,
+        to: gap.to,
     }
 }
 

@@ -13,7 +13,8 @@ use crate::content::Text;
 #[schemars(rename = "AppEvent")]
 pub(crate) struct EventShown {
     pub(crate) number: u64,
-    /// `claimed`, `prepare` (the task is about to come), `revoke` (commit, and release it in time), or `lost`.
+    /// `claimed`, `prepare` (the task is about to come), `revoke` (commit, and release it in time), or
+    /// `lost`.
     pub(crate) event: &'static str,
     pub(crate) task: String,
     pub(crate) epoch: u64,

@@ -4,8 +4,8 @@
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
-//! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `commit`: commits, of one task or several `together`; `fail`: records that fail;
-//!   `state`: state from inside and outside
+//! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `fail`: records that fail;
+//!   `commit`: commits, of one task or several `together`; `state`: state from inside and outside
 
 mod change;
 mod commit;

@@ -64,7 +64,7 @@ struct TablePage {
     deleted: Vec<Text>,
     /// Place to go on from; null at the end. A page may have no entry and a next one.
     next: Option<u64>,
-    /// Place behind what was read. A later scan from there has what has changed since.
+    /// Place behind this page. A later scan from there has the changes since.
     place: u64,
     seq: u64,
 }

@@ -45,7 +45,7 @@ pub(super) struct CommittedTask {
 }
 
 impl CommittedTask {
-    /// Reads the tasks of a commit. What cannot be read is refused by its route.
+    /// Reads the tasks of a commit. Fields that cannot be read are refused by the route.
     pub(super) fn of(fields: &Fields<'_>) -> Vec<Self> {
         let read = |name: &str| fields.get(name).map(|value| value.get());
         if let Some(tasks) = read("tasks") {

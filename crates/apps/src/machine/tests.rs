@@ -151,7 +151,7 @@ fn a_worker_that_reads_ahead_is_told_before_the_holder_is() {
     assert_eq!(world.machine.check_claim("a", task, 1), Ok(()), "it goes on");
     assert_eq!(world.machine.check_read("b", task, 1), Ok(()));
     assert!(world.machine.check_read("b", TaskId::whole(0), 1).is_err());
-    world.step(|machine, now, effects| machine.balance(now, effects));
+    world.step(Machine::balance);
     assert!(world.told("b").is_empty(), "it is told once");
     world
         .step(|machine, now, effects| machine.prepared("b", task, now, effects))
@@ -207,7 +207,8 @@ fn a_drained_worker_hands_over_to_workers_that_read_ahead() {
             .unwrap();
     }
     world.release_all();
-    (world.told("a"), world.told("b"));
+    world.told("a");
+    world.told("b");
     world
         .step(|machine, now, effects| machine.drain("a", 0, now, effects))
         .unwrap();

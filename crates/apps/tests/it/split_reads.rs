@@ -7,6 +7,7 @@ use stafett_apps::{App, AppError, NewCommit, TaskId};
 use stafett_journal::Journal;
 use stafett_journal::simulated::SimulatedDisk;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::power::{open, run};
 use crate::world::{Worker, World, definition, put};
@@ -59,9 +60,9 @@ fn a_reader_sees_a_task_or_the_one_that_followed() {
             ..NewCommit::default()
         };
         worker.commit(&app, WHOLE, commit).await.unwrap();
-        let over = CancellationToken::new();
+        let (over, tasks) = (CancellationToken::new(), TaskTracker::new());
         let readers: Vec<_> = (0..4)
-            .map(|_| tokio::spawn(read(Arc::clone(&app), over.clone())))
+            .map(|_| tasks.spawn(read(Arc::clone(&app), over.clone())))
             .collect();
         for _ in 0..ROUNDS {
             world.apps.split("app", WHOLE, 2).await.unwrap();
@@ -76,7 +77,7 @@ fn a_reader_sees_a_task_or_the_one_that_followed() {
         let worker = Worker::join(&app, "w").has(&app, 1).await;
         let waiting = {
             let (app, worker) = (Arc::clone(&app), worker.clone());
-            tokio::spawn(async move { worker.fetch(&app, WHOLE).await })
+            tasks.spawn(async move { worker.fetch(&app, WHOLE).await })
         };
         let cut = world.apps.split("app", WHOLE, 2);
         let fetched = waiting.await.unwrap();
