@@ -431,7 +431,7 @@ const STEPS = {
     await dialog.getByLabel('Channels').fill('8');
     await dialog.getByRole('button', { name: 'Set the limits' }).click();
     await page.getByRole('row', { name: /user ann/ }).getByRole('cell', { name: '8' }).waitFor();
-    assert.deepEqual((await call('GET', 'limits')).items, [{ user: 'ann', channels_max: 8 }]);
+    assert.deepEqual((await call('GET', 'limits')).items, [{ user: 'ann', channels: 8 }]);
     await page.getByRole('button', { name: 'Remove' }).click();
     await dialog.getByRole('button', { name: 'Remove the limits' }).click();
     await page.getByText('There are no limits').waitFor();

@@ -10,13 +10,14 @@
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
-//! - `login`: logins by password, token and SCRAM
+//! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
 
 mod audit;
 mod bearer;
 mod changes;
 mod limits;
 mod login;
+mod newer_keys;
 mod quotas;
 mod topic_permissions;
 mod trail;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{
-    Caller, Change, Directory, Guessing, Rule, Token, TopicPermission, User, decode_limits, decode_quota,
+    Caller, Change, Directory, Guessing, Rule, Token, TokenHash, TopicPermission, User, decode_limits,
+    decode_quota,
 };
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
@@ -43,6 +45,7 @@ pub use trail::AuditTrail;
 
 use bearer::Bearer;
 use login::{Sessions, Verified};
+use newer_keys::NewerKeys;
 
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;
@@ -69,10 +72,14 @@ pub struct AccessControl {
     changes: watch::Sender<u64>,
     /// Secret of this run.
     secret: [u8; 32],
+    /// Hash of the secret of the broker's own programs.
+    own: TokenHash,
+    own_secret: String,
     /// Begin of the clock of quotas.
     started: Instant,
     /// Tokens of an authorization server, if there is one.
     bearer: Lock<Option<Arc<Bearer>>>,
+    newer_keys: NewerKeys,
 }
 
 impl AccessControl {
@@ -102,6 +109,7 @@ impl AccessControl {
         spaces::load_access(&**journal, tables)?;
         directory.apply(changes);
         directory.on_denied(audit::refusal);
+        let own_secret = format!("{}{}", login::OWN, changes::hex(&random()));
         Ok(Self {
             directory: Arc::new(directory),
             journal: Arc::clone(journal),
@@ -114,14 +122,23 @@ impl AccessControl {
             remote_needs_login: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
+            own: TokenHash::of(own_secret.as_bytes()),
+            own_secret,
             started: Instant::now(),
             bearer: Lock::default(),
+            newer_keys: NewerKeys::default(),
         })
     }
 
     /// Returns users, tokens and rules.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
+    }
+
+    /// Returns the secret by which the broker's own programs log in, until the broker ends. It has all
+    /// rights.
+    pub fn own_secret(&self) -> &str {
+        &self.own_secret
     }
 
     /// Returns true if callers need no name, because no user is an administrator.
@@ -138,7 +155,14 @@ impl AccessControl {
     pub fn set_bearer(&self, settings: Option<&BearerSettings>) -> Result<(), BearerError> {
         let bearer = settings.map(Bearer::new).transpose()?;
         *self.bearer.lock() = bearer.map(Arc::new);
+        self.newer_keys.on_set();
         Ok(())
+    }
+
+    /// Returns a receiver that is told when a token names a key that is not known, at most every 10 s. Logins with
+    /// such a token wait a moment for [`Self::set_bearer`] while there is a receiver.
+    pub fn wishes_for_keys(&self) -> watch::Receiver<u64> {
+        self.newer_keys.wishes()
     }
 
     /// Returns true if tokens of an authorization server are taken.

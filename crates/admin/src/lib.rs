@@ -16,6 +16,7 @@
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
 //!   `groups`: groups of consumers and their commits
 //! - `apps`: stateful consumers and the commands of their workers
+//! - [`sinks`]: sinks that the broker keeps, and their runner's state
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - [`ws`]: the same over WebSocket, and watched lists
@@ -55,6 +56,7 @@ pub mod node;
 mod operations;
 pub mod overload;
 mod overview;
+mod policies;
 mod publish;
 mod queue_changes;
 mod queues;
@@ -64,6 +66,7 @@ mod refusals;
 mod send;
 mod sender;
 mod settle;
+pub mod sinks;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -105,6 +108,13 @@ pub struct Backend {
     pub node: Arc<dyn Node>,
     pub sockets: WebSockets,
     pub feeds: Feeds,
+    pub sinks: sinks::Desk,
+}
+
+impl FromRef<Backend> for sinks::Desk {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.sinks)
+    }
 }
 
 impl FromRef<Backend> for Slot<Broker> {
@@ -191,6 +201,7 @@ fn routes() -> Routes {
         .with(queues::routes)
         .with(definition::routes)
         .with(queue_changes::routes)
+        .with(policies::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)
@@ -202,6 +213,7 @@ fn routes() -> Routes {
         .with(records::routes)
         .with(groups::routes)
         .with(apps::routes)
+        .with(sinks::routes)
         .with(connections::routes)
         .with(consumers::routes)
         .with(transactions::routes)

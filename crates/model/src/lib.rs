@@ -16,6 +16,7 @@
 //! - `lock_order`: checks the order in which threads take locks, in builds with debug assertions
 //! - `namespace`: names of namespaces
 //! - [`mod@partition`]: choice of a partition by key
+//! - [`quantity`]: sizes, durations and rates as texts
 //! - `stored_message`: a message in place, inside a stored batch
 //! - `validate`: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
@@ -43,6 +44,7 @@ mod lock_order;
 mod message;
 mod namespace;
 mod partition;
+pub mod quantity;
 pub mod recompress;
 mod record;
 pub mod records;

@@ -56,6 +56,7 @@ use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
+use crate::sinks::{SinksHere, Supervisor};
 use crate::tls::Certificates;
 use crate::trace;
 use crate::usage;
@@ -198,6 +199,8 @@ pub(crate) struct Process {
     audit: AuditTrail,
     /// RabbitMQ's HTTP API.
     pub(crate) management: Management,
+    /// Sinks that the broker keeps.
+    pub(crate) sinks: Arc<SinksHere>,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -247,7 +250,8 @@ impl Process {
             front_ends.shared.shutdown.clone(),
             front_ends.tasks.clone(),
         );
-        let admin = backend(&settings, &front_ends, &node);
+        let sinks = SinksHere::new(&mut registry);
+        let admin = backend(&settings, &front_ends, &node, &sinks);
         Ok(Self {
             settings,
             descriptors,
@@ -259,6 +263,7 @@ impl Process {
             net,
             health,
             node,
+            sinks,
             live,
             http,
             front_ends,
@@ -292,6 +297,7 @@ impl Process {
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
+        let sinks = Supervisor::start(self, core.shared(), [kafka, http.plain]);
         let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
             stop = signals.next() => {
@@ -303,6 +309,7 @@ impl Process {
             () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
             () = core.store_audit(&self.audit) => None,
+            () = core.follow_keys() => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -315,7 +322,9 @@ impl Process {
         let hurry = async {
             signals.next().await;
         };
-        self.front_ends.end(drain_max, hurry).await;
+        // The runner is a client of the front ends.
+        let left = drain_max.saturating_sub(sinks.end().await);
+        self.front_ends.end(left, hurry).await;
         if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
             .await
             .is_err()
@@ -410,8 +419,14 @@ impl Process {
 }
 
 /// Returns the state of the HTTP API.
-fn backend(settings: &Settings, front_ends: &Listeners, node: &Arc<ThisNode>) -> Backend {
+fn backend(
+    settings: &Settings,
+    front_ends: &Listeners,
+    node: &Arc<ThisNode>,
+    sinks: &Arc<SinksHere>,
+) -> Backend {
     Backend {
+        sinks: Arc::<SinksHere>::clone(sinks),
         connections: Arc::clone(&front_ends.shared.connections),
         broker: Slot::default(),
         operations: Operations::default(),

@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 17.
+//! journal's own; the next free number is 18.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 
@@ -61,7 +61,13 @@ pub const LIMITS: Table = Table::tagged(16, 4, "the limits");
 /// Permissions for routing keys: key user, namespace and exchange.
 pub const TOPIC_PERMISSIONS: Table = Table::tagged(16, 5, "the topic permission");
 
-const TABLES: [Table; 23] = [
+/// Policies of queues: key maker, namespace and name.
+pub const POLICIES: Table = Table::new(17, "the policy");
+
+/// Definitions of sinks: key name.
+pub const SINKS: Table = Table::new(18, "the sink");
+
+const TABLES: [Table; 25] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -85,6 +91,8 @@ const TABLES: [Table; 23] = [
     LIMITS,
     TOPIC_PERMISSIONS,
     APPS,
+    POLICIES,
+    SINKS,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

@@ -2,17 +2,18 @@
 //! topic here is a few words.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::{HashSet, HashTable};
-use stafett_model::{LogId, SharedLock};
+use stafett_model::{LogId, Namespace, SharedLock};
 
 use crate::change_log::TopicChanges;
+use crate::names::{IN_NAMESPACE, prefix_of, topic_prefix};
 use crate::ordered::{Ordered, TopicPage, TopicRange};
 use crate::source::{TopicShape, TopicSource};
-use crate::topic::{Topic, TopicId};
+use crate::topic::{Topic, TopicId, is_internal};
 use crate::traffic::Traffic;
 
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Topics {
     settled: tokio::sync::Notify,
     changes: TopicChanges,
     traffic: Traffic,
+    /// Topics that namespaces may have, by the prefix of their names.
+    bounds: SharedLock<HashMap<Box<str>, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -173,6 +176,40 @@ impl Topics {
             }
             settled.await;
         }
+    }
+
+    /// Sets the number of topics that a namespace may have. `None` for no bound. What is there stays.
+    pub fn set_bound(&self, namespace: &Namespace, max: Option<u64>) {
+        let prefix = topic_prefix(namespace);
+        let mut bounds = self.bounds.write();
+        match max {
+            Some(max) => bounds.insert(prefix.into(), max),
+            None => bounds.remove(&*prefix),
+        };
+    }
+
+    /// Returns the bound that a topic, whose name is claimed to create it, would exceed. Those that are being
+    /// created count too.
+    pub(crate) fn exceeded_bound(&self, name: &str) -> Option<u64> {
+        let prefix = prefix_of(name);
+        let max = *self.bounds.read().get(prefix)?;
+        let tables = self.read();
+        let stored = tables.by_name.iter().filter(|topic| {
+            !topic.id.is_queue() && !is_internal(&topic.name) && prefix_of(&topic.name) == prefix
+        });
+        let normal = alike(prefix);
+        let is_own = |claimed: &str| {
+            if prefix.is_empty() {
+                !claimed.starts_with(IN_NAMESPACE)
+            } else {
+                claimed.starts_with(&*normal)
+            }
+        };
+        let is_new = |claimed: &str| tables.alike(claimed, self.name_hash(claimed)).is_none();
+        let claimed = tables.changing.iter();
+        let created = claimed.filter(|claimed| is_own(claimed) && is_new(claimed));
+        let count = stored.count() + created.count();
+        (count as u64 > max).then_some(max)
     }
 
     /// Claims a name for a topic to create.

@@ -13,9 +13,12 @@ type Limit = Exclude<keyof State, Owner>;
 
 const PATH = api('limits');
 const LIMITS: [Limit, string, Owner[]][] = [
-  ['connections_max', 'Connections', ['namespace', 'user']],
-  ['channels_max', 'Channels', ['user']],
-  ['queues_max', 'Queues', ['namespace']],
+  ['connections', 'Connections', ['namespace', 'user']],
+  ['channels', 'Channels', ['user']],
+  ['queues', 'Queues', ['namespace']],
+  ['topics', 'Topics', ['namespace']],
+  ['messages', 'Messages', ['namespace']],
+  ['bytes', 'Bytes', ['namespace']],
 ];
 
 const ownerOf = (limits: State): [Owner, string] => (limits.user != null ? ['user', limits.user] : ['namespace', limits.namespace ?? '']);
@@ -64,9 +67,9 @@ export const Limits = () => (
     empty={
       <>
         <p>
-          <strong>There are no limits.</strong> A limit is the number of connections and queues that a namespace has, or of connections and channels of a user, over RabbitMQ&apos;s protocol. What is there already stays when one is set. Set one above, or by a program:
+          <strong>There are no limits.</strong> A limit is the most that a namespace has of connections, queues, topics, messages and their bytes, or a user of connections and channels. What is there already stays when one is set. Set one above, or by a program:
         </p>
-        <Commands text={`curl -X PUT ${location.origin}/v1/limits -d '{"namespace": "shop", "queues_max": 1000}'`} />
+        <Commands text={`curl -X PUT ${location.origin}/v1/limits -d '{"namespace": "shop", "queues": 1000}'`} />
       </>
     }
   />
@@ -125,7 +128,7 @@ function Remove({ limits }: { limits: State }) {
   const [owner, name] = ownerOf(limits);
   return (
     <Action<State> label="Remove" destroys title={`Remove the limits of ${nameOf(limits)}`} confirm="Remove the limits" call={() => ({ method: 'PUT', path: PATH, body: { json: { [owner]: name } } })}>
-      <p>Its connections, channels and queues are unlimited from then on.</p>
+      <p>It has no limits from then on.</p>
     </Action>
   );
 }

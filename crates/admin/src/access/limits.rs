@@ -1,47 +1,68 @@
-//! `/v1/limits`: limits on the number of things of namespaces and users.
+//! `/v1/limits`: numbers of things of namespaces and users.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_access::{Limit, Limited};
+use stafett_access::{Limit, Limited, Limits};
 use stafett_broker::Broker;
 use stafett_http::api::{get, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Problem, Query, Slot, body};
-use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 
-use super::routes::{no_such_user, of_access};
-use crate::refusals::{self, of_namespace};
+use super::routes::of_access;
+use crate::refusals;
 use crate::{Routes, answer};
 
-const LIST: List<Limits, Limits> = List {
-    name: |limits| (limits.kind(), limits.name()),
+const LIST: List<(Limited, Limits), LimitsOf> = List {
+    name: |(of, _)| match of {
+        Limited::Namespace(name) => ("namespace", name),
+        Limited::User(name) => ("user", name),
+    },
     sorts: &[],
-    shown: Limits::clone,
+    shown: |(of, limits)| shown(of, limits),
 };
 
-/// Limits of a namespace or a user.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Limits {
+/// Limits of a namespace or a user; absent or null for none, 0 permits nothing.
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Limits")]
+#[serde(deny_unknown_fields, default)]
+struct LimitsOf {
     /// One of `namespace` and `user` is there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Connections of AMQP. Absent or null for no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    connections_max: Option<u64>,
-    /// Channels of all its connections; of users alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    channels_max: Option<u64>,
-    /// Queues that AMQP or `/api` declares; of namespaces alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    queues_max: Option<u64>,
+    /// Open connections of RabbitMQ's clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
+    /// Open channels of a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channels: Option<u64>,
+    /// Queues of a namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queues: Option<u64>,
+    /// Stored topics of a namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topics: Option<u64>,
+    /// Messages in the queues of a namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<u64>,
+    /// Bytes of the messages in the queues of a namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
 }
+
+const OF_NAMESPACES: &[Limit] = &[
+    Limit::Connections,
+    Limit::Queues,
+    Limit::Topics,
+    Limit::Messages,
+    Limit::Bytes,
+];
+const OF_USERS: &[Limit] = &[Limit::Connections, Limit::Channels];
 
 pub(super) fn routes(routes: Routes) -> Routes {
     routes
@@ -54,88 +75,93 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .route(
             put(
                 "/v1/limits",
-                "Sets the limits of a namespace or a user; those that are absent are removed. More than a limit is \
-                 refused from then on; what is there stays.",
+                "Sets the limits of a namespace or a user; absent ones are removed. What is there beyond them stays.",
             )
-            .body::<Limits>()
-            .answers::<Limits>(200)
+            .body::<LimitsOf>()
+            .answers::<LimitsOf>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&[Code::NoSuchNamespace, Code::NoSuchUser, Code::Overloaded]),
             set,
         )
 }
 
-impl Limits {
-    fn of(owner: Limited, limits: &stafett_access::Limits) -> Self {
-        let (namespace, user) = match owner {
-            Limited::Namespace(name) => (Some(name.into()), None),
-            Limited::User(name) => (None, Some(name.into())),
-        };
-        let number = |limit| limits.get(&limit).copied();
-        Self {
-            namespace,
-            user,
-            connections_max: number(Limit::Connections),
-            channels_max: number(Limit::Channels),
-            queues_max: number(Limit::Queues),
-        }
-    }
-
-    fn kind(&self) -> &str {
-        if self.user.is_some() { "user" } else { "namespace" }
-    }
-
-    fn name(&self) -> &str {
-        self.user
-            .as_deref()
-            .or(self.namespace.as_deref())
-            .unwrap_or_default()
-    }
-
-    fn numbers(&self) -> [(Limit, Option<u64>); 3] {
-        [
-            (Limit::Connections, self.connections_max),
-            (Limit::Channels, self.channels_max),
-            (Limit::Queues, self.queues_max),
-        ]
-    }
-
-    /// Returns the owner, which is there, and has things of these kinds.
-    fn owner(&self, broker: &Broker) -> Result<Limited, Problem> {
-        match (&self.namespace, &self.user) {
-            (Some(name), None) if self.channels_max.is_none() => {
-                let namespace = Namespace::new(name);
-                if !broker.messaging().exchanges().has_namespace(&namespace) {
-                    return Err(of_namespace(&NamespaceError::NoSuchNamespace));
-                }
-                Ok(Limited::Namespace(namespace.as_str().into()))
-            }
-            (None, Some(name)) if self.queues_max.is_none() => {
-                let user = broker.access().directory().user(name);
-                user.map(|user| Limited::User(user.name.clone()))
-                    .ok_or_else(|| no_such_user(name))
-            }
-            (Some(_), None) => Err(Problem::bad_request("channels_max is a limit of users")),
-            (None, Some(_)) => Err(Problem::bad_request("queues_max is a limit of namespaces")),
-            (Some(_), Some(_)) | (None, None) => Err(Problem::bad_request(
-                "limits are of a namespace or of a user, one of them",
-            )),
-        }
-    }
-}
-
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
-    let all = broker.get()?.access().directory().all_limits().into_iter();
-    let all = all.map(|(owner, limits)| Limits::of(owner, &limits)).collect();
+    let mut all = broker.get()?.access().directory().all_limits();
+    all.sort();
     Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
 }
 
 async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Response, Problem> {
-    let wanted: Limits = body::json(request).await?;
+    let wanted: LimitsOf = body::json(request).await?;
     let broker = broker.get()?;
-    let owner = wanted.owner(&broker)?;
+    let (of, known) = match (&wanted.namespace, &wanted.user) {
+        (Some(name), None) => {
+            if !broker
+                .messaging()
+                .exchanges()
+                .has_namespace(&Namespace::new(name))
+            {
+                let why = format!("there is no namespace {name:?}");
+                return Err(Problem::new(Code::NoSuchNamespace, why));
+            }
+            (Limited::Namespace(name.as_str().into()), OF_NAMESPACES)
+        }
+        (None, Some(name)) => {
+            if broker.access().directory().user(name).is_none() {
+                return Err(Problem::new(
+                    Code::NoSuchUser,
+                    format!("there is no user {name:?}"),
+                ));
+            }
+            (Limited::User(name.as_str().into()), OF_USERS)
+        }
+        _ => return Err(Problem::bad_request("limits are of a namespace or of a user")),
+    };
+    let unknown = Limit::ALL.iter().find(|limit| {
+        let is_given = wanted.number(**limit).is_some();
+        is_given && !known.contains(limit)
+    });
+    if let Some(limit) = unknown {
+        let field = format!("{limit:?}").to_lowercase();
+        let why = format!("{field} is no limit of that: namespaces and users have others");
+        return Err(Problem::bad_request(why).with("field", field));
+    }
+    let limits: Vec<_> = known
+        .iter()
+        .map(|limit| (*limit, wanted.number(*limit)))
+        .collect();
     let by = super::caller(&broker);
-    let set = broker.access().set_limits(&by, owner, &wanted.numbers()).await;
-    set.map_err(of_access)?;
+    broker.set_limits(&by, of, &limits).await.map_err(of_access)?;
     Ok(answer(StatusCode::OK, &wanted))
+}
+
+impl LimitsOf {
+    fn number(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Connections => self.connections,
+            Limit::Channels => self.channels,
+            Limit::Queues => self.queues,
+            Limit::Topics => self.topics,
+            Limit::Messages => self.messages,
+            Limit::Bytes => self.bytes,
+        }
+    }
+}
+
+fn shown(of: &Limited, limits: &Limits) -> LimitsOf {
+    let number = |limit| limits.get(&limit).copied();
+    let (namespace, user) = match of {
+        Limited::Namespace(name) => (Some(name.to_string()), None),
+        Limited::User(name) => (None, Some(name.to_string())),
+    };
+    LimitsOf {
+        namespace,
+        user,
+        connections: number(Limit::Connections),
+        channels: number(Limit::Channels),
+        queues: number(Limit::Queues),
+        topics: number(Limit::Topics),
+        messages: number(Limit::Messages),
+        bytes: number(Limit::Bytes),
+    }
 }

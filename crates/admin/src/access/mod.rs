@@ -43,6 +43,7 @@ use stafett_net::TlsSession;
 
 pub use pages::pages_only_show;
 pub(crate) use pages::{OnlyShows, refusal as refusal_of_pages};
+pub(crate) use quotas::SendQuota;
 pub(crate) use routes::routes;
 use standing::Standing;
 
@@ -180,7 +181,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     if let Err(problem) = check_client(&caller, request.headers()) {
         return problem.into_response();
     }
-    let charged = match quotas::charge(&broker, &caller, template(&request), &request) {
+    let charged = match quotas::charge(&broker, &caller, &mut request) {
         Ok(charged) => charged,
         Err(refused) => return *refused,
     };
@@ -200,7 +201,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
-    quotas::charge_answer(&broker, &charged, &response);
+    let response = quotas::charge_answer(&broker, &charged, response);
     if let Some((outer, own)) = handovers
         && let Some(next) = own.take()
     {

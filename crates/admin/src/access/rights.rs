@@ -56,11 +56,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
         "/bindings" if !reads => Needs::Login,
-        "/limits" | "/quotas" => Needs::Cluster(if reads {
+        "/quotas" | "/limits" => Needs::Cluster(if reads {
             Action::DescribeSettings
         } else {
             Action::AlterSettings
         }),
+        "/policies" | "/policies/{policy}" => Needs::Cluster(managed),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),
@@ -78,6 +79,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
             Needs::Cluster(operated)
         }
+        // A sink reaches stores outside, with the secrets of the broker's environment.
+        _ if rest.starts_with("/sinks") => Needs::Cluster(match *method {
+            _ if reads => Describe,
+            Method::POST => Operate,
+            _ => Alter,
+        }),
         _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;

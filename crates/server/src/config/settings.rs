@@ -88,9 +88,16 @@ settings! {
         version_min: OldestVersion = "1.2", reloads true;
     }
     oauth: Oauth {
-        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then. It
-        /// is read again on a reload. Empty: no such tokens are taken.
+        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then, or
+        /// its URL (`https://…`, `http://…`). A file is read again on a reload; a URL is fetched again, too when
+        /// a token names an unknown key. Empty: no such tokens are taken.
         keys: OptionalFile = "", reloads true;
+
+        /// PEM file with the authorities that are trusted with the URL. Empty: those of the system.
+        keys_ca: OptionalFile = "", reloads true;
+
+        /// Interval in which keys are fetched from the URL.
+        keys_interval_ms: Time = "5m", in SECOND..=DAY, reloads true;
 
         /// Issuer of the tokens, as in their claim `iss`.
         issuer: Words = "", reloads true;
@@ -382,6 +389,18 @@ settings! {
         /// File with endpoints: paths of the HTTP listener that take events, such as `/event/log`. They need
         /// no login of the broker's, but the tokens that the file says. Empty: none.
         endpoints: OptionalFile = "";
+    }
+    sinks: SinkSettings {
+        /// Whether the broker starts a process for the sinks that it keeps (`PUT /v1/sinks/NAME`). It needs
+        /// the plain listeners of Kafka's protocol and of HTTP.
+        run: Switch = "true";
+
+        /// Threads of that process.
+        threads: Count = "2", in 1..=256;
+
+        /// Hosts on this machine or in private networks to which webhooks may go, separated by commas; `*` is
+        /// all. Others of these networks are refused.
+        webhook_allow: Words = "";
     }
     journal: Journal {
         /// Size of a segment file.

@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
         ],
     ),
     (
@@ -109,7 +109,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["kafka-client", "model"]),
+    ("sinks", &["amqp-wire", "kafka-client", "model"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

@@ -7,10 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Folder, Running, connect, serve};
 use crate::refusals::ask;
+use crate::sockets::Socket;
 
 /// Routes that answer before a login.
 const FREE: &[&str] = &[
@@ -188,8 +189,12 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
         let mut reader = closed.begin(request, "bob", more);
         let (status, ..) = closed.ask("DELETE /v1/users/bob", Some("root"), "");
         assert_eq!(status, 200);
-        // It ends, and not by the limit of the test on waiting.
-        reader.read_to_end(&mut Vec::new()).unwrap();
+        // It ends, and not by the limit of the test on waiting; events tell the reason.
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        let rest = String::from_utf8_lossy(&rest);
+        let is_told = rest.contains("event: end\ndata: {") && rest.contains("unauthenticated");
+        assert_eq!(is_told, !request.ends_with("/ws"), "{request}: {rest}");
     }
     // The right alone goes, and the user stays.
     closed.put("bob", Some("root"), watcher);
@@ -314,6 +319,51 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
     );
     assert_eq!(set("root", "").0, 200);
     assert_eq!(closed.ask("GET /v1/topics/t/records", Some("root"), "").0, 200);
+}
+
+#[test]
+fn bodies_without_a_length_and_messages_of_a_websocket_come_out_of_the_quota() {
+    let closed = Closed::start();
+    assert_eq!(closed.ask("PUT /v1/topics/t", Some("root"), "{}").0, 201);
+    assert_eq!(closed.ask("PUT /v1/queues/q", Some("root"), "{}").0, 201);
+    let set = |rate: &str| {
+        let quota = format!(r#"{{"user": "root"{rate}}}"#);
+        assert_eq!(closed.ask("PUT /v1/quotas", Some("root"), &quota).0, 200);
+    };
+    set(r#", "produced_bytes_per_second": 1"#);
+    let record = r#"{"value": "0123456789"}"#;
+    let chunked = || {
+        let mut stream = connect(closed.http);
+        let (host, login) = (closed.http, basic("root"));
+        write!(
+            stream,
+            "POST /v1/topics/t/records?as=record HTTP/1.1\r\nhost: {host}\r\n{login}\r\nconnection: close\r\n\
+             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{record}\r\n0\r\n\r\n",
+            record.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = chunked();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    let answer = chunked();
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    // Without a debt again, a message by WebSocket makes the next one.
+    set("");
+    set(r#", "produced_bytes_per_second": 2"#);
+    let mut socket = Socket::open_as(closed.http, &basic("root"));
+    let send = json!({"op": "send", "id": 1, "to": {"queues": ["q"]}, "content": "0123456789"});
+    let answer = socket.ask(&send);
+    assert!(answer["ok"].is_object(), "{answer}");
+    let answer = socket.ask(&send);
+    assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
+    let answer = socket.ask(&json!({"op": "produce", "id": 2, "topic": "t", "value": "x"}));
+    assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
+    set("");
+    let answer = socket.ask(&send);
+    assert!(answer["ok"].is_object(), "{answer}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sizes and durations: plain numbers, or numbers with a unit.
+//! Sizes, durations and rates as texts: plain numbers, or numbers with a unit.
 
 const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
@@ -17,22 +17,29 @@ const TIMES: &[(&str, u64)] = &[
 ];
 
 /// Parses bytes: `1048576`, `1024KiB`, `1MiB`.
-pub(crate) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     with_unit(text, SIZES)
 }
 
 /// Parses milliseconds: `60000`, `60s`, `1m`.
-pub(crate) fn milliseconds(text: &str) -> Option<u64> {
+pub fn milliseconds(text: &str) -> Option<u64> {
     with_unit(text, TIMES)
 }
 
+/// Parses a count per time, in milliseconds: `100/m`.
+pub fn rate(text: &str) -> Option<(u64, u64)> {
+    let (count, unit) = text.split_once('/')?;
+    let (_, period) = TIMES.iter().find(|(name, _)| *name == unit.trim())?;
+    Some((count.trim().parse().ok()?, *period))
+}
+
 /// Formats bytes in the largest unit without a remainder.
-pub(crate) fn write_size(bytes: u64) -> String {
+pub fn write_size(bytes: u64) -> String {
     write(bytes, SIZES)
 }
 
 /// Formats milliseconds in the largest unit without a remainder.
-pub(crate) fn write_milliseconds(millis: u64) -> String {
+pub fn write_milliseconds(millis: u64) -> String {
     write(millis, TIMES)
 }
 
@@ -83,6 +90,14 @@ mod tests {
             "9d9",
         ] {
             assert_eq!(size(nonsense), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn rates_are_a_count_and_a_unit_of_time() {
+        assert_eq!(rate("100/m"), Some((100, 60_000)));
+        for nonsense in ["", "100", "/m", "1/fortnight"] {
+            assert_eq!(rate(nonsense), None, "{nonsense}");
         }
     }
 
