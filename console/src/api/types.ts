@@ -1776,8 +1776,6 @@ export type UserSettings = {
 };
 
 export type WaitingPartition = {
-  first: number | null;
-  holds: boolean;
   partition: number;
   stable: number | null;
   topic: string;
