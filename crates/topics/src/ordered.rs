@@ -105,8 +105,8 @@ impl Ordered {
         counted.map(|(_, count)| count).sum()
     }
 
-    /// Returns a page in the order of a number, found in one pass; equal ones are in the order of their names.
-    /// It begins behind `after`, a number and a name.
+    /// Returns a page in the order of a number, found in one pass; equal ones are in the order of their
+    /// names. It begins behind `after`, a number and a name.
     pub(crate) fn page_by(
         &self,
         range: &TopicRange<'_>,

@@ -4,7 +4,7 @@
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use stafett_http::{Code, Problem, guard};
@@ -37,7 +37,7 @@ async fn check(mut request: Request, next: Next) -> Response {
 
 /// Returns true for a request of a page that came from this broker, or with the cookie of such a page.
 fn is_of_a_page(headers: &HeaderMap) -> bool {
-    let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     site == Some(b"same-origin") || session(headers).is_some() || guard::is_own_origin(headers)
 }
 

@@ -35,9 +35,10 @@ pub fn changed(text: &str, changes: &[Change]) -> Result<String, EditError> {
         .map_err(|error: toml_edit::TomlError| EditError::Text(error.to_string().trim_end().to_owned()))?;
     for Change { path, value } in changes {
         let parts = path::parts(path).ok_or_else(|| EditError::Path(path.clone()))?;
-        let value = match value {
-            Json::Null => None,
-            value => Some(of_json(value).ok_or_else(|| EditError::Value(path.clone()))?),
+        let value = if value.is_null() {
+            None
+        } else {
+            Some(of_json(value).ok_or_else(|| EditError::Value(path.clone()))?)
         };
         put(document.as_table_mut(), &parts, value).ok_or_else(|| EditError::Path(path.clone()))?;
     }
@@ -69,32 +70,30 @@ fn put(table: &mut dyn TableLike, parts: &[&str], value: Option<Value>) -> Optio
         return Some(());
     }
     let is_list = rest.first().is_some_and(|next| next.parse::<usize>().is_ok());
-    let below = table.entry(first).or_insert_with(|| match is_list {
-        true => Item::ArrayOfTables(ArrayOfTables::new()),
-        false => {
-            let mut made = Table::new();
-            // A table of tables has no head of its own.
-            made.set_implicit(rest.len() > 1);
-            Item::Table(made)
+    let below = table.entry(first).or_insert_with(|| {
+        if is_list {
+            return Item::ArrayOfTables(ArrayOfTables::new());
         }
+        let mut made = Table::new();
+        // A table of tables has no head of its own.
+        made.set_implicit(rest.len() > 1);
+        Item::Table(made)
     });
-    match below {
-        Item::ArrayOfTables(list) => {
-            let (place, rest) = rest.split_first()?;
-            let place: usize = place.parse().ok()?;
-            if rest.is_empty() {
-                // A whole element is only removed.
-                return (value.is_none() && place < list.len())
-                    .then(|| list.remove(place))
-                    .map(drop);
-            }
-            if place == list.len() {
-                list.push(Table::new());
-            }
-            put(list.get_mut(place)?, rest, value)
-        }
-        item => put(item.as_table_like_mut()?, rest, value),
+    let Some(list) = below.as_array_of_tables_mut() else {
+        return put(below.as_table_like_mut()?, rest, value);
+    };
+    let (place, rest) = rest.split_first()?;
+    let place: usize = place.parse().ok()?;
+    if rest.is_empty() {
+        // A whole element is only removed.
+        return (value.is_none() && place < list.len())
+            .then(|| list.remove(place))
+            .map(drop);
     }
+    if place == list.len() {
+        list.push(Table::new());
+    }
+    put(list.get_mut(place)?, rest, value)
 }
 
 /// Returns a value of TOML. `None` for one with null in it, or a number that is none there.
@@ -151,7 +150,7 @@ mod tests {
             "[roles.p] # sends",
             "size = \"1KiB\" # bytes",
             "[roles.q]",
-            "\"roles.p.size\" = { from = 1, to = 8, factor = 2 }",
+            "\"roles.p.size\" = { factor = 2, from = 1, to = 8 }",
             "[run]",
             "[[figures]]",
             "y = [\"produce_rate\"]",

@@ -7,11 +7,12 @@
 //!
 //! - [`experiments`]: experiments that come with the program, and own ones; `check`: plans of runs; `edit`:
 //!   changes of a text
-//! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a run; [`events`]: a run as it goes on
+//! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a
+//!   run; [`events`]: a run as it goes on
 //! - [`agents`]: other machines that carry load
 //! - [`queue`]: runs that wait, and the one that is under way
-//! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational laws
-//!   and queueing models
+//! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational
+//!   laws and queueing models
 
 mod agents;
 mod check;

@@ -317,8 +317,8 @@ settings! {
         /// nothing, and their requests that would do something are refused. Programs are not concerned.
         actions: PageActions = "all";
 
-        /// Address of a Prometheus server, such as `https://prometheus.example`, for a link beside the charts. An
-        /// hour of history is the broker's; a longer one is there.
+        /// Address of a Prometheus server, such as `https://prometheus.example`, for a link beside the
+        /// charts. An hour of history is the broker's; a longer one is there.
         prometheus_url: OptionalSite = "";
 
         /// Address of the lab's page (`stafett lab serve`), for a link.

@@ -412,7 +412,7 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
         (r#"{"user": "none", "channels_max": 1}"#, 404),
         (r#"{"namespace": "/", "queues_max": 1}"#, 200),
         (
-            r#"{"user": "root", "connections_max": 3, "channels_max": 0}"#,
+            r#"{"user": "root", "connections_max": 3, "channels_max": 9}"#,
             200,
         ),
     ] {
@@ -424,7 +424,7 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
     let all: Value = serde_json::from_str(&listed()).unwrap();
     let expected = serde_json::json!([
         {"namespace": "/", "queues_max": 1},
-        {"user": "root", "connections_max": 3, "channels_max": 0},
+        {"user": "root", "connections_max": 3, "channels_max": 9},
     ]);
     assert_eq!(all["items"], expected);
     let (_, _, of_api) = closed.ask("GET /api/vhost-limits", Some("root"), "");

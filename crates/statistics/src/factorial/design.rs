@@ -62,8 +62,8 @@ impl Design {
         })
     }
 
-    /// A fraction by its generators: `d = abc, e = bcd`. The level of d is the product of those of a, b and c,
-    /// so their effects cannot be told apart.
+    /// A fraction by its generators: `d = abc, e = bcd`. The level of d is the product of those of a, b and
+    /// c, so their effects cannot be told apart.
     pub fn fraction(factors: Vec<Factor>, text: &str) -> Result<Self, DesignError> {
         check_letters(&factors)?;
         let generators = generators(&factors, text)?;
@@ -155,8 +155,8 @@ impl Design {
         aliases
     }
 
-    /// Returns the fewest factors of a product that is the same in every row. At 3, effects of one factor fall
-    /// together with interactions of two; at 5, neither do. `None` if all combinations are measured.
+    /// Returns the fewest factors of a product that is the same in every row. At 3, effects of one factor
+    /// fall together with interactions of two; at 5, neither do. `None` if all combinations are measured.
     pub fn resolution(&self) -> Option<u32> {
         self.words.iter().map(|word| word.count_ones()).min()
     }

@@ -270,7 +270,7 @@ fn effects_of_a_saturated_fraction_are_those_of_the_worked_example() {
     near(analysis.mean.value, 39.625, 0.001);
     for (name, value, share) in [
         ("a", 12.625, 0.3726),
-        ("b", 4.375, 0.0474),
+        ("b", 4.375, 0.0447),
         ("c", 13.625, 0.4340),
         ("d", 5.375, 0.0675),
         ("e", 0.125, 0.0),
