@@ -237,6 +237,67 @@ fn rabbitmqadmin_lists_connections_channels_and_consumers_and_closes_a_connectio
 }
 
 #[test]
+fn rabbitmqadmin_sets_policies_and_queues_show_them() {
+    let Some(admin) = Admin::start() else { return };
+    admin.run(&["declare", "queue", "name=orders"]);
+    let definition = r#"definition={"max-length":1,"overflow":"reject-publish"}"#;
+    let said = admin.run(&[
+        "declare",
+        "policy",
+        "name=p",
+        "pattern=^orders",
+        definition,
+        "apply-to=queues",
+    ]);
+    assert!(said.ends_with("declared\n"), "{said}");
+    let shown = admin.rows(&[
+        "list",
+        "queues",
+        "name",
+        "policy",
+        "effective_policy_definition.max-length",
+    ]);
+    assert_eq!(shown[0]["policy"], json!("p"), "{shown}");
+    assert_eq!(
+        shown[0]["effective_policy_definition.max-length"],
+        json!(1),
+        "{shown}"
+    );
+    admin.run(&["publish", "routing_key=orders", "payload=one"]);
+    let refused = admin.fails(&["publish", "routing_key=orders", "payload=two"]);
+    assert!(!refused.is_empty());
+    let listed = admin.rows(&["list", "policies", "name", "pattern", "apply-to", "priority"]);
+    let expected = json!([{ "name": "p", "pattern": "^orders", "apply-to": "queues", "priority": 0 }]);
+    assert_eq!(listed, expected);
+    let bad = [
+        "declare",
+        "policy",
+        "name=q",
+        "pattern=^x",
+        r#"definition={"max-age":"1D"}"#,
+    ];
+    assert!(admin.fails(&bad).contains("not recognised policy settings"));
+    let operator = r#"definition={"max-length":7}"#;
+    admin.run(&["declare", "operator_policy", "name=o", "pattern=.*", operator]);
+    assert!(admin.run(&["delete", "policy", "name=p"]).ends_with("deleted\n"));
+    let shown = admin.rows(&[
+        "list",
+        "queues",
+        "policy",
+        "operator_policy",
+        "effective_policy_definition.max-length",
+    ]);
+    assert_eq!(shown[0]["operator_policy"], json!("o"), "{shown}");
+    assert_eq!(
+        shown[0]["effective_policy_definition.max-length"],
+        json!(7),
+        "{shown}"
+    );
+    admin.run(&["delete", "operator_policy", "name=o"]);
+    assert_eq!(admin.rows(&["list", "operator_policies"]), json!([]));
+}
+
+#[test]
 fn the_api_is_also_alone_on_a_port_of_its_own() {
     let Some(mut admin) = Admin::start() else { return };
     let listeners = admin.rows(&["show", "overview", "listeners"]);
@@ -258,17 +319,12 @@ fn definitions_of_rabbitmq_are_imported_and_come_out_as_they_were() {
     admin.run(&["import", theirs.to_str().unwrap()]);
     // Importing again changes nothing.
     admin.run(&["import", theirs.to_str().unwrap()]);
-    assert_eq!(
-        admin
-            .broker
-            .logged("passed_over=users=1, permissions=1, policies=1"),
-        2
-    );
+    assert_eq!(admin.broker.logged("passed_over="), 0);
     let out = admin.broker.folder().join("definitions.json");
     admin.run(&["export", out.to_str().unwrap()]);
     let read = |path| -> Value { serde_json::from_slice(&fs::read::<PathBuf>(path).unwrap()).unwrap() };
     let (theirs, ours) = (read(theirs), read(out));
-    for kind in ["queues", "exchanges", "bindings"] {
+    for kind in ["queues", "exchanges", "bindings", "policies"] {
         let sorted = |all: &Value| {
             let mut items: Vec<String> = all[kind]
                 .as_array()

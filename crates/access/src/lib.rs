@@ -51,5 +51,5 @@ pub use rules::{BadRule, PATTERNS_MAX, Rules};
 pub use scram::{Exchange, First, MESSAGE_BYTES_MAX, ScramError};
 pub use token::{Token, TokenHash};
 pub use topic_permission::{KeyUse, TopicPermission};
-pub use user::{ADMINISTRATOR, BadName, MANAGEMENT_TAGS, MONITORING, SUPERUSER, User};
+pub use user::{ADMINISTRATOR, BadName, MANAGEMENT_TAGS, MONITORING, POLICYMAKER, SUPERUSER, User};
 pub use verifier::{Hash, ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, SaltedHash, ScramVerifier, Verifiers};

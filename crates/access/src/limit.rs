@@ -21,10 +21,23 @@ pub enum Limit {
     Connections,
     Channels,
     Queues,
+    /// Stored topics.
+    Topics,
+    /// Messages in queues.
+    Messages,
+    /// Bytes of messages in queues.
+    Bytes,
 }
 
 impl Limit {
-    const ALL: [Self; 3] = [Self::Connections, Self::Channels, Self::Queues];
+    pub const ALL: [Self; 6] = [
+        Self::Connections,
+        Self::Channels,
+        Self::Queues,
+        Self::Topics,
+        Self::Messages,
+        Self::Bytes,
+    ];
 }
 
 /// Owner of things that are limited.
@@ -131,7 +144,12 @@ mod tests {
 
     #[test]
     fn limits_survive_their_storage() {
-        let limits: Limits = [(Limit::Connections, 0), (Limit::Queues, u64::MAX)].into();
+        let limits: Limits = [
+            (Limit::Connections, 0),
+            (Limit::Queues, u64::MAX),
+            (Limit::Bytes, 7),
+        ]
+        .into();
         for limited in [Limited::Namespace("/".into()), Limited::User("ännchen".into())] {
             let (key, value) = (limited.key(), encode_limits(&limits));
             assert_eq!(decode_limits(&key, &value), Some((limited, limits.clone())));

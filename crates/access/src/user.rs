@@ -15,8 +15,10 @@ pub const SUPERUSER: &str = "superuser";
 pub const ADMINISTRATOR: &str = "administrator";
 /// Tag of users that see everything but content.
 pub const MONITORING: &str = "monitoring";
+/// Tag of users that make policies of queues in the virtual hosts that they may enter.
+pub const POLICYMAKER: &str = "policymaker";
 /// Tags with which a user may use the management API.
-pub const MANAGEMENT_TAGS: [&str; 5] = [SUPERUSER, ADMINISTRATOR, MONITORING, "policymaker", "management"];
+pub const MANAGEMENT_TAGS: [&str; 5] = [SUPERUSER, ADMINISTRATOR, MONITORING, POLICYMAKER, "management"];
 
 /// Format of stored values.
 const VERSION: u8 = 1;

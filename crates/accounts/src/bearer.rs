@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,8 +17,9 @@ use serde_json::Value;
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Keys of a server, at most.
 const KEYS_MAX: usize = 64;
-/// Difference of clocks that is tolerated, in seconds.
-const LEEWAY_S: u64 = 30;
+/// Difference of clocks that is tolerated. A token is good for so long behind its `exp`, in logins and in what
+/// goes on.
+const LEEWAY: Duration = Duration::from_secs(30);
 
 /// An authorization server.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +71,7 @@ fn has_extension(token: &[u8]) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Claimed {
     pub(super) user: String,
+    /// End of the token, with the tolerated difference of clocks.
     pub(super) expires_ms: i64,
 }
 
@@ -83,17 +86,26 @@ pub(super) fn is_bearer(token: &[u8]) -> bool {
     token.starts_with(b"eyJ") && token.split(|byte| *byte == b'.').count() == 3
 }
 
+impl BearerSettings {
+    /// Refuses settings that lack what tokens need, beside the keys.
+    pub fn check(&self) -> Result<(), BearerError> {
+        let needed = [&self.issuer, &self.audience, &self.user_claim];
+        if needed.iter().any(|text| text.is_empty()) {
+            return Err(BearerError::Incomplete);
+        }
+        Ok(())
+    }
+}
+
 impl Bearer {
     pub(super) fn new(settings: &BearerSettings) -> Result<Self, BearerError> {
+        settings.check()?;
         let BearerSettings {
             keys,
             issuer,
             audience,
             user_claim,
         } = settings;
-        if [issuer, audience, user_claim].iter().any(|text| text.is_empty()) {
-            return Err(BearerError::Incomplete);
-        }
         let set: JwkSet =
             serde_json::from_slice(keys).map_err(|error| BearerError::Malformed(error.to_string()))?;
         let keys: Vec<Key> = set.keys.iter().filter_map(Key::of).collect();
@@ -108,6 +120,13 @@ impl Bearer {
         })
     }
 
+    /// Returns true for a token of a key that is not among these: newer ones may have it.
+    pub(super) fn lacks_key_of(&self, token: &[u8]) -> bool {
+        let header = (token.len() <= TOKEN_BYTES_MAX).then(|| decode_header(token).ok());
+        let named = header.flatten().and_then(|header| header.kid);
+        named.is_some_and(|named| self.keys.iter().all(|key| key.id.as_ref() != Some(&named)))
+    }
+
     /// Checks a token. `None` if it is not good.
     pub(super) fn check(&self, token: &[u8]) -> Option<Claimed> {
         if token.len() > TOKEN_BYTES_MAX {
@@ -119,7 +138,7 @@ impl Bearer {
             return None;
         }
         let mut validation = Validation::new(header.alg);
-        validation.leeway = LEEWAY_S;
+        validation.leeway = LEEWAY.as_secs();
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.issuer]);
         validation.set_audience(&[&self.audience]);
@@ -138,7 +157,7 @@ impl Bearer {
         let user = claims.get(&self.user_claim)?.as_str()?;
         let expiry = claims.get("exp")?.as_f64()?;
         #[expect(clippy::cast_possible_truncation, reason = "saturates far in the future")]
-        let expires_ms = (expiry * 1000.0) as i64;
+        let expires_ms = ((expiry + LEEWAY.as_secs_f64()) * 1000.0) as i64;
         (!user.is_empty()).then(|| Claimed {
             user: user.to_owned(),
             expires_ms,
@@ -248,7 +267,7 @@ mod tests {
         let claimed = bearer.check(&good).unwrap();
         assert_eq!(claimed.user, "ann");
         let left_ms = claimed.expires_ms - i64::try_from(now()).unwrap() * 1000;
-        assert!((590_000..=600_000).contains(&left_ms), "{left_ms}");
+        assert!((620_000..=630_000).contains(&left_ms), "{left_ms}");
         let with = |name: &str, value: Value| {
             let mut claims = claims();
             claims[name] = value;
@@ -272,6 +291,8 @@ mod tests {
         // A key that is not one of the server's, also under the name of one that is.
         let stranger = server("a");
         assert_eq!(bearer.check(&signed(&stranger, &claims())), None);
+        assert!(!bearer.lacks_key_of(&signed(&stranger, &claims())));
+        assert!(bearer.lacks_key_of(&signed(&server("c"), &claims())));
         let only_other = Bearer::new(&settings(&[&other.jwk])).unwrap();
         assert_eq!(only_other.check(&good), None);
     }

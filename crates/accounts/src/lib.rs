@@ -10,13 +10,14 @@
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
-//! - `login`: logins by password, token and SCRAM
+//! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
 
 mod audit;
 mod bearer;
 mod changes;
 mod limits;
 mod login;
+mod newer_keys;
 mod quotas;
 mod topic_permissions;
 mod trail;
@@ -44,6 +45,7 @@ pub use trail::AuditTrail;
 
 use bearer::Bearer;
 use login::{Sessions, Verified};
+use newer_keys::NewerKeys;
 
 /// Passwords that are checked at once.
 const CHECKS_MAX: usize = 2;
@@ -77,6 +79,7 @@ pub struct AccessControl {
     started: Instant,
     /// Tokens of an authorization server, if there is one.
     bearer: Lock<Option<Arc<Bearer>>>,
+    newer_keys: NewerKeys,
 }
 
 impl AccessControl {
@@ -123,6 +126,7 @@ impl AccessControl {
             own_secret,
             started: Instant::now(),
             bearer: Lock::default(),
+            newer_keys: NewerKeys::default(),
         })
     }
 
@@ -151,7 +155,14 @@ impl AccessControl {
     pub fn set_bearer(&self, settings: Option<&BearerSettings>) -> Result<(), BearerError> {
         let bearer = settings.map(Bearer::new).transpose()?;
         *self.bearer.lock() = bearer.map(Arc::new);
+        self.newer_keys.on_set();
         Ok(())
+    }
+
+    /// Returns a receiver that is told when a token names a key that is not known, at most every 10 s. Logins with
+    /// such a token wait a moment for [`Self::set_bearer`] while there is a receiver.
+    pub fn wishes_for_keys(&self) -> watch::Receiver<u64> {
+        self.newer_keys.wishes()
     }
 
     /// Returns true if tokens of an authorization server are taken.

@@ -132,19 +132,18 @@ impl AccessControl {
 
     /// Checks a token of an authorization server, on a thread that may block.
     async fn login_by_bearer(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
-        let bearer = self.bearer.lock().clone();
-        let claimed = match bearer {
-            None => None,
-            Some(bearer) => {
-                let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
-                let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
-                let token = token.to_vec();
-                let checked = tokio::task::spawn_blocking(move || bearer.check(&token));
-                checked.await.map_err(|_| LoginError::Busy)?
-            }
-        };
+        let known = self.bearer.lock().clone();
+        let mut claimed = self.check_bearer(known.clone(), token).await?;
+        let is_unknown = |bearer: &Arc<bearer::Bearer>| bearer.lacks_key_of(token);
+        if claimed.is_none() && known.as_ref().is_some_and(is_unknown) && self.newer_keys.wait().await {
+            let newer = self.bearer.lock().clone();
+            claimed = self.check_bearer(newer, token).await?;
+        }
         // A user that is unknown here is a stranger.
-        let claimed = claimed.filter(|claimed| self.directory.user(&claimed.user).is_some());
+        let is_good = |claimed: &bearer::Claimed| {
+            claimed.expires_ms > wall_ms() && self.directory.user(&claimed.user).is_some()
+        };
+        let claimed = claimed.filter(is_good);
         let Some(claimed) = claimed else {
             self.wait(peer, "").await;
             self.on_failure("", peer);
@@ -153,6 +152,19 @@ impl AccessControl {
         self.on_login(&claimed.user, peer);
         let caller = Caller::user(&self.directory, &claimed.user, peer);
         Ok(Arc::new(caller.until(claimed.expires_ms)))
+    }
+
+    async fn check_bearer(
+        &self,
+        bearer: Option<Arc<bearer::Bearer>>,
+        token: &[u8],
+    ) -> Result<Option<bearer::Claimed>, LoginError> {
+        let Some(bearer) = bearer else { return Ok(None) };
+        let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
+        let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
+        let token = token.to_vec();
+        let checked = tokio::task::spawn_blocking(move || bearer.check(&token));
+        checked.await.map_err(|_| LoginError::Busy)
     }
 
     async fn verify(&self, user: Option<Arc<User>>, password: &[u8]) -> Result<bool, LoginError> {

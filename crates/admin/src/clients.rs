@@ -101,7 +101,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .answers::<Client>(201)
             .answers::<Client>(200)
             .refuses(&refusals::STORAGE)
-            .refuses(&[Code::NoSuchNamespace, Code::NameTaken]),
+            .refuses(&[Code::NoSuchNamespace, Code::NameTaken, Code::LimitReached]),
             register,
         )
         .route(
@@ -224,6 +224,7 @@ async fn register(
     let refused = |why: DeclareError| match why {
         DeclareError::NotStored(why) => of_storage(why, why),
         DeclareError::NoSuchNamespace => Problem::new(Code::NoSuchNamespace, why),
+        DeclareError::TooMany { .. } => Problem::new(Code::LimitReached, why),
         DeclareError::Differs { .. } | DeclareError::Locked | DeclareError::NoSuchTopic => {
             let why = format!(
                 "there is a queue {:?} already, which is no client's",

@@ -173,6 +173,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .refuses(&[
             Code::NoSuchNamespace,
             Code::NoSuchTopic,
+            Code::LimitReached,
             Code::ExistsDifferently,
             Code::Exclusive,
             Code::OutOfRange,
@@ -210,6 +211,7 @@ async fn make(
         DeclareError::NotStored(why) => of_storage(why, why),
         DeclareError::NoSuchNamespace => Problem::new(Code::NoSuchNamespace, why),
         DeclareError::NoSuchTopic => Problem::new(Code::NoSuchTopic, why),
+        DeclareError::TooMany { .. } => Problem::new(Code::LimitReached, why),
         DeclareError::Locked => Problem::new(Code::Exclusive, why),
         DeclareError::Differs { what } => Problem::new(Code::ExistsDifferently, why).with("field", what),
     };

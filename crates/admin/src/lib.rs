@@ -56,6 +56,7 @@ pub mod node;
 mod operations;
 pub mod overload;
 mod overview;
+mod policies;
 mod publish;
 mod queue_changes;
 mod queues;
@@ -86,7 +87,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-pub use access::guard;
+pub use access::{guard, pages_only_show};
 use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
@@ -200,6 +201,7 @@ fn routes() -> Routes {
         .with(queues::routes)
         .with(definition::routes)
         .with(queue_changes::routes)
+        .with(policies::routes)
         .with(send::routes)
         .with(receive::routes)
         .with(settle::routes)

@@ -30,7 +30,8 @@ pub(crate) const DELETION: [Code; 5] = [
     Code::Changed,
 ];
 /// Codes of [`of_move`].
-pub(crate) const MOVE: [Code; 6] = [
+pub(crate) const MOVE: [Code; 7] = [
+    Code::Unroutable,
     Code::MessageWithoutKey,
     Code::QueueFull,
     Code::QueueGone,
@@ -194,6 +195,7 @@ pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
         Stopped::TargetGone | Stopped::SourceGone => Problem::new(Code::QueueGone, said),
         Stopped::TooLarge => Problem::new(Code::MessageTooLarge, said),
         Stopped::WithoutKey => Problem::new(Code::MessageWithoutKey, said),
+        Stopped::Unroutable | Stopped::NoOrigin => Problem::new(Code::Unroutable, said),
         Stopped::NoSpace => Problem::new(Code::SpaceShort, said),
         Stopped::Unreadable => Problem::new(Code::Unreadable, said),
         Stopped::Stopping => Problem::new(Code::NotServing, said),
@@ -242,6 +244,7 @@ pub(crate) fn of_creation(error: &CreateError) -> Problem {
     match error {
         CreateError::Exists => Problem::new(Code::ExistsDifferently, error),
         CreateError::Changing => Problem::new(Code::Closing, error),
+        CreateError::TooMany { .. } => Problem::new(Code::LimitReached, error),
         CreateError::Collides(other) => Problem::new(Code::NameTaken, error).with("name", &**other),
         CreateError::Name(_) => Problem::bad_request(error),
         CreateError::Partitions(count) => {

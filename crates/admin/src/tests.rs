@@ -1,6 +1,7 @@
 //! The routes, over a broker on a journal in memory.
 
 mod app_results;
+mod app_topics;
 mod apps;
 mod consumers;
 mod document;

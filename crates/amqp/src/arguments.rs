@@ -67,6 +67,7 @@ pub(crate) fn queue_settings(arguments: &Table, what: &str) -> Result<(QueueType
     known_arguments::check(arguments, kind, what)?;
     if kind == QueueType::Quorum {
         settings.delivery_limit = Some(QUORUM_DELIVERY_LIMIT);
+        settings.has_default_delivery_limit = arguments.get("x-delivery-limit").is_none();
         settings.two_priorities = true;
         settings.keeps_transient = true;
     }

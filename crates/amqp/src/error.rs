@@ -117,6 +117,10 @@ pub(crate) fn declare(error: &DeclareError, what: &str) -> Exception {
         }
         DeclareError::Locked => locked(what),
         DeclareError::NoSuchNamespace => Exception::not_allowed(format!("the vhost of {what} is deleted")),
+        // A queue that came between the check of the limit and the declaration.
+        DeclareError::TooMany { max } => Exception::precondition(format!(
+            "cannot declare {what}: queue limit in its vhost ({max}) is reached"
+        )),
         DeclareError::NoSuchTopic => Exception::not_found(format!("no topic that {what} could lie over")),
         DeclareError::NotStored(cause) => not_stored(cause, what),
     }

@@ -154,6 +154,7 @@ impl Broker {
             .follow_defaults(defaults, followed.as_deref())
             .await?;
         broker.finish_namespaces().await?;
+        broker.apply_all_limits();
         Ok(broker)
     }
 

@@ -16,6 +16,7 @@ mod broker;
 mod group_changes;
 mod history;
 mod live_logs;
+mod namespace_limits;
 mod namespaces;
 mod overrides;
 mod sinks;

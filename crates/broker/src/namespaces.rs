@@ -22,8 +22,8 @@ impl Broker {
             marked.await?;
             closed.forget().await?;
             let of = Limited::Namespace(namespace.as_str().into());
-            let every = [Limit::Connections, Limit::Queues].map(|limit| (limit, None));
-            let forgotten = broker.access().set_limits(&Caller::internal(), of, &every).await;
+            let every = Limit::ALL.map(|limit| (limit, None));
+            let forgotten = broker.set_limits(&Caller::internal(), of, &every).await;
             let in_it = |one: &TopicPermission| *one.namespace == *namespace.as_str();
             let permissions = broker.access().delete_topic_permissions(&Caller::internal(), in_it).await;
             if let Err(error) = forgotten.and_then(|()| permissions.map(drop)) {
@@ -44,6 +44,7 @@ impl Broker {
     /// Deletes the queues and topics of a closed namespace, and then its mark.
     async fn delete_rest_of(&self, namespace: &Namespace) -> Result<(), NotStored> {
         self.messaging.queues().delete_all_in(namespace).await?;
+        self.messaging.queues().forget_policies(namespace).await?;
         self.delete_topics_of(namespace).await?;
         self.messaging.exchanges().forget_namespace(namespace).await
     }

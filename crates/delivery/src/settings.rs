@@ -69,6 +69,16 @@ impl Dispatcher {
         self.lock().state.consumers.is_paused()
     }
 
+    /// Returns the bytes of bodies that wait; without limits on the queue an estimate from its logs.
+    pub fn bytes_waiting(&self, context: &DeliveryContext) -> u64 {
+        let inner = self.lock();
+        if inner.settings.has_limits() {
+            inner.state.bytes_ready()
+        } else {
+            inner.estimated_bytes(context)
+        }
+    }
+
     /// Puts settings into force, for waiting messages too. The caller dispatches once the lock is released.
     pub fn set_settings(
         self: &Arc<Self>,

@@ -99,6 +99,8 @@ codes! {
         "There is no exchange of this name in the namespace, which is / unless the request names another."
     NoSuchBinding "no_such_binding" 404 Never
         "There is no binding with this id in the namespace, which is / unless the request names another."
+    NoSuchPolicy "no_such_policy" 404 Never
+        "There is no policy of this name in the namespace, which is / unless the request names another."
     NoSuchPartition "no_such_partition" 404 Never
         "The topic has no partition of this number. Partitions are counted from 0."
     NoSuchGroup "no_such_group" 404 Never
@@ -129,6 +131,8 @@ codes! {
         "There is no experiment of this name."
     NoSuchRun "no_such_run" 404 Never
         "There is no run with this id, or it has no such part."
+    NoSuchAgent "no_such_agent" 404 Never
+        "There is no agent of this name in the lab's list."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later
@@ -157,8 +161,10 @@ codes! {
         "The exchange takes messages from other exchanges only."
     Exclusive "exclusive" 409 Never
         "The queue belongs to a connection."
+    LimitReached "limit_reached" 409 Later
+        "The namespace has as many of these things as it may have. GET /v1/limits shows the limits."
     QueueFull "queue_full" 409 Later
-        "The queue is as long as it may be."
+        "The queue is as long as it may be, or its namespace has as many messages as it may have."
     QueueGone "queue_gone" 409 Never
         "The queue was deleted meanwhile. The detail says how far the request came."
     MessageTooLarge "message_too_large" 409 Never
@@ -187,6 +193,8 @@ codes! {
         "Commits of a task are numbered without gaps. The refusal has the number that is expected."
     Gap "gap" 409 Never
         "Records at the position of the task are gone, and the app stops at gaps. POST /v1/apps/APP/tasks/TASK/accept-gap lets it go on."
+    TopicMadeAgain "topic_made_again" 409 Never
+        "A topic that the app reads was deleted and made again, and the app stops at gaps. POST /v1/apps/APP/accept-gap lets it go on with the new topic, from its first record."
     RecordFailed "record_failed" 409 Never
         "A record failed as often as it may, and the app has no topic for dead letters, so its task stops. PATCH /v1/apps/APP sets a topic; POST /v1/apps/APP/reset passes the record."
     NotPaused "not_paused" 409 Never

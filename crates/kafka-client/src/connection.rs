@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use rustls::pki_types::ServerName;
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, ApiVersionsResponse, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
@@ -24,17 +25,16 @@ use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Encoded, ErrorCode, Message as _, Request, Str, VersionRange, frame,
 };
 use stafett_model::{Lock, LockGuard};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsConnector;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::error::ClientError;
 use crate::options::{Login, Options};
-use crate::refusal;
 
 /// Maximum requests that wait for the writer.
 const QUEUE_MAX: usize = 64;
@@ -130,15 +130,12 @@ impl Ended {
 }
 
 impl Connection {
-    /// Connects to `HOST:PORT` and fetches the broker's versions.
+    /// Connects to `HOST:PORT`, fetches the broker's versions, and logs in.
     pub async fn open(address: &str, options: &Options) -> Result<Self, ClientError> {
         let broker: Arc<str> = address.into();
-        let connected = timeout(options.connect_timeout, TcpStream::connect(address)).await;
-        let stream = connected
-            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-            .and_then(|stream| stream.set_nodelay(true).map(|()| stream))
-            .map_err(|error| ClientError::connect(&broker, &error))?;
-        let mut connection = Self::over(stream, broker, options);
+        let connected = timeout(options.connect_timeout, Self::connect(address, options)).await;
+        let connected = connected.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        let mut connection = connected.map_err(|error| ClientError::connect(&broker, &error))?;
         connection.versions = connection.agree().await?;
         if let Some(login) = &options.login {
             connection.log_in(login).await?;
@@ -146,41 +143,27 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Logs in with SASL PLAIN (RFC 4616).
-    async fn log_in(&self, login: &Login) -> Result<(), ClientError> {
-        let about = || format!("the login of {:?}", login.user);
-        let wanted = SaslHandshakeRequest {
-            mechanism: Str::from_static("PLAIN"),
+    async fn connect(address: &str, options: &Options) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let Some(tls) = &options.tls else {
+            let (read, write) = stream.into_split();
+            return Ok(Self::over(read, write, address.into(), options));
         };
-        let answer = self.call(&wanted).await?;
-        // A broker that knows no users takes no login, and needs none.
-        if answer.error_code == ErrorCode::IllegalSaslState.code() {
-            return Ok(());
-        }
-        refusal::check(
-            &self.broker,
-            ApiKey::SaslHandshake,
-            answer.error_code,
-            None,
-            about,
-        )?;
-        let proof = format!("\0{}\0{}", login.user, login.password);
-        let proof = SaslAuthenticateRequest {
-            auth_bytes: proof.into(),
-        };
-        let answer = self.call(&proof).await?;
-        let message = answer.error_message.as_ref();
-        refusal::check(
-            &self.broker,
-            ApiKey::SaslAuthenticate,
-            answer.error_code,
-            message,
-            about,
-        )
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(std::io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await?;
+        let (read, write) = tokio::io::split(stream);
+        Ok(Self::over(read, write, address.into(), options))
     }
 
-    fn over(stream: TcpStream, broker: Arc<str>, options: &Options) -> Self {
-        let (read, write) = stream.into_split();
+    fn over(
+        read: impl AsyncRead + Unpin + Send + 'static,
+        write: impl AsyncWrite + Unpin + Send + 'static,
+        broker: Arc<str>,
+        options: &Options,
+    ) -> Self {
         let (outgoing, requests) = mpsc::channel(QUEUE_MAX);
         let waiting = Arc::new(Lock::new(Waiting::default()));
         let end = CancellationToken::new();
@@ -322,7 +305,7 @@ impl Connection {
             }
             Err(error) => return Err(error),
         };
-        refusal::check(
+        crate::refusal::check(
             &self.broker,
             ApiKey::ApiVersions,
             response.error_code,
@@ -333,6 +316,33 @@ impl Connection {
             (row.api_key, VersionRange::new(row.min_version, row.max_version))
         };
         Ok(response.api_keys.iter().map(range).collect())
+    }
+
+    /// Logs in by the mechanism PLAIN (RFC 4616).
+    async fn log_in(&self, login: &Login) -> Result<(), ClientError> {
+        let about = || format!("the login of {:?}", login.user);
+        let handshake = SaslHandshakeRequest {
+            mechanism: Str::from_static("PLAIN"),
+        };
+        let answer = self.call(&handshake).await?;
+        // A broker that knows no users takes no login, and needs none.
+        if answer.error_code == ErrorCode::IllegalSaslState.code() {
+            return Ok(());
+        }
+        crate::refusal::check(
+            &self.broker,
+            ApiKey::SaslHandshake,
+            answer.error_code,
+            None,
+            about,
+        )?;
+        let Login { user, password } = login;
+        let proof = SaslAuthenticateRequest {
+            auth_bytes: format!("\0{user}\0{password}").into(),
+        };
+        let answer = self.call(&proof).await?;
+        let (code, message) = (answer.error_code, answer.error_message.as_ref());
+        crate::refusal::check(&self.broker, ApiKey::SaslAuthenticate, code, message, about)
     }
 }
 
@@ -353,7 +363,7 @@ fn fail_all(waiting: &Lock<Waiting>, ended: &Ended) {
 }
 
 async fn write_requests(
-    mut socket: OwnedWriteHalf,
+    mut socket: impl AsyncWrite + Unpin,
     mut requests: mpsc::Receiver<Outgoing>,
     waiting: &Lock<Waiting>,
 ) -> std::io::Result<()> {
@@ -368,12 +378,18 @@ async fn write_requests(
             waiting.queue.push_back(waiter);
         }
         socket.write_all_buf(&mut frame).await?;
+        // Encrypted bytes may wait for more.
+        socket.flush().await?;
     }
     Ok(())
 }
 
 /// Hands answers to their waiters until the connection ends. Returns the reason.
-async fn read_answers(mut socket: OwnedReadHalf, waiting: &Lock<Waiting>, bytes_max: usize) -> Ended {
+async fn read_answers(
+    mut socket: impl AsyncRead + Unpin,
+    waiting: &Lock<Waiting>,
+    bytes_max: usize,
+) -> Ended {
     let mut buffer = BytesMut::new();
     let mut check = interval(DEADLINE_CHECK);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -425,7 +441,7 @@ fn too_long(begins: &[u8], length: usize, bytes_max: usize) -> Arc<str> {
 
 /// Reads the next answer, without its length. Safe to cancel: bytes that were read stay in `buffer`.
 async fn next_frame(
-    socket: &mut OwnedReadHalf,
+    socket: &mut (impl AsyncRead + Unpin),
     buffer: &mut BytesMut,
     bytes_max: usize,
 ) -> Result<Bytes, Ended> {

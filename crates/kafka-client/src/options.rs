@@ -1,9 +1,12 @@
-//! Timeouts and bounds of a client.
+//! Timeouts, bounds and security of a client.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A user with its password, for SASL PLAIN. The password is never shown.
+use rustls::ClientConfig;
+
+/// User and password of a login by SASL PLAIN (RFC 4616). The password is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,
@@ -11,18 +14,16 @@ pub struct Login {
 }
 
 impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Login({:?})", self.user)
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "login of {:?}", self.user)
     }
 }
 
-/// Timeouts, and bounds on bytes from a broker.
+/// Timeouts, bounds on bytes from a broker, and security.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Client id in requests.
     pub client_id: String,
-    /// Login of every connection, if the broker requires one.
-    pub login: Option<Login>,
     pub connect_timeout: Duration,
     /// Time for an answer, on top of the time that the request itself asks the broker to wait.
     pub request_timeout: Duration,
@@ -32,18 +33,23 @@ pub struct Options {
     pub response_bytes_max: usize,
     /// Maximum memory for the parts of one decoded answer.
     pub decode_bytes_max: usize,
+    /// TLS of all connections. `None` for plain ones.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Login by the mechanism PLAIN, which shows the password to the broker: to the network too, without TLS.
+    pub login: Option<Login>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             client_id: "stafett".to_owned(),
-            login: None,
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             retry_for: Duration::from_secs(20),
             response_bytes_max: 128 << 20,
             decode_bytes_max: 256 << 20,
+            tls: None,
+            login: None,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! - `batch_builder`: builds a batch from records
 //! - [`mod@records`]: reads the records of a batch
 //! - `message`: the records that queues store
+//! - `by_name`: things in the order of their names
 //! - `lock`: locks that a panic does not poison
 //! - `lock_order`: checks the order in which threads take locks, in builds with debug assertions
 //! - `namespace`: names of namespaces
@@ -31,6 +32,7 @@
 mod append_time;
 pub mod batch;
 mod batch_builder;
+mod by_name;
 pub mod checksum;
 pub mod codec;
 pub mod compression;
@@ -57,6 +59,7 @@ mod varint;
 pub use append_time::{SplitBatch, with_append_time};
 pub use batch::{BatchError, BatchHeader, Codec};
 pub use batch_builder::BatchBuilder;
+pub use by_name::{ByName, NameRange, Named};
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};

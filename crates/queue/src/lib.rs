@@ -5,7 +5,8 @@
 //! contents, and stores the resulting [`Changes`]. The state's size depends on the messages in flight and on
 //! the gaps between settled offsets, never on the number of waiting messages.
 //!
-//! - `settings`: settings of a queue; `changed_settings`: those changed while it exists
+//! - `settings`: settings of a queue; `changed_settings`: those changed while it exists; `policy_settings`: those
+//!   that a policy makes
 //! - `offset_set`: a compressed set of offsets
 //! - [`lane`]: delivery state over one log; a queue has one per priority in use
 //! - `state`: all lanes of a queue, and the order between them
@@ -22,6 +23,7 @@ pub mod expiry;
 mod in_flight;
 pub mod lane;
 mod offset_set;
+mod policy_settings;
 mod settings;
 mod state;
 mod state_codec;
@@ -30,6 +32,7 @@ pub use changed_settings::{ChangedSettings, Setting};
 pub use consumers::{ConsumerKey, ConsumerRules, Consumers};
 pub use lane::{Lane, TakenRun};
 pub use offset_set::OffsetSet;
+pub use policy_settings::{DeliveryLimit, PolicySettings};
 pub use settings::{DeadLetter, Overflow, QueueSettings};
 pub use state::{DeliveryId, DeliveryInfo, LaneOrder, QueueState, ReadyMessage, ReturnOutcome};
 pub use state_codec::{Changes, MalformedState};

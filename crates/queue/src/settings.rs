@@ -25,6 +25,8 @@ pub struct QueueSettings {
     pub two_priorities: bool,
     /// Number of times a message may be returned.
     pub delivery_limit: Option<u32>,
+    /// True if the declaration does not say the delivery limit: a policy may raise it.
+    pub has_default_delivery_limit: bool,
     pub single_active_consumer: bool,
     /// True if the active consumer is replaced by one of a higher priority, once it has settled its messages.
     pub active_yields: bool,

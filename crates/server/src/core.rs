@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_broker::{AuditTrail, BearerSettings, Broker, BrokerSettings, FrontEndHooks};
+use stafett_broker::{AuditTrail, Broker, BrokerSettings, FrontEndHooks};
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::live;
+use crate::oauth::Keys;
 use crate::serve::Process;
 use crate::trace;
 
@@ -27,6 +28,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Core {
     journal: Arc<DiskJournal>,
     broker: Arc<Broker>,
+    /// Keys of the authorization server.
+    keys: Keys,
 }
 
 impl Core {
@@ -60,7 +63,8 @@ impl Core {
             .await
             .context("the broker cannot start")?;
         broker.access().require_remote_login(settings.require_login);
-        change_bearer(&broker, settings).context("oauth.keys")?;
+        let keys = Keys::register(&mut process.registry());
+        keys.change(broker.access(), settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
         let mut registry = process.registry();
         broker.register_metrics(&mut registry);
@@ -68,6 +72,7 @@ impl Core {
         Ok(Self {
             journal,
             broker: Arc::new(broker),
+            keys,
         })
     }
 
@@ -102,7 +107,12 @@ impl Core {
 
     /// Reads the keys of the authorization server again.
     pub(crate) fn change_bearer(&self, settings: &Settings) -> anyhow::Result<()> {
-        change_bearer(&self.broker, settings)
+        self.keys.change(self.broker.access(), settings)
+    }
+
+    /// Fetches the keys of the authorization server where they come from a URL. Does not return.
+    pub(crate) async fn follow_keys(&self) {
+        self.keys.follow(self.broker.access()).await;
     }
 
     /// Applies the rules of `settings` for duplicates.
@@ -138,25 +148,6 @@ impl Core {
             tracing::error!(%error, "the journal did not close");
         }
     }
-}
-
-/// Takes the tokens of the authorization server in `settings`, if there is one.
-fn change_bearer(broker: &Broker, settings: &Settings) -> anyhow::Result<()> {
-    let oauth = &settings.oauth;
-    let Some(file) = &oauth.keys else {
-        return Ok(broker.access().set_bearer(None)?);
-    };
-    let keys = std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))?;
-    let bearer = BearerSettings {
-        keys,
-        issuer: oauth.issuer.clone(),
-        audience: oauth.audience.clone(),
-        user_claim: oauth.user_claim.clone(),
-    };
-    broker
-        .access()
-        .set_bearer(Some(&bearer))
-        .with_context(|| format!("{} cannot be used", file.display()))
 }
 
 fn journal_settings(settings: &Settings) -> stafett_journal::Settings {

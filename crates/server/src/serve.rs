@@ -42,6 +42,7 @@ use tokio::time::{sleep, timeout};
 use crate::announce;
 use crate::config::tls::Edge;
 use crate::config::{Flags, Loaded, Settings};
+use crate::console;
 use crate::core::Core;
 use crate::endpoints::{Endpoint, Opened, Place, Sockets};
 use crate::failure::Failure;
@@ -308,6 +309,7 @@ impl Process {
             () = reload.run(&core, &self.net) => None,
             () = sampling::run(core.broker(), &self.node) => None,
             () = core.store_audit(&self.audit) => None,
+            () = core.follow_keys() => None,
         };
         if failure.is_none() {
             // No client is to wait for a process that ends.
@@ -380,10 +382,11 @@ impl Process {
         let metrics = self.management.metrics_router(access.clone());
         let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
         let router = guarded
-            .merge(stafett_console::router())
+            .merge(console::router(&self.settings.console))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
+        let router = console::guarded(&self.settings.console, router);
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(opened.listeners.iter().cloned(), server);
         self.serve_management(connections_max, access).await?;

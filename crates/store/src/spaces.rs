@@ -61,10 +61,13 @@ pub const LIMITS: Table = Table::tagged(16, 4, "the limits");
 /// Permissions for routing keys: key user, namespace and exchange.
 pub const TOPIC_PERMISSIONS: Table = Table::tagged(16, 5, "the topic permission");
 
-/// Definitions of sinks: key name.
-pub const SINKS: Table = Table::new(17, "the sink");
+/// Policies of queues: key maker, namespace and name.
+pub const POLICIES: Table = Table::new(17, "the policy");
 
-const TABLES: [Table; 24] = [
+/// Definitions of sinks: key name.
+pub const SINKS: Table = Table::new(18, "the sink");
+
+const TABLES: [Table; 25] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -88,6 +91,7 @@ const TABLES: [Table; 24] = [
     LIMITS,
     TOPIC_PERMISSIONS,
     APPS,
+    POLICIES,
     SINKS,
 ];
 

@@ -13,6 +13,15 @@ use stafett_model::{Namespace, TopicName};
 use crate::registry::Topics;
 use crate::topic::{Topic, is_internal};
 
+/// Beginning of the names of topics in other namespaces than the default one.
+pub(crate) const IN_NAMESPACE: &str = "stream-";
+
+/// Returns the prefix of the namespace that a topic is of.
+pub(crate) fn prefix_of(topic: &str) -> &str {
+    let end = topic.find('.').filter(|_| topic.starts_with(IN_NAMESPACE));
+    end.and_then(|end| topic.get(..=end)).unwrap_or_default()
+}
+
 /// Returns the name of the stored topic for a name in a namespace; `None` if no topic can have it.
 pub fn topic_name<'a>(namespace: &Namespace, name: &'a str) -> Option<Cow<'a, str>> {
     let mut topic = topic_prefix(namespace);
@@ -27,7 +36,7 @@ pub fn topic_name<'a>(namespace: &Namespace, name: &'a str) -> Option<Cow<'a, st
 pub fn topic_prefix(namespace: &Namespace) -> String {
     let mut prefix = String::new();
     if namespace.as_str() != Namespace::DEFAULT {
-        prefix.push_str("stream-");
+        prefix.push_str(IN_NAMESPACE);
         escape(namespace.as_str(), &['.'], &mut prefix);
         prefix.push('.');
     }

@@ -1,16 +1,19 @@
-//! All topics, by name and by id. Designed for millions: the overhead of a topic here is two words.
+//! All topics, by name and by id, and in the order of their names. Designed for millions: the overhead of a
+//! topic here is a few words.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::{HashSet, HashTable};
-use stafett_model::{LogId, SharedLock};
+use stafett_model::{LogId, Namespace, SharedLock};
 
 use crate::change_log::TopicChanges;
+use crate::names::{IN_NAMESPACE, prefix_of, topic_prefix};
+use crate::ordered::{Ordered, TopicPage, TopicRange};
 use crate::source::{TopicShape, TopicSource};
-use crate::topic::{Topic, TopicId};
+use crate::topic::{Topic, TopicId, is_internal};
 use crate::traffic::Traffic;
 
 #[derive(Debug, Default)]
@@ -21,12 +24,15 @@ pub struct Topics {
     settled: tokio::sync::Notify,
     changes: TopicChanges,
     traffic: Traffic,
+    /// Topics that namespaces may have, by the prefix of their names.
+    bounds: SharedLock<HashMap<Box<str>, u64>>,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
     by_name: HashTable<Arc<Topic>>,
     by_id: HashTable<Arc<Topic>>,
+    ordered: Ordered,
     /// Names of topics being created, changed or deleted, as normalised by [`alike`].
     changing: HashSet<Box<str>, RandomState>,
 }
@@ -114,6 +120,26 @@ impl Topics {
         self.read().by_name.iter().cloned().collect()
     }
 
+    /// Returns the topics of a choice, in the order of their names.
+    pub fn chosen(&self, wants: impl Fn(&Topic) -> bool) -> Vec<Arc<Topic>> {
+        self.read().ordered.chosen(wants)
+    }
+
+    /// Returns a page of topics in the order of a number; equal ones are in the order of their names.
+    pub fn page_by(
+        &self,
+        range: &TopicRange<'_>,
+        after: Option<(u64, &str)>,
+        number: impl Fn(&Topic) -> u64,
+    ) -> TopicPage {
+        self.read().ordered.page_by(range, after, number)
+    }
+
+    /// Returns a page of topics in the order of their names.
+    pub fn page(&self, range: &TopicRange<'_>) -> TopicPage {
+        self.read().ordered.page(range)
+    }
+
     /// Returns the topics to which logs belong, by name, with the numbers of their partitions.
     pub fn partitions_of(&self, logs: &BTreeSet<LogId>) -> Vec<(Arc<Topic>, Vec<u32>)> {
         let mut found = Vec::new();
@@ -150,6 +176,40 @@ impl Topics {
             }
             settled.await;
         }
+    }
+
+    /// Sets the number of topics that a namespace may have. `None` for no bound. What is there stays.
+    pub fn set_bound(&self, namespace: &Namespace, max: Option<u64>) {
+        let prefix = topic_prefix(namespace);
+        let mut bounds = self.bounds.write();
+        match max {
+            Some(max) => bounds.insert(prefix.into(), max),
+            None => bounds.remove(&*prefix),
+        };
+    }
+
+    /// Returns the bound that a topic, whose name is claimed to create it, would exceed. Those that are being
+    /// created count too.
+    pub(crate) fn exceeded_bound(&self, name: &str) -> Option<u64> {
+        let prefix = prefix_of(name);
+        let max = *self.bounds.read().get(prefix)?;
+        let tables = self.read();
+        let stored = tables.by_name.iter().filter(|topic| {
+            !topic.id.is_queue() && !is_internal(&topic.name) && prefix_of(&topic.name) == prefix
+        });
+        let normal = alike(prefix);
+        let is_own = |claimed: &str| {
+            if prefix.is_empty() {
+                !claimed.starts_with(IN_NAMESPACE)
+            } else {
+                claimed.starts_with(&*normal)
+            }
+        };
+        let is_new = |claimed: &str| tables.alike(claimed, self.name_hash(claimed)).is_none();
+        let claimed = tables.changing.iter();
+        let created = claimed.filter(|claimed| is_own(claimed) && is_new(claimed));
+        let count = stored.count() + created.count();
+        (count as u64 > max).then_some(max)
     }
 
     /// Claims a name for a topic to create.
@@ -209,6 +269,7 @@ impl Topics {
         tables
             .by_name
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
+        tables.ordered.insert(Arc::clone(&topic));
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
         self.changes.record(name);
@@ -249,6 +310,7 @@ impl Tables {
         }
         if let Ok(entry) = self.by_name.find_entry(by_name, |known| known.id == topic.id) {
             entry.remove();
+            self.ordered.remove(&topic.name);
         }
     }
 }

@@ -11,10 +11,13 @@
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
-//! - `quotas`: `/v1/quotas`, and the quotas of requests
+//! - `pages`: pages of the broker that only show
+//! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
+mod limits;
 mod may;
+mod pages;
 mod quotas;
 pub(crate) mod rights;
 mod routes;
@@ -38,6 +41,9 @@ use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
 use stafett_net::TlsSession;
 
+pub use pages::pages_only_show;
+pub(crate) use pages::{OnlyShows, refusal as refusal_of_pages};
+pub(crate) use quotas::SendQuota;
 pub(crate) use routes::routes;
 use standing::Standing;
 
@@ -175,7 +181,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     if let Err(problem) = check_client(&caller, request.headers()) {
         return problem.into_response();
     }
-    let charged = match quotas::charge(&broker, &caller, template(&request), &request) {
+    let charged = match quotas::charge(&broker, &caller, &mut request) {
         Ok(charged) => charged,
         Err(refused) => return *refused,
     };
@@ -195,7 +201,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
-    quotas::charge_answer(&broker, &charged, &response);
+    let response = quotas::charge_answer(&broker, &charged, response);
     if let Some((outer, own)) = handovers
         && let Some(next) = own.take()
     {

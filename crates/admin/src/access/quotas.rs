@@ -2,13 +2,16 @@
 //! show it, are taken from the buckets of the user and its client. A request while there is a debt is
 //! refused.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 
-use axum::body::HttpBody;
+use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_core::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_access::{Bucket, Caller, Entity, Part, Rate, Rates};
@@ -135,18 +138,18 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
 /// Bucket that the answer of a request is taken from.
 pub(super) type Charged = Option<Arc<Bucket>>;
 
-/// Takes the body of a request from its quota. Refuses a request while there is a debt.
+/// Takes the body of a request from its quota: at once if its length is known, otherwise as it is read. Refuses
+/// a request while there is a debt.
 pub(super) fn charge(
-    broker: &Broker,
+    broker: &Arc<Broker>,
     caller: &Caller,
-    template: &str,
-    request: &Request,
+    request: &mut Request,
 ) -> Result<Charged, Box<Response>> {
     let access = broker.access();
     if !access.directory().has_quotas() {
         return Ok(None);
     }
-    let rate = match (request.method(), template.strip_prefix("/v1")) {
+    let rate = match (request.method(), super::template(request).strip_prefix("/v1")) {
         (
             &Method::POST,
             Some(
@@ -173,34 +176,100 @@ pub(super) fn charge(
     let Some(bucket) = access.bucket(caller.name(), client.unwrap_or_default(), rate) else {
         return Ok(None);
     };
-    let debt = access.take(&bucket, 0);
-    if debt > Duration::ZERO {
-        return Err(Box::new(refused(debt)));
-    }
+    check_debt(broker, &bucket).map_err(|(problem, seconds)| {
+        let mut response = problem.into_response();
+        let wait = HeaderValue::from(seconds);
+        response.headers_mut().insert(header::RETRY_AFTER, wait);
+        Box::new(response)
+    })?;
     if rate == Rate::Produced {
-        let length = request.headers().get(header::CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-        access.take(&bucket, length.unwrap_or(0));
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = taken(broker, &bucket, body);
         return Ok(None);
     }
     Ok(Some(bucket))
 }
 
 /// Takes an answer from the quota.
-pub(super) fn charge_answer(broker: &Broker, bucket: &Charged, response: &Response) {
-    let bytes = response.body().size_hint().exact().unwrap_or(0);
-    if let Some(bucket) = bucket {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        broker.access().take(bucket, bytes);
+pub(super) fn charge_answer(broker: &Arc<Broker>, bucket: &Charged, response: Response) -> Response {
+    match bucket {
+        Some(bucket) => response.map(|body| taken(broker, bucket, body)),
+        None => response,
     }
 }
 
-fn refused(debt: Duration) -> Response {
+/// Takes a body from a bucket: at once if its length is known, otherwise as it passes.
+fn taken(broker: &Arc<Broker>, bucket: &Arc<Bucket>, body: Body) -> Body {
+    if let Some(bytes) = body.size_hint().exact() {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        broker.access().take(bucket, bytes);
+        return body;
+    }
+    Body::from_stream(Counted {
+        inner: body.into_data_stream(),
+        broker: Arc::clone(broker),
+        bucket: Arc::clone(bucket),
+    })
+}
+
+/// A body of unknown length, of which each piece is taken from a bucket.
+struct Counted {
+    inner: BodyDataStream,
+    broker: Arc<Broker>,
+    bucket: Arc<Bucket>,
+}
+
+impl Stream for Counted {
+    type Item = Result<Bytes, axum::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let piece = ready!(Pin::new(&mut self.inner).poll_next(context));
+        if let Some(Ok(bytes)) = &piece {
+            self.broker.access().take(&self.bucket, bytes.len());
+        }
+        Poll::Ready(piece)
+    }
+}
+
+/// Refuses content while there is a debt, with the seconds until it is gone.
+fn check_debt(broker: &Broker, bucket: &Bucket) -> Result<(), (Problem, u64)> {
+    let debt = broker.access().take(bucket, 0);
+    if debt.is_zero() {
+        return Ok(());
+    }
     let seconds = debt.as_secs() + u64::from(debt.subsec_nanos() > 0);
     let why = format!("more bytes than the quota allows: it may go on in {seconds} s");
-    let mut response = Problem::new(Code::OverQuota, why).into_response();
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    response
+    Err((Problem::new(Code::OverQuota, why), seconds))
+}
+
+/// Bucket of the messages that a connection sends, with the generation of the users and quotas that it is of.
+#[derive(Debug, Default)]
+pub(crate) struct SendQuota(Option<(u64, Charged)>);
+
+impl SendQuota {
+    /// Refuses a message while there is a debt.
+    pub(crate) fn check(&mut self, broker: &Broker, client: Option<&str>) -> Result<(), Problem> {
+        let access = broker.access();
+        if !access.directory().has_quotas() {
+            self.0 = None;
+            return Ok(());
+        }
+        let generation = access.directory().generation();
+        if self.0.as_ref().is_none_or(|(known, _)| *known != generation) {
+            let caller = super::caller(broker);
+            let bucket = access.bucket(caller.name(), client.unwrap_or_default(), Rate::Produced);
+            self.0 = Some((generation, bucket));
+        }
+        match &self.0 {
+            Some((_, Some(bucket))) => check_debt(broker, bucket).map_err(|(problem, _)| problem),
+            Some((_, None)) | None => Ok(()),
+        }
+    }
+
+    /// Takes the bytes of a message that was accepted.
+    pub(crate) fn take(&self, broker: &Broker, bytes: usize) {
+        if let Some((_, Some(bucket))) = &self.0 {
+            broker.access().take(bucket, bytes);
+        }
+    }
 }

@@ -56,11 +56,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
         "/bindings" if !reads => Needs::Login,
-        "/quotas" => Needs::Cluster(if reads {
+        "/quotas" | "/limits" => Needs::Cluster(if reads {
             Action::DescribeSettings
         } else {
             Action::AlterSettings
         }),
+        "/policies" | "/policies/{policy}" => Needs::Cluster(managed),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),

@@ -16,7 +16,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot, body, server};
 use stafett_store::wall_ms;
 
-use super::{COOKIE, may, quotas, refused, rules, session};
+use super::{COOKIE, limits, may, quotas, refused, rules, session};
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -129,7 +129,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .with(users)
         .with(tokens);
-    quotas::routes(rules::routes(may::routes(routes)))
+    limits::routes(quotas::routes(rules::routes(may::routes(routes))))
 }
 
 fn users(routes: Routes) -> Routes {

@@ -201,7 +201,7 @@ struct Pieces {
     /// `None` behind the end.
     inner: Option<BodyDataStream>,
     revoked: Pin<Box<dyn Future<Output = Problem> + Send>>,
-    /// An end is none of an answer that is cut off.
+    /// True for events, the last of which tells the reason. Another answer is cut off with an error.
     is_endless: bool,
 }
 
@@ -213,11 +213,16 @@ impl Stream for Pieces {
             return Poll::Ready(None);
         };
         let piece = Pin::new(inner).poll_next(context);
-        if self.revoked.as_mut().poll(context).is_pending() {
+        let Poll::Ready(why) = self.revoked.as_mut().poll(context) else {
             return piece;
-        }
+        };
         self.inner = None;
+        if self.is_endless {
+            let mut end = String::new();
+            sse::put(&mut end, None, "end", &why.to_value().to_string());
+            return Poll::Ready(Some(Ok(end.into())));
+        }
         let cut = std::io::Error::other("the right to read on was revoked");
-        Poll::Ready((!self.is_endless).then(|| Err(axum::Error::new(cut))))
+        Poll::Ready(Some(Err(axum::Error::new(cut))))
     }
 }

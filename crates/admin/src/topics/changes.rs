@@ -63,7 +63,14 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .answers::<TopicShown>(201)
             .answers::<MadeOrChanges>(200)
             .refuses(&refusals::STORAGE)
-            .refuses(&[Code::ExistsDifferently, Code::NameTaken, Code::Closing, Code::OutOfRange, Code::Immutable]),
+            .refuses(&[
+                Code::ExistsDifferently,
+                Code::NameTaken,
+                Code::Closing,
+                Code::LimitReached,
+                Code::OutOfRange,
+                Code::Immutable,
+            ]),
             make,
         )
         .route(

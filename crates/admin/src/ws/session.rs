@@ -23,7 +23,7 @@ use super::command::{self, Command, Op, SendCommand};
 use super::consumers::{Consume, Consumers, Settlement};
 use super::routed::{Answered, Route, Routes};
 use super::watch::{Watches, Watching};
-use crate::access;
+use crate::access::{self, SendQuota};
 use crate::caller::Caller;
 use crate::queues::find;
 use crate::refusals::of_sending;
@@ -53,6 +53,8 @@ pub(super) struct Parts {
     pub(super) namespace: Namespace,
     pub(super) routes: Routes,
     pub(super) watches: Watches,
+    /// True for a page that may do nothing.
+    pub(super) only_shows: bool,
     pub(super) dialect: Dialect,
 }
 
@@ -69,6 +71,7 @@ pub(super) struct Session {
     /// Messages to be stored, of this namespace.
     sends: (Namespace, Vec<Send>),
     send_bytes: usize,
+    quota: SendQuota,
     /// Answers that wait for the messages.
     answers: Vec<Answer>,
     request: Option<Request<String>>,
@@ -149,6 +152,7 @@ impl Session {
             wake,
             consumers: None,
             send_bytes: 0,
+            quota: SendQuota::default(),
             answers: Vec::new(),
             request: None,
             asked: None,
@@ -186,6 +190,9 @@ impl Session {
             return Step::AfterWork;
         }
         let executed = match command.op {
+            _ if self.parts.only_shows && !matches!(command.op, Op::Watch | Op::Unwatch | Op::Ping) => {
+                Err(access::refusal_of_pages())
+            }
             Op::Send => match self.send(command) {
                 Ok(None) => return Step::AfterWork,
                 Ok(Some(sent)) => {
@@ -232,8 +239,11 @@ impl Session {
             }
             self.sends.0 = namespace.clone();
         }
-        let sender = Sender::new(&self.parts.broker, self.parts.caller.clone(), namespace)?;
+        let Parts { broker, caller, .. } = &self.parts;
+        self.quota.check(broker, caller.0.as_deref())?;
+        let sender = Sender::new(broker, caller.clone(), namespace)?;
         let (prepared, sent) = sender.prepare_json(&message, None)?;
+        self.quota.take(broker, prepared.message.bytes());
         self.send_bytes += prepared.message.bytes();
         self.sends.1.push(prepared);
         Ok(Some(sent))
@@ -374,6 +384,7 @@ impl stafett_ws::Session for Session {
                     Ok(body) => {
                         if let Some(name) = registers {
                             self.parts.caller = Caller(Some(name));
+                            self.quota = SendQuota::default();
                             self.introduce();
                         }
                         frame(&answer("ok", id.as_deref(), text(body)), out);

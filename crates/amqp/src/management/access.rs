@@ -1,4 +1,4 @@
-//! The empty lists of policies and parameters.
+//! The empty lists of parameters.
 
 use axum::http::Method;
 
@@ -9,17 +9,10 @@ use super::{NODE, list};
 /// Answers the paths of these resources.
 pub(super) fn dispatch(call: &Call, path: &[&str]) -> Answered {
     match path {
-        ["policies" | "operator-policies" | "parameters" | "global-parameters"] => {
+        ["parameters" | "global-parameters"] | ["parameters", _] => {
             call.only_get(|| list::values(call, Vec::new()))
         }
-        ["policies" | "operator-policies", vhost] => call.only_get(|| {
-            call.vhost(vhost).ok_or_else(Refusal::no_object)?;
-            list::values(call, Vec::new())
-        }),
-        ["parameters", _] => call.only_get(|| list::values(call, Vec::new())),
-        [kind @ ("policies" | "operator-policies"), _, _]
-        | [kind @ "parameters", _, _, _]
-        | [kind @ "global-parameters", _] => unserved(call, kind),
+        [kind @ "parameters", _, _, _] | [kind @ "global-parameters", _] => unserved(call, kind),
         ["auth", "attempts", NODE] => call.only_get(|| list::values(call, Vec::new())),
         ["rebalance", "queues"] => {
             call.allow(&[Method::POST])?;

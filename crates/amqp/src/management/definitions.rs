@@ -1,15 +1,18 @@
 //! All definitions as one file, in RabbitMQ's form. `GET` exports, `POST` imports ([`super::import`]).
 //!
-//! Users have no password hashes, which are secrets: set passwords after an import. Policies are empty.
+//! Users have no password hashes, which are secrets: set passwords after an import.
 //! Exclusive queues and the exchanges of every virtual host are left out, as in RabbitMQ.
 
 use axum::http::{HeaderValue, Method, header};
 use serde_json::{Map, Value, json};
+use stafett_messaging::queues::PolicyKind;
 use stafett_model::Namespace;
 
 use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
-use super::{NODE, VERSION, bindings, exchanges, import, limits, queues, topic_permissions, users};
+use super::{
+    NODE, VERSION, bindings, exchanges, import, limits, policies, queues, topic_permissions, users, values,
+};
 
 /// Imports into a virtual host, or all.
 pub(super) async fn import(call: &Call, vhost: Option<&str>) -> Answered {
@@ -52,10 +55,13 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
         fields.insert("value".to_owned(), Value::Object(value));
         is_some.then(|| item(fields))
     });
-    let parameters: Vec<Value> = parameters.collect();
+    let operators = policies::parameters(call, &vhosts).into_iter().map(item);
+    let parameters: Vec<Value> = parameters.chain(operators).collect();
+    let policies = policies::all(call, PolicyKind::User, &vhosts).into_iter();
+    let policies: Vec<Value> = policies.map(|policy| item(values::fields(policy))).collect();
     for (name, value) in [
         ("parameters", json!(parameters)),
-        ("policies", json!([])),
+        ("policies", json!(policies)),
         ("queues", json!(queues)),
         ("exchanges", json!(exchanges)),
         ("bindings", json!(bindings)),

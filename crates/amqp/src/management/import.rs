@@ -7,24 +7,22 @@ use axum::http::{HeaderValue, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use stafett_access::Limited;
+use stafett_messaging::queues::PolicyKind;
 use stafett_model::Namespace;
 
 use super::call::{Call, Fields, changed, short};
 use super::client::{Client, ClientError};
 use super::queues::Entry;
 use super::refusal::{Answered, Refusal};
-use super::{USER, bindings, exchanges, limits, queues, topic_permissions, users, values, vhosts};
+use super::{
+    USER, bindings, exchanges, limits, policies, policy_definition, queues, topic_permissions, users, values,
+    vhosts,
+};
 
 /// Header of the answer with the kinds of items that were passed over.
 const PASSED_OVER: &str = "stafett-passed-over";
 /// Kinds of items that have no meaning here.
-const WITHOUT_MEANING: [&str; 5] = [
-    "policies",
-    "operator_policies",
-    "parameters",
-    "global_parameters",
-    "limits",
-];
+const WITHOUT_MEANING: [&str; 4] = ["policies", "parameters", "global_parameters", "limits"];
 
 /// Imports the definitions of a body. Items that name no virtual host are of `vhost`.
 pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
@@ -39,10 +37,11 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
         ("vhosts", list(&fields, "vhosts")?),
         ("permissions", list(&fields, "permissions")?),
         ("topic_permissions", list(&fields, "topic_permissions")?),
+        ("parameters", list(&fields, "parameters")?),
+        ("policies", list(&fields, "policies")?),
         ("exchanges", list(&fields, "exchanges")?),
         ("queues", list(&fields, "queues")?),
         ("bindings", list(&fields, "bindings")?),
-        ("parameters", list(&fields, "parameters")?),
     ] {
         for item in items {
             let Value::Object(item) = item else {
@@ -57,6 +56,7 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
                 "exchanges" => import.exchange(&item).await?,
                 "queues" => import.queue(&item).await?,
                 "parameters" => import.parameter(&item).await?,
+                "policies" => import.policy(PolicyKind::User, &item, &item).await?,
                 _ => import.binding(&item).await?,
             }
         }
@@ -136,7 +136,15 @@ fn passed_over(fields: &Map<String, Value>) -> Result<String, Refusal> {
     let mut kinds = Vec::new();
     for kind in WITHOUT_MEANING {
         let is_known = |item: &&Value| match kind {
-            "parameters" => item.get("component").and_then(Value::as_str) == Some(limits::COMPONENT),
+            "policies" => policy_definition::is_served(PolicyKind::User, item),
+            "parameters" => match item.get("component").and_then(Value::as_str) {
+                Some(limits::COMPONENT) => true,
+                Some(policies::COMPONENT) => {
+                    let value = item.get("value").unwrap_or(&Value::Null);
+                    policy_definition::is_served(PolicyKind::Operator, value)
+                }
+                Some(_) | None => false,
+            },
             "global_parameters" => {
                 let name = item.get("name").and_then(Value::as_str);
                 matches!(
@@ -194,9 +202,16 @@ impl Import<'_> {
         }
     }
 
-    /// Takes limits of a virtual host; other parameters are passed over.
+    /// Takes limits of a virtual host, and operator policies; other parameters are passed over.
     async fn parameter(&mut self, item: &Fields) -> Result<(), Refusal> {
         let component = item.get("component").and_then(Value::as_str);
+        if let Some(Value::Object(value)) = item
+            .get("value")
+            .filter(|_| component == Some(policies::COMPONENT))
+        {
+            let value = Fields(value.clone());
+            return self.policy(PolicyKind::Operator, item, &value).await;
+        }
         let Some(Value::Object(fields)) = item.get("value").filter(|_| component == Some(limits::COMPONENT))
         else {
             return Ok(());
@@ -205,6 +220,18 @@ impl Import<'_> {
         let of = Limited::Namespace(vhost.as_str().into());
         let put = limits::put(self.call, of, fields).await;
         put.map_err(|refusal| refusal.on(&format!("limits of vhost '{vhost}'")))
+    }
+
+    /// Makes or replaces a policy. One that would have no effect here is passed over.
+    async fn policy(&mut self, kind: PolicyKind, item: &Fields, fields: &Fields) -> Result<(), Refusal> {
+        let name = name(item, "policies", "name")?;
+        let vhost = self.vhost_of(item, "policies")?;
+        if !policy_definition::is_served(kind, &Value::Object(fields.0.clone())) {
+            return Ok(());
+        }
+        let put = policies::put(self.call, kind, &vhost, &name, fields).await;
+        let what = format!("policy '{name}' in vhost '{vhost}'");
+        put.map(drop).map_err(|refusal| refusal.on(&what))
     }
 
     async fn permission(&mut self, item: &Fields) -> Result<(), Refusal> {
@@ -362,11 +389,20 @@ mod tests {
         let fields = json!({
             "users": [{ "name": "guest" }, { "name": "ann" }],
             "permissions": [{ "user": "guest" }],
-            "policies": [{}, {}],
+            "policies": [
+                { "apply-to": "streams", "definition": { "max-length-bytes": 1 } },
+                { "definition": { "federation-upstream-set": "all" } },
+                { "definition": { "max-length": 1 } },
+            ],
+            "parameters": [
+                { "component": "operator_policy", "value": { "definition": { "expires": 1 } } },
+                { "component": "operator_policy", "value": { "definition": { "max-age": 1 } } },
+            ],
             "global_parameters": [{ "name": "internal_cluster_id" }],
         });
-        assert_eq!(passed_over(fields.as_object().unwrap()).unwrap(), "policies=2");
+        let passed_over = |fields: &Value| passed_over(fields.as_object().unwrap());
+        assert_eq!(passed_over(&fields).unwrap(), "policies=2, parameters=1");
         let wrong = json!({ "policies": 7 });
-        assert!(passed_over(wrong.as_object().unwrap()).is_err());
+        assert!(passed_over(&wrong).is_err());
     }
 }

@@ -92,7 +92,9 @@ fn all(call: &Call, of_users: bool) -> Vec<Value> {
     let wanted = all
         .iter()
         .filter(|(of, _)| matches!(of, Limited::User(_)) == of_users);
-    wanted.map(line).collect()
+    // Those that RabbitMQ does not know are left out.
+    let lines = wanted.map(line);
+    lines.filter(|line| line["value"] != json!({})).collect()
 }
 
 fn of(call: &Call, of: &Limited) -> Answered {
@@ -125,7 +127,7 @@ pub(super) async fn put(call: &Call, of: Limited, fields: &Map<String, Value>) -
         let number = number.ok_or_else(|| Refusal::bad_request(json!(["not_integer", value])))?;
         wanted.push((*limit, u64::try_from(number).ok()));
     }
-    let access = call.context.broker.access();
-    let set = access.set_limits(&call.user.caller, of, &wanted).await;
+    let broker = &call.context.broker;
+    let set = broker.set_limits(&call.user.caller, of, &wanted).await;
     set.map_err(|error| super::users::refused(&error))
 }

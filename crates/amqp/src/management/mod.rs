@@ -13,7 +13,7 @@
 //! - `connections`: connections, channels and consumers
 //! - `overview`, `health`, `queues`, `messages`, `exchanges`, `bindings`, `vhosts`: the resources; `users`:
 //!   users and permissions; `rights`: the right that each path needs; `limits`: limits of virtual hosts and
-//!   users; `access`: empty lists
+//!   users; `policies`, `policy_definition`: policies of queues; `access`: empty lists
 //! - `prometheus`: metrics under RabbitMQ's names
 //! - `definitions`: all definitions as one file; `import`: the way back
 //!
@@ -33,6 +33,8 @@ mod limits;
 mod list;
 mod messages;
 mod overview;
+mod policies;
+mod policy_definition;
 mod prometheus;
 mod queues;
 mod refusal;
@@ -218,6 +220,9 @@ async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<Log
 
 async fn other(call: &Call, path: &[&str]) -> Answered {
     if let Some(answered) = limits::dispatch(call, path).await {
+        return answered;
+    }
+    if let Some(answered) = policies::dispatch(call, path).await {
         return answered;
     }
     match topic_permissions::dispatch(call, path).await {

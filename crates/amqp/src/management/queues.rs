@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use stafett_amqp_wire::Table;
 use stafett_amqp_wire::methods::queue;
 use stafett_broker::Timeline;
-use stafett_messaging::queues::Queue;
+use stafett_messaging::queues::{AppliedPolicies, Queue};
 use stafett_model::Namespace;
 use stafett_topics::Topic;
 use stafett_topics::names::name_in;
@@ -18,7 +18,7 @@ use super::call::{Call, Fields, changed, short};
 use super::client::{ClientError, change};
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Lengths, Messages, Window, put};
-use super::{NODE, connections, list, values};
+use super::{NODE, connections, list, policies, values};
 use crate::arguments::QueueType;
 use crate::session::stream::stream_length;
 
@@ -144,11 +144,20 @@ impl Entry {
             lengths.show(&mut fields, windows.0, timeline.as_ref());
             if has_stats {
                 statistics(&mut fields, &lengths, self.bytes_ready());
+                fields.extend(self.policies().map(|(name, value)| (name.to_owned(), value)));
                 let stats = lengths.messages.shown(windows.1, timeline.as_ref());
                 fields.insert("message_stats".to_owned(), stats);
             }
         }
         Value::Object(fields)
+    }
+
+    /// Returns the policies; a stream has none.
+    fn policies(&self) -> [(&'static str, Value); 3] {
+        match self {
+            Self::Queue(queue) => policies::of_queue(&queue.policies()),
+            Self::Stream { .. } => policies::of_queue(&AppliedPolicies::default()),
+        }
     }
 
     /// Returns the samples of a queue; a stream has none.
@@ -222,9 +231,6 @@ fn statistics(fields: &mut Map<String, Value>, lengths: &Lengths, bytes_ready: u
         ("consumers", json!(lengths.consumers)),
         ("consumer_capacity", json!(is_used)),
         ("consumer_utilisation", json!(is_used)),
-        ("policy", Value::Null),
-        ("operator_policy", Value::Null),
-        ("effective_policy_definition", json!({})),
         ("exclusive_consumer_tag", Value::Null),
         ("single_active_consumer_tag", Value::Null),
         ("head_message_timestamp", Value::Null),

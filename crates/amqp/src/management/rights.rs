@@ -5,13 +5,14 @@
 //! |---|---|
 //! | member | a user with any tag of the management API |
 //! | virtual host | a member that may enter it, or sees everything |
+//! | policymaker | `policymaker`, `administrator`, `superuser`, in a virtual host that it may enter |
 //! | monitor | `monitoring`, `administrator`, `superuser`: things outside of virtual hosts |
 //! | administrator | `administrator`, `superuser` |
 //!
 //! Rights on queues and exchanges are those of AMQP, as changes and messages go through a session.
 
 use axum::http::Method;
-use stafett_access::{Action, Caller, MANAGEMENT_TAGS, Resource};
+use stafett_access::{Action, Caller, MANAGEMENT_TAGS, POLICYMAKER, Resource};
 
 use super::call::Call;
 use super::refusal::Refusal;
@@ -20,6 +21,7 @@ use super::refusal::Refusal;
 enum Right<'a> {
     Member,
     Vhost(&'a str),
+    Policymaker(&'a str),
     Monitor,
     Administrator,
 }
@@ -36,7 +38,8 @@ pub(super) fn check(call: &Call) -> Result<(), Refusal> {
         return Ok(());
     }
     let user = call.context.broker.access().directory().user(&call.user.user);
-    let is_member = user.is_some_and(|user| MANAGEMENT_TAGS.iter().any(|tag| user.has_tag(tag)));
+    let has_tag = |tag: &str| user.as_ref().is_some_and(|user| user.has_tag(tag));
+    let is_member = MANAGEMENT_TAGS.iter().any(|tag| has_tag(tag));
     if !is_member {
         return Err(Refusal::not_authorized());
     }
@@ -50,20 +53,31 @@ pub(super) fn check(call: &Call) -> Result<(), Refusal> {
                 "User not authorised to access virtual host",
             )
         }
+        Right::Policymaker(_) if !has_tag(POLICYMAKER) && !is_administrator(caller) => {
+            (false, "User not policymaker")
+        }
+        Right::Policymaker(vhost) => {
+            let vhost = if vhost.is_empty() { "/" } else { vhost };
+            (
+                may_see(caller, vhost),
+                "User not authorised to access virtual host",
+            )
+        }
         Right::Monitor => (
             caller.may(Action::Describe, &Resource::CLUSTER),
             "User not monitor",
         ),
-        Right::Administrator => (
-            caller.check(Action::Alter, &Resource::CLUSTER).is_ok(),
-            "User not administrator",
-        ),
+        Right::Administrator => (is_administrator(caller), "User not administrator"),
     };
     if is_allowed {
         Ok(())
     } else {
         Err(Refusal::not_authorised(why))
     }
+}
+
+fn is_administrator(caller: &Caller) -> bool {
+    caller.check(Action::Alter, &Resource::CLUSTER).is_ok()
 }
 
 fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
@@ -90,9 +104,10 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
         {
             Right::Member
         }
-        ["vhosts", vhost] | ["policies" | "parameters" | "consumers", vhost, ..] if reads => {
+        ["vhosts", vhost] | ["policies", vhost] | ["parameters" | "consumers", vhost, ..] if reads => {
             Right::Vhost(vhost)
         }
+        ["policies", vhost, _] => Right::Policymaker(vhost),
         ["queues" | "exchanges" | "bindings", vhost, ..] | ["aliveness-test", vhost] => Right::Vhost(vhost),
         ["nodes" | "connections" | "channels" | "consumers", ..]
         | ["vhosts", _, "connections" | "channels"]
@@ -126,6 +141,10 @@ mod tests {
             (&get, &["vhosts", "x", "permissions"], Right::Administrator),
             (&get, &["definitions"], Right::Administrator),
             (&get, &["something", "new"], Right::Administrator),
+            (&get, &["policies"], Right::Member),
+            (&put, &["policies", "x", "p"], Right::Policymaker("x")),
+            (&get, &["operator-policies"], Right::Administrator),
+            (&put, &["operator-policies", "x", "p"], Right::Administrator),
         ] {
             assert_eq!(right(method, path), expected, "{method} {path:?}");
         }

@@ -230,6 +230,7 @@ fn not_created(cause: &CreateError, what: &str) -> Exception {
         | CreateError::Exists
         | CreateError::Collides(_)
         | CreateError::Name(_)
+        | CreateError::TooMany { .. }
         | CreateError::Partitions(_) => {
             Exception::precondition(format!("{what} cannot be a stream: {cause}"))
         }

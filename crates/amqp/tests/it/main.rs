@@ -4,6 +4,7 @@
 
 mod again;
 mod as_rabbitmq;
+mod bearer;
 mod blocked;
 mod bound;
 mod changed;

@@ -142,6 +142,18 @@ impl Client {
         virtual_host: &'static str,
         heartbeat: u16,
     ) -> (Self, Method) {
+        let login = Bytes::from_static(b"\0guest\0guest");
+        Self::log_in(address, can_be_told, virtual_host, heartbeat, login).await
+    }
+
+    /// As [`Self::knock`], with a response of the mechanism PLAIN.
+    pub(crate) async fn log_in(
+        address: SocketAddr,
+        can_be_told: bool,
+        virtual_host: &'static str,
+        heartbeat: u16,
+        response: Bytes,
+    ) -> (Self, Method) {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut client = Self::over(stream);
         client.stream.write_all(&frame::PROTOCOL_HEADER).await.unwrap();
@@ -152,7 +164,7 @@ impl Client {
         let start = connection::StartOk {
             client_properties: TableBuilder::new().with("capabilities", capabilities).finish(),
             mechanism: "PLAIN".into(),
-            response: Bytes::from_static(b"\0guest\0guest"),
+            response,
             locale: "en_US".into(),
         };
         client.send(0, start).await;

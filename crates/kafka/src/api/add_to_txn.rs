@@ -61,10 +61,10 @@ fn add(
 ) -> Result<Vec<AddPartitionsToTxnTopicResult>, Close> {
     let shared = &*context.shared;
     let mut logs = Vec::new();
-    let mut is_unknown = false;
+    let mut is_refused = false;
     for (topic, partition) in partitions(&asked.topics) {
         let log = find(shared, topic, partition);
-        is_unknown |= log.is_none();
+        is_refused |= log.is_err();
         logs.extend(log);
     }
     let given = Instance {
@@ -72,13 +72,13 @@ fn add(
         epoch: asked.producer_epoch,
     };
     let transactions = shared.broker.transactions();
-    let added = match (is_unknown, asked.verify_only) {
+    let added = match (is_refused, asked.verify_only) {
         (true, _) => Ok(()),
         (false, true) => transactions.check_logs(&asked.transactional_id, given, &logs),
         (false, false) => transactions.add_logs(&asked.transactional_id, given, logs),
     };
     let code = match added {
-        Ok(()) if is_unknown => ErrorCode::OperationNotAttempted,
+        Ok(()) if is_refused => ErrorCode::OperationNotAttempted,
         Ok(()) => ErrorCode::None,
         Err(why) => {
             context.log_refused_transaction(&asked.transactional_id, &why);
@@ -87,10 +87,7 @@ fn add(
     };
     let topics = asked.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|&partition_index| {
-            let code = match find(shared, &topic.name, partition_index) {
-                None => ErrorCode::UnknownTopicOrPartition,
-                Some(_) => code,
-            };
+            let code = find(shared, &topic.name, partition_index).err().unwrap_or(code);
             AddPartitionsToTxnPartitionResult {
                 partition_index,
                 partition_error_code: shared.metrics.error(call.api, code),
@@ -113,13 +110,18 @@ fn partitions(topics: &[AddPartitionsToTxnTopic]) -> impl Iterator<Item = (&str,
     })
 }
 
-/// Returns the log of a partition that producers may write to.
-fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Option<LogId> {
-    let topic = shared.broker.topics().named(topic)?;
-    if is_internal(&topic.name) {
-        return None;
+/// Returns the log of a partition that producers may write to. A topic of the broker's own is refused as in
+/// Kafka: clients retry a partition that is unknown, and give up here.
+fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Result<LogId, ErrorCode> {
+    if is_internal(topic) {
+        return Err(ErrorCode::TopicAuthorizationFailed);
     }
-    topic.log(u32::try_from(partition).ok()?)
+    let topic = shared.broker.topics().named(topic);
+    let partition = u32::try_from(partition).ok();
+    let log = topic
+        .zip(partition)
+        .and_then(|(topic, partition)| topic.log(partition));
+    log.ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
 pub(super) fn add_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {

@@ -413,6 +413,22 @@ async fn the_topic_of_transactions_is_there_from_the_first_producer_on() {
     assert_eq!(code, ErrorCode::InvalidTopicException.code());
 }
 
+/// An unknown partition would be tried again without end.
+#[tokio::test]
+async fn topics_of_the_broker_are_refused_to_transactions_for_good() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let producer = Producer::begin(&mut client, "id").await;
+    for name in ["stafett.audit", "__transaction_state"] {
+        let added = producer.add(&mut client, name, &[0]).await;
+        assert_eq!(added, [ErrorCode::TopicAuthorizationFailed.code()], "{name}");
+    }
+    let unknown = ErrorCode::UnknownTopicOrPartition.code();
+    assert_eq!(producer.add(&mut client, "other", &[0]).await, [unknown]);
+    assert_eq!(producer.add(&mut client, "t", &[0]).await, [0]);
+}
+
 #[tokio::test]
 async fn a_transaction_outlives_its_connection_and_a_restart() {
     let server = Server::start().await;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stafett_journal::{Append, Frame};
-use stafett_model::Message;
+use stafett_model::{Message, Namespace};
 use stafett_queue::Overflow;
 
+use super::bounds::Bound;
 use super::publication::{
     AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom,
     RouteIndex, Targets,
@@ -19,6 +20,10 @@ use stafett_delivery::OpenMove;
 struct AdmissionCheck<'a> {
     queues: &'a Queues,
     atomicity: Atomicity,
+    /// True for messages that are new to their namespace, if one is bounded.
+    adds: bool,
+    /// Bounds of the namespace that was asked last.
+    bound: Option<(Namespace, Option<Arc<Bound>>)>,
     /// True if a deleted queue refuses messages; else it is no target.
     needs_queues: bool,
     /// Number of admitted messages, once per queue.
@@ -96,6 +101,9 @@ impl Queues {
         let mut check = AdmissionCheck {
             queues: self,
             atomicity: publication.atomicity,
+            // Dead letters and delayed messages have been there, and are not lost to a bound.
+            adds: self.bounds.is_used() && source.is_none() && publication.atomicity != Atomicity::Taken,
+            bound: None,
             needs_queues: source.is_some() || publication.needs_queues,
             published: 0,
             runs: SmallVec::new(),
@@ -213,6 +221,16 @@ impl AdmissionCheck<'_> {
         if let Some(full) = targets.queues.iter().find(|queue| !has_room(queue)) {
             return self.refuse(full, message, targets);
         }
+        if self.adds
+            && let Some(full) = targets
+                .queues
+                .iter()
+                .find(|queue| !self.has_room_in(queue, message))
+        {
+            self.queues.metrics.refused.inc();
+            full.count_refused(context);
+            return Admission::Refused(Refused::QueueFull);
+        }
         self.published += targets.queues.len() as u64;
         let bytes = message.value.len() as u64;
         match self.runs.last_mut() {
@@ -236,6 +254,20 @@ impl AdmissionCheck<'_> {
             }
         }
         Admission::Admitted
+    }
+
+    /// Takes room in the namespace of a queue. False if there is none.
+    fn has_room_in(&mut self, queue: &Queue, message: &Message) -> bool {
+        let namespace = &queue.namespace;
+        if self.bound.as_ref().is_none_or(|(known, _)| known != namespace) {
+            self.bound = Some((namespace.clone(), self.queues.message_bound(namespace)));
+        }
+        match &self.bound {
+            Some((_, Some(bound))) => self
+                .queues
+                .take_room(bound, namespace, message.value.len() as u64),
+            _ => true,
+        }
     }
 
     /// Refuses a message for which a queue has no room.

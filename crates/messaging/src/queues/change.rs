@@ -45,7 +45,10 @@ impl Queues {
             let mut definition = queue.definition(&inner);
             definition.changed.set(new, &queue.declared);
             let changed = definition.changed.clone();
-            let settings = queue.declared.with(changed.iter());
+            let settings = queue
+                .policies
+                .lock()
+                .in_force(&queue.declared, &changed, queue.over.is_none());
             let levels = self.level_change(queue, &inner, &settings);
             let ticket = self.stage_definition(queue, &definition, levels)?;
             *queue.changed.lock() = changed;

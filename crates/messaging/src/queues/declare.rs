@@ -24,6 +24,8 @@ pub enum DeclareError {
     Locked,
     #[error("there is no such namespace")]
     NoSuchNamespace,
+    #[error("the namespace has as many queues as it may have, {max}")]
+    TooMany { max: u64 },
     #[error("there is no such topic that it could lie over")]
     NoSuchTopic,
     #[error(transparent)]
@@ -95,6 +97,11 @@ impl Queues {
             return self.declare_again(queue, &declare);
         }
         let topic = self.resolve_prerequisites(namespace, &declare)?;
+        if let Some(max) = self.bounds.queues_max(namespace)
+            && table.ordered().count_in(namespace) as u64 >= max
+        {
+            return Err(DeclareError::TooMany { max });
+        }
         let log = self.journal.allocate(1);
         let (owner, over) = (declare.exclusive, declare.over);
         let definition = declare.definition(namespace, name, log);
@@ -121,6 +128,8 @@ impl Queues {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.metrics.created.inc();
         self.attach_to_topic(&queue);
+        // Policies may have changed since its settings were made.
+        self.apply_policies_to(&queue);
         self.publish_view(&queue, &queue.lock());
         if let Some(owner) = queue.exclusive {
             let mut by_owner = self.owned.lock();

@@ -204,6 +204,7 @@ mod tests {
             }),
             priority_max: 9,
             delivery_limit: Some(20),
+            has_default_delivery_limit: true,
             single_active_consumer: true,
             two_priorities: true,
             active_yields: true,

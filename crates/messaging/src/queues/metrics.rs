@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::policies::PolicyKind;
 use super::registry::Queues;
 use stafett_delivery::DeliveryContext;
 
@@ -89,8 +90,13 @@ impl Collector for QueueGauges {
             dying += counts.dying;
             consumers += counts.consumers;
         }
+        let policies: usize = PolicyKind::ALL
+            .map(|kind| queues.policies(kind).len())
+            .iter()
+            .sum();
         let gauges = [
             ("queues_queues", "Queues", queues.len() as u64),
+            ("queues_policies", "Policies of queues", policies as u64),
             ("queues_ready", "Messages that wait", ready),
             (
                 "queues_in_flight",

@@ -7,11 +7,14 @@
 //! - `pending`: queues that may have messages
 //! - `declare`: declaration; `change`: changes while a queue is there; `removal`: deletion
 //! - `publication`: messages published together, as appends; `admission`: checks of queue limits
+//! - `bounds`: bounds of a namespace
 //! - `receive`: messages received without a consumer
+//! - `policies`: settings for all queues whose names match
 //! - `dead_letter`: targets of dead letters
 //! - `topic_queue`: queues over topics; `topic_view`: a queue as a topic, for clients that read logs
 
 mod admission;
+mod bounds;
 mod change;
 mod dead_letter;
 mod declare;
@@ -19,6 +22,7 @@ mod definition;
 mod load;
 mod metrics;
 mod pending;
+mod policies;
 mod publication;
 mod queue;
 mod receive;
@@ -31,9 +35,11 @@ mod tests;
 mod topic_queue;
 mod topic_view;
 
+pub use bounds::NamespaceBounds;
 pub use change::ChangeError;
 pub use declare::{DeclareError, DeclaredQueue};
 pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
+pub use policies::{AppliedPolicies, BadPolicy, NewPolicy, Policy, PolicyError, PolicyKind, PolicyScope};
 pub(crate) use publication::AtomicPublishError;
 pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
 pub use queue::{ConsumeError, Queue};
@@ -41,5 +47,5 @@ pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLe
 pub(crate) use registry::DeadLetterRouter;
 pub use registry::Queues;
 pub use removal::{DeleteConditions, DeleteQueueError};
-pub use stafett_queue::{DeadLetter, Overflow, QueueSettings, Setting};
+pub use stafett_queue::{DeadLetter, DeliveryLimit, Overflow, PolicySettings, QueueSettings, Setting};
 pub use table::{QueuePage, QueueRange};

@@ -14,6 +14,7 @@ use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_topics::{Topic, TopicId};
 
 use super::definition::{Declare, Definition, OwnerId, QueueId};
+use super::policies::AppliedPolicies;
 use super::publication::Refused;
 use super::registry::Queues;
 use stafett_delivery::Outbox;
@@ -36,6 +37,8 @@ pub struct Queue {
     pub declared: Arc<QueueSettings>,
     /// Changes since the declaration. Written under the dispatcher's lock too.
     pub(super) changed: Lock<ChangedSettings>,
+    /// Policies in force. Written under the dispatcher's lock too.
+    pub(super) policies: Lock<AppliedPolicies>,
     /// Declaration in the format of the front end that made the queue, if it has one.
     pub arguments: Option<Bytes>,
     /// Stored topic whose messages are those of the queue.
@@ -69,7 +72,13 @@ impl Queue {
         owner: Option<OwnerId>,
     ) -> Arc<Self> {
         let first = definition.logs.first().map_or(LogId(0), |(_, log)| *log);
-        let in_force = Arc::new(definition.settings.with(definition.changed.iter()));
+        let policies =
+            queues
+                .policies
+                .matching(&definition.namespace, &definition.name, &definition.settings);
+        let owns_messages = definition.over.is_none();
+        let in_force = policies.in_force(&definition.settings, &definition.changed, owns_messages);
+        let in_force = Arc::new(in_force);
         let declared = Arc::new(definition.settings);
         let (ownership, logs) = if let Some(topic) = topic {
             (LogOwnership::Topic, LaneLog::of_topic(topic, 0))
@@ -98,6 +107,7 @@ impl Queue {
             personal: definition.personal,
             declared,
             changed: Lock::new(definition.changed),
+            policies: Lock::new(policies),
             arguments: definition.arguments,
             over: definition.over,
             dispatcher: Dispatcher::new(spec, &queues.context, queue.clone()),
@@ -154,11 +164,16 @@ impl Queue {
         }
     }
 
+    /// Returns the policies in force.
+    pub fn policies(&self) -> AppliedPolicies {
+        self.policies.lock().clone()
+    }
+
     /// Returns true if a declaration has the settings of this queue: those of its own declaration, or those
-    /// in force.
+    /// with the changes since.
     pub fn is_declared_as(&self, settings: &QueueSettings) -> bool {
         let settings = self.as_stored(settings);
-        *self.declared == settings || *self.settings() == settings
+        *self.declared == settings || self.declared.with(self.changed.lock().iter()) == settings
     }
 
     /// Returns settings as a queue stored by an earlier version has them: properties unknown to it are taken
@@ -168,6 +183,7 @@ impl Queue {
             two_priorities: self.declared.two_priorities,
             active_yields: self.declared.active_yields,
             keeps_transient: self.declared.keeps_transient,
+            has_default_delivery_limit: self.declared.has_default_delivery_limit,
             ..settings.clone()
         }
     }

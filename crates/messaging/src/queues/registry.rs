@@ -11,11 +11,14 @@ use stafett_journal::{Change, DiskSpace, Frame, Journal, LogSpec, Retention, Sta
 use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, spaces};
 use stafett_topics::{TopicId, TopicSettings, Topics};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::bounds::Bounds;
 use super::definition::{OwnerId, QueueId};
 use super::metrics::{QueueGauges, QueueMetrics};
+use super::policies::Policies;
 use super::publication::Targets;
 use super::queue::Queue;
 use super::table::{OrderedQueues, QueuePage, QueueRange, QueueTable};
@@ -61,6 +64,10 @@ pub struct Queues {
     pub(super) over: Lock<HashMap<TopicId, Vec<Arc<Queue>>>>,
     /// Deleted queues with bindings left. Their names cannot be taken meanwhile.
     pub(super) removing: Lock<Vec<Arc<Queue>>>,
+    pub(super) policies: Policies,
+    pub(super) bounds: Bounds,
+    /// Turn to change policies.
+    pub(super) policy_turn: Semaphore,
     pub(super) durability: Durability,
     /// Preferred size of a batch for the journal, in bytes.
     pub(super) batch_bytes: usize,
@@ -88,6 +95,9 @@ impl Queues {
             owned: Lock::default(),
             over: Lock::default(),
             removing: Lock::default(),
+            policies: Policies::default(),
+            bounds: Bounds::default(),
+            policy_turn: Semaphore::new(1),
             durability,
             batch_bytes: journal.batch_bytes(),
             last_owner: AtomicU64::new(0),
@@ -102,6 +112,7 @@ impl Queues {
     /// Loads the queues and starts the tasks. Must be called within a Tokio runtime. State that does not
     /// survive a restart is deleted.
     pub(crate) fn open(self: &Arc<Self>) -> Result<(), StateUnreadable> {
+        self.load_policies()?;
         self.load()?;
         let weak = Arc::downgrade(self);
         let all = move || {

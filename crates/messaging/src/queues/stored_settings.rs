@@ -1,7 +1,9 @@
 //! Stored form of a queue's settings, as [`super::definition`] describes it.
 
 use stafett_model::{read_number, write_number};
-use stafett_queue::{ChangedSettings, DeadLetter, Overflow, QueueSettings, Setting};
+use stafett_queue::{
+    ChangedSettings, DeadLetter, DeliveryLimit, Overflow, PolicySettings, QueueSettings, Setting,
+};
 
 const TTL: u8 = 1;
 const EXPIRES: u8 = 2;
@@ -20,6 +22,7 @@ const TRAITS: u8 = 13;
 const TWO_PRIORITIES: u64 = 1;
 const ACTIVE_YIELDS: u64 = 2;
 const KEEPS_TRANSIENT: u64 = 4;
+const DEFAULT_DELIVERY_LIMIT: u64 = 8;
 
 pub(super) fn encode_settings(settings: &QueueSettings, out: &mut Vec<u8>) {
     let overflow = non_zero(overflow_number(settings.overflow));
@@ -166,11 +169,69 @@ fn decode_setting(rest: &mut &[u8]) -> Option<Setting> {
     })
 }
 
+pub(super) fn encode_policy_settings(settings: &PolicySettings, out: &mut Vec<u8>) {
+    let limit = settings.delivery_limit.map(|limit| match limit {
+        DeliveryLimit::Returns(count) => u64::from(count) + 1,
+        DeliveryLimit::None => 0,
+    });
+    let numbers = [
+        (TTL, settings.ttl_ms),
+        (EXPIRES, settings.expires_ms),
+        (LENGTH, settings.length_max),
+        (BYTES, settings.bytes_max),
+        (OVERFLOW, settings.overflow.map(overflow_number)),
+        (DELIVERY_LIMIT, limit),
+    ];
+    let texts = [
+        (DEAD_LETTER, &settings.dead_letter_exchange),
+        (DEAD_LETTER_KEY, &settings.dead_letter_key),
+    ];
+    let count = numbers.iter().filter(|(_, value)| value.is_some()).count()
+        + texts.iter().filter(|(_, value)| value.is_some()).count();
+    write_number(count as u64, out);
+    for (tag, value) in numbers {
+        if let Some(value) = value {
+            out.push(tag);
+            write_number(value, out);
+        }
+    }
+    for (tag, value) in texts {
+        if let Some(value) = value {
+            out.push(tag);
+            put(value.as_bytes(), out);
+        }
+    }
+}
+
+pub(super) fn decode_policy_settings(rest: &mut &[u8]) -> Option<PolicySettings> {
+    let mut settings = PolicySettings::default();
+    for _ in 0..number(rest)? {
+        match byte(rest)? {
+            TTL => settings.ttl_ms = Some(number(rest)?),
+            EXPIRES => settings.expires_ms = Some(number(rest)?),
+            LENGTH => settings.length_max = Some(number(rest)?),
+            BYTES => settings.bytes_max = Some(number(rest)?),
+            OVERFLOW => settings.overflow = Some(overflow(number(rest)?)?),
+            DELIVERY_LIMIT => {
+                settings.delivery_limit = Some(match number(rest)?.checked_sub(1) {
+                    Some(count) => DeliveryLimit::Returns(u32::try_from(count).ok()?),
+                    None => DeliveryLimit::None,
+                });
+            }
+            DEAD_LETTER => settings.dead_letter_exchange = Some(text(rest)?.into()),
+            DEAD_LETTER_KEY => settings.dead_letter_key = Some(text(rest)?.into()),
+            _ => return None,
+        }
+    }
+    Some(settings)
+}
+
 fn traits(settings: &QueueSettings) -> u64 {
     let flag = |set, flag| if set { flag } else { 0 };
     flag(settings.two_priorities, TWO_PRIORITIES)
         | flag(settings.active_yields, ACTIVE_YIELDS)
         | flag(settings.keeps_transient, KEEPS_TRANSIENT)
+        | flag(settings.has_default_delivery_limit, DEFAULT_DELIVERY_LIMIT)
 }
 
 pub(super) fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
@@ -201,6 +262,7 @@ pub(super) fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
                 settings.two_priorities = traits & TWO_PRIORITIES != 0;
                 settings.active_yields = traits & ACTIVE_YIELDS != 0;
                 settings.keeps_transient = traits & KEEPS_TRANSIENT != 0;
+                settings.has_default_delivery_limit = traits & DEFAULT_DELIVERY_LIMIT != 0;
             }
             _ => return None,
         }

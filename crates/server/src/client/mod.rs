@@ -24,8 +24,10 @@ pub(crate) mod trust;
 
 use std::future::Future;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use stafett_kafka_client::{Client, Login, Options};
 
 use crate::config::kind::host_port;
 use crate::failure::Failure;
@@ -34,18 +36,43 @@ pub(crate) use session::Session;
 /// Names the server if no flag does.
 pub(crate) const SERVER_VARIABLE: &str = "STAFETT_SERVER";
 const SERVER: &str = "server";
+const TLS: &str = "tls://";
+const USER: &str = "user";
+const PASSWORD_FILE: &str = "password-file";
 const JSON: &str = "json";
 
 /// Adds the flags that all daily commands share. They may stand before or behind a subcommand.
 pub(crate) fn command(command: Command) -> Command {
-    command.arg(server_arg()).arg(
-        Arg::new(JSON)
-            .long(JSON)
-            .action(ArgAction::SetTrue)
-            .global(true)
-            .display_order(101)
-            .help("JSON for programs: one object per line"),
-    )
+    let json = Arg::new(JSON)
+        .long(JSON)
+        .action(ArgAction::SetTrue)
+        .global(true)
+        .display_order(101)
+        .help("JSON for programs: one object per line");
+    command
+        .arg(server_arg())
+        .args(login_args())
+        .args(trust::args())
+        .arg(json)
+}
+
+/// Returns the flags of the login at the broker's Kafka listener.
+pub(crate) fn login_args() -> [Arg; 2] {
+    let user = Arg::new(USER)
+        .long(USER)
+        .value_name("NAME")
+        .requires(PASSWORD_FILE)
+        .global(true)
+        .display_order(100)
+        .help("The user to log in as, where the broker requires a login");
+    let password_file = Arg::new(PASSWORD_FILE)
+        .long(PASSWORD_FILE)
+        .value_name("FILE")
+        .requires(USER)
+        .global(true)
+        .display_order(100)
+        .help("File with its password");
+    [user, password_file]
 }
 
 /// Returns the flag with the broker's Kafka listener.
@@ -60,17 +87,49 @@ pub(crate) fn server_arg() -> Arg {
         .value_parser(server)
         .global(true)
         .display_order(100)
-        .help("The broker to talk to; several, with commas between them, are tried in order")
+        .help(
+            "The broker to talk to, tls://HOST:PORT for a port with TLS; several, with commas between them, are \
+             tried in order",
+        )
 }
 
-/// Returns the brokers that the flags name.
-pub(crate) fn servers(matches: &ArgMatches) -> Vec<String> {
-    let servers = matches.get_many::<String>(SERVER);
-    servers.into_iter().flatten().cloned().collect()
+/// Connects to one of the brokers that the flags name, as they say.
+pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::Result<Client> {
+    let given: Vec<&String> = matches.get_many(SERVER).into_iter().flatten().collect();
+    let encrypted = given.iter().filter(|server| server.starts_with(TLS)).count();
+    let tls = match encrypted {
+        0 => None,
+        count if count == given.len() => Some(trust::config(matches)?),
+        _ => bail!("some of the servers are with TLS, and some are not: name those of one kind"),
+    };
+    let login = match (
+        matches.get_one::<String>(USER),
+        matches.get_one::<String>(PASSWORD_FILE),
+    ) {
+        (Some(user), Some(file)) => {
+            let password = std::fs::read_to_string(file);
+            let password = password.with_context(|| format!("the password file {file} cannot be read"))?;
+            Some(Login {
+                user: user.clone(),
+                password: password.trim_end_matches(['\r', '\n']).to_owned(),
+            })
+        }
+        _ => None,
+    };
+    let servers: Vec<_> = given
+        .iter()
+        .map(|server| server.strip_prefix(TLS).unwrap_or(server).to_owned())
+        .collect();
+    let options = Options {
+        tls,
+        login,
+        ..options
+    };
+    Client::connect(&servers, options).await.map_err(advice::connect)
 }
 
 fn server(text: &str) -> Result<String, String> {
-    match host_port(text)? {
+    match host_port(text.strip_prefix(TLS).unwrap_or(text))? {
         (_, 0) => Err("port 0 cannot be connected to".to_owned()),
         _ => Ok(text.to_owned()),
     }
@@ -82,7 +141,6 @@ where
     W: FnOnce(Session) -> F,
     F: Future<Output = anyhow::Result<()>>,
 {
-    let servers = servers(matches);
     let json = matches.get_flag(JSON);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -90,7 +148,7 @@ where
         .build()
         .context("no threads can be started")?;
     let done = runtime.block_on(async {
-        let session = Session::open(&servers, json).await?;
+        let session = Session::over(connect(matches, Options::default()).await?, json);
         work(session).await
     });
     // A thread may still be reading standard input, which is not needed any more.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
 use stafett_kafka_client::ErrorCode;
-use stafett_kafka_client::{Client, ClientError, Options, Topic};
+use stafett_kafka_client::{Client, ClientError, Topic};
 
 use super::advice;
 
@@ -18,16 +18,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(super) async fn open(servers: &[String], json: bool) -> anyhow::Result<Self> {
-        let client = Client::connect(servers, Options::default())
-            .await
-            .map_err(advice::connect)?;
+    pub(super) fn over(client: Client, json: bool) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Ok(Self {
+        Self {
             client,
             json,
             colour: io::stdout().is_terminal() && !no_color,
-        })
+        }
     }
 
     /// Prints a JSON object in one line.

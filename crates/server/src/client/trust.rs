@@ -47,8 +47,13 @@ pub(crate) fn args() -> [Arg; 3] {
 
 /// Returns the TLS that the flags describe.
 pub(crate) fn connector(matches: &ArgMatches) -> anyhow::Result<TlsConnector> {
+    config(matches).map(TlsConnector::from)
+}
+
+/// As [`connector`], for clients that connect by themselves.
+pub(crate) fn config(matches: &ArgMatches) -> anyhow::Result<Arc<ClientConfig>> {
     let Some(ca) = matches.get_one::<PathBuf>(CA) else {
-        bail!("https needs a file with the authorities that are trusted: --ca FILE, or {CA_VARIABLE}");
+        bail!("TLS needs a file with the authorities that are trusted: --ca FILE, or {CA_VARIABLE}");
     };
     let mut roots = RootCertStore::empty();
     for certificate in certificates(ca)? {
@@ -66,7 +71,7 @@ pub(crate) fn connector(matches: &ArgMatches) -> anyhow::Result<TlsConnector> {
             .with_client_auth_cert(certificates(certificate)?, key(private)?)
             .with_context(|| format!("{} cannot be used", certificate.display()))?,
     };
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 /// Performs the handshake with the broker at `HOST:PORT`.

@@ -19,9 +19,11 @@ mod group;
 mod ingest;
 mod journal;
 mod lab;
+mod limit;
 mod message;
 mod namespace;
 mod node;
+mod policy;
 mod produce;
 mod queue;
 mod quota;
@@ -76,6 +78,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: queue::describe,
         run: queue::run,
+    },
+    Entry {
+        describe: policy::describe,
+        run: policy::run,
+    },
+    Entry {
+        describe: limit::describe,
+        run: limit::run,
     },
     Entry {
         describe: exchange::describe,

@@ -38,7 +38,7 @@ pub(crate) use definition::Definition;
 pub(crate) use error::ConfigError;
 pub(crate) use in_force::SettingsInForce;
 pub(crate) use kind::LogFormat;
-pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
+pub(crate) use settings::{Amqp, Console, DEFINITIONS, Log, Settings};
 
 use values::{Source, Values};
 

@@ -6,7 +6,7 @@
 
 use super::definition::Definition;
 use super::error::ConfigError;
-use super::http::{HostList, SiteList};
+use super::http::{HostList, OptionalSite, PageActions, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, LogFilter, LogFormat,
     MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit, Words,
@@ -88,9 +88,16 @@ settings! {
         version_min: OldestVersion = "1.2", reloads true;
     }
     oauth: Oauth {
-        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then. It
-        /// is read again on a reload. Empty: no such tokens are taken.
+        /// JSON file with the public keys (JWKS) of an authorization server, whose tokens are logins then, or
+        /// its URL (`https://…`, `http://…`). A file is read again on a reload; a URL is fetched again, too when
+        /// a token names an unknown key. Empty: no such tokens are taken.
         keys: OptionalFile = "", reloads true;
+
+        /// PEM file with the authorities that are trusted with the URL. Empty: those of the system.
+        keys_ca: OptionalFile = "", reloads true;
+
+        /// Interval in which keys are fetched from the URL.
+        keys_interval_ms: Time = "5m", in SECOND..=DAY, reloads true;
 
         /// Issuer of the tokens, as in their claim `iss`.
         issuer: Words = "", reloads true;
@@ -301,6 +308,24 @@ settings! {
         /// to live topics with that error, before a body is read. Settling, committing, deleting, purging and
         /// the routes of the node are never refused.
         overload: OnOverload = "backpressure";
+    }
+    console: Console {
+        /// Whether the console is served at `/console/` of the HTTP listeners.
+        enabled: Switch = "true";
+
+        /// Actions of pages of the broker itself. `all`: those that rights permit; `none`: they show and do
+        /// nothing, and their requests that would do something are refused. Programs are not concerned.
+        actions: PageActions = "all";
+
+        /// Address of a Prometheus server, such as `https://prometheus.example`, for a link beside the charts. An
+        /// hour of history is the broker's; a longer one is there.
+        prometheus_url: OptionalSite = "";
+
+        /// Address of the lab's page (`stafett lab serve`), for a link.
+        lab_url: OptionalSite = "";
+
+        /// Folder of files that are served in place of those in the program, while the pages are worked on.
+        dir: OptionalFolder = "";
     }
     shed: Shed {
         /// How long a request may wait before it begins, at a listener whose `overload` is `shed`. While most

@@ -27,7 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
         ],
     ),
     (
@@ -121,8 +121,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "kafka-wire",
             "model",
             "net",
+            "statistics",
         ],
     ),
+    ("statistics", &[]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
     ("ingest", &["broker", "http", "store", "topics"]),
     ("console", &[]),

@@ -7,10 +7,11 @@ use std::net::{SocketAddr, TcpStream};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Folder, Running, connect, serve};
 use crate::refusals::ask;
+use crate::sockets::Socket;
 
 /// Routes that answer before a login.
 const FREE: &[&str] = &[
@@ -188,8 +189,12 @@ fn streams_and_sockets_end_when_the_right_is_gone() {
         let mut reader = closed.begin(request, "bob", more);
         let (status, ..) = closed.ask("DELETE /v1/users/bob", Some("root"), "");
         assert_eq!(status, 200);
-        // It ends, and not by the limit of the test on waiting.
-        reader.read_to_end(&mut Vec::new()).unwrap();
+        // It ends, and not by the limit of the test on waiting; events tell the reason.
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        let rest = String::from_utf8_lossy(&rest);
+        let is_told = rest.contains("event: end\ndata: {") && rest.contains("unauthenticated");
+        assert_eq!(is_told, !request.ends_with("/ws"), "{request}: {rest}");
     }
     // The right alone goes, and the user stays.
     closed.put("bob", Some("root"), watcher);
@@ -317,6 +322,51 @@ fn requests_beyond_a_quota_are_refused_with_the_time_to_wait() {
 }
 
 #[test]
+fn bodies_without_a_length_and_messages_of_a_websocket_come_out_of_the_quota() {
+    let closed = Closed::start();
+    assert_eq!(closed.ask("PUT /v1/topics/t", Some("root"), "{}").0, 201);
+    assert_eq!(closed.ask("PUT /v1/queues/q", Some("root"), "{}").0, 201);
+    let set = |rate: &str| {
+        let quota = format!(r#"{{"user": "root"{rate}}}"#);
+        assert_eq!(closed.ask("PUT /v1/quotas", Some("root"), &quota).0, 200);
+    };
+    set(r#", "produced_bytes_per_second": 1"#);
+    let record = r#"{"value": "0123456789"}"#;
+    let chunked = || {
+        let mut stream = connect(closed.http);
+        let (host, login) = (closed.http, basic("root"));
+        write!(
+            stream,
+            "POST /v1/topics/t/records?as=record HTTP/1.1\r\nhost: {host}\r\n{login}\r\nconnection: close\r\n\
+             content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{record}\r\n0\r\n\r\n",
+            record.len()
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = chunked();
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    let answer = chunked();
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    // Without a debt again, a message by WebSocket makes the next one.
+    set("");
+    set(r#", "produced_bytes_per_second": 2"#);
+    let mut socket = Socket::open_as(closed.http, &basic("root"));
+    let send = json!({"op": "send", "id": 1, "to": {"queues": ["q"]}, "content": "0123456789"});
+    let answer = socket.ask(&send);
+    assert!(answer["ok"].is_object(), "{answer}");
+    let answer = socket.ask(&send);
+    assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
+    let answer = socket.ask(&json!({"op": "produce", "id": 2, "topic": "t", "value": "x"}));
+    assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
+    set("");
+    let answer = socket.ask(&send);
+    assert!(answer["ok"].is_object(), "{answer}");
+}
+
+#[test]
 fn decisions_about_a_user_are_those_of_its_rules() {
     let closed = Closed::start();
     let rule =
@@ -347,4 +397,50 @@ fn decisions_about_a_user_are_those_of_its_rules() {
     assert_eq!(decide("eve", "action=read&on=topic&host=here", "root").0, 400);
     assert_eq!(decide("root", "action=read&on=topic", "eve").0, 403);
     drop(closed.running);
+}
+
+#[test]
+fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
+    let closed = Closed::start();
+    let set = |body: &str| closed.ask("PUT /v1/limits", Some("root"), body);
+    for (body, status) in [
+        (r#"{"queues_max": 1}"#, 400),
+        (r#"{"user": "root", "namespace": "/", "connections_max": 1}"#, 400),
+        (r#"{"user": "root", "queues_max": 1}"#, 400),
+        (r#"{"namespace": "/", "channels_max": 1}"#, 400),
+        (r#"{"namespace": "none", "queues_max": 1}"#, 404),
+        (r#"{"user": "none", "channels_max": 1}"#, 404),
+        (r#"{"namespace": "/", "queues_max": 1}"#, 200),
+        (
+            r#"{"user": "root", "connections_max": 3, "channels_max": 0}"#,
+            200,
+        ),
+    ] {
+        let (found, _, said) = set(body);
+        assert_eq!(found, status, "{body}: {said}");
+    }
+    assert_eq!(closed.ask("GET /v1/limits", Some("eve"), "").0, 403);
+    let listed = || closed.ask("GET /v1/limits", Some("root"), "").2;
+    let all: Value = serde_json::from_str(&listed()).unwrap();
+    let expected = serde_json::json!([
+        {"namespace": "/", "queues_max": 1},
+        {"user": "root", "connections_max": 3, "channels_max": 0},
+    ]);
+    assert_eq!(all["items"], expected);
+    let (_, _, of_api) = closed.ask("GET /api/vhost-limits", Some("root"), "");
+    assert!(of_api.contains(r#""max-queues":1"#), "{of_api}");
+    for _ in 0..2 {
+        assert_eq!(
+            closed.ask("PUT /api/queues/%2F/q", Some("root"), "{}").0 / 100,
+            2,
+            "one is permitted"
+        );
+    }
+    assert_eq!(
+        closed.ask("PUT /api/queues/%2F/other", Some("root"), "{}").0 / 100,
+        4
+    );
+    assert_eq!(set(r#"{"namespace": "/"}"#).0, 200);
+    assert_eq!(set(r#"{"user": "root"}"#).0, 200);
+    assert!(listed().contains(r#""items":[]"#), "{}", listed());
 }

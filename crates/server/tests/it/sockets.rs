@@ -11,19 +11,24 @@ use serde_json::{Value, json};
 
 use crate::common::{Folder, Running, connect, serve};
 
-struct Socket {
+pub(crate) struct Socket {
     reader: BufReader<TcpStream>,
     writer: TcpStream,
 }
 
 impl Socket {
     fn open(address: SocketAddr) -> Self {
+        Self::open_as(address, "x-login: none")
+    }
+
+    /// Opens a WebSocket with a header for the login.
+    pub(crate) fn open_as(address: SocketAddr, login: &str) -> Self {
         let mut writer = connect(address);
         write!(
             writer,
             "GET /v1/ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-             Sec-WebSocket-Protocol: stafett.v1.json\r\n\r\n"
+             Sec-WebSocket-Protocol: stafett.v1.json\r\n{login}\r\n\r\n"
         )
         .unwrap();
         let mut reader = BufReader::new(writer.try_clone().unwrap());
@@ -62,7 +67,7 @@ impl Socket {
         serde_json::from_slice(&message).ok()
     }
 
-    fn ask(&mut self, command: &Value) -> Value {
+    pub(crate) fn ask(&mut self, command: &Value) -> Value {
         self.writer.write_all(&frame(command)).unwrap();
         self.read().unwrap()
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{Folder, Running, connect, ended, serve};
 use rustix::process::Signal;
@@ -112,6 +112,78 @@ fn the_commands_speak_https_and_trust_only_what_they_are_told() {
     let output = broker.command(&["node", "status"], &other.join("ca.pem"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("there is no TLS with 127.0.0.1:"), "{said}");
+}
+
+#[test]
+fn the_commands_of_topics_speak_tls_and_log_in() {
+    let broker = Encrypted::start("");
+    let ca = broker.tls.join("ca.pem");
+    let password = broker.folder.path().join("password");
+    fs::write(&password, "secret\n").unwrap();
+    let file = password.to_str().unwrap();
+    let added = broker.command(
+        &[
+            "user",
+            "add",
+            "root",
+            "--tag",
+            "superuser",
+            "--password-file",
+            file,
+        ],
+        &ca,
+    );
+    assert!(added.status.success(), "{added:?}");
+    let server = format!("tls://{}", broker.running.address("kafka-tls"));
+    let run = |arguments: &[&str], ca: &Path, input: &str| {
+        let mut command = stafett();
+        command
+            .args(arguments)
+            .args(["--server", &server, "--ca"])
+            .arg(ca);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that is refused reads nothing.
+        drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+        child.wait_with_output().unwrap()
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let login = ["--user", "root", "--password-file", file];
+    let created = run(&[&["topic", "create", "t"][..], &login].concat(), &ca, "");
+    assert!(created.status.success(), "{}", text(&created.stderr));
+    let produced = run(&[&["produce", "t"][..], &login].concat(), &ca, "one\ntwo\n");
+    assert!(produced.status.success(), "{}", text(&produced.stderr));
+    let consume = ["consume", "t"];
+    let consumed = run(&[&consume[..], &login].concat(), &ca, "");
+    assert_eq!(
+        text(&consumed.stdout).lines().count(),
+        2,
+        "{}",
+        text(&consumed.stderr)
+    );
+    let stranger = run(&["topic", "list"], &ca, "");
+    assert!(!stranger.status.success(), "{}", text(&stranger.stdout));
+    fs::write(&password, "wrong").unwrap();
+    let refused = run(&[&["topic", "list"][..], &login].concat(), &ca, "");
+    assert!(
+        text(&refused.stderr).contains("the login of \"root\""),
+        "{}",
+        text(&refused.stderr)
+    );
+    let (other, _) = self_signed(&broker.folder, "other", &[]);
+    let refused = run(
+        &[&["topic", "list"][..], &login].concat(),
+        &other.join("ca.pem"),
+        "",
+    );
+    assert!(
+        text(&refused.stderr).contains("cannot connect to"),
+        "{}",
+        text(&refused.stderr)
+    );
 }
 
 #[test]

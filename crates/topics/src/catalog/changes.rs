@@ -9,7 +9,7 @@ use stafett_store::{Changing, NotStored, StageOutcome, only_outcome, spaces, sto
 
 use super::{RETRY_AFTER, TopicCatalog};
 use crate::registry::Claim;
-use crate::topic::{Topic, TopicId, TopicSettings};
+use crate::topic::{Topic, TopicId, TopicSettings, is_internal};
 
 /// Bound on the partitions of one topic.
 pub const PARTITIONS_MAX: u32 = 10_000;
@@ -36,6 +36,8 @@ pub enum CreateError {
     Name(#[from] TopicNameError),
     #[error("{0} partitions are not possible: expected 1 to {PARTITIONS_MAX}")]
     Partitions(u32),
+    #[error("the namespace has as many topics as it may have, {max}")]
+    TooMany { max: u64 },
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -315,6 +317,12 @@ impl TopicCatalog {
             Claim::Exists => return Err(CreateError::Exists),
             Claim::Changing => return Err(CreateError::Changing),
             Claim::Collides(other) => return Err(CreateError::Collides(other)),
+        }
+        if !is_internal(&new.name)
+            && let Some(max) = self.topics.exceeded_bound(&new.name)
+        {
+            self.topics.release(&new.name);
+            return Err(CreateError::TooMany { max });
         }
         let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
         let first = self.journal.allocate(partitions);

@@ -1,5 +1,6 @@
 //! Queues over a journal, used as by front ends.
 
+mod bounds;
 mod broken_receives;
 mod burying;
 mod changing;
@@ -16,6 +17,7 @@ mod lost_logs;
 mod marks;
 mod moving;
 mod over;
+mod policies;
 mod readers;
 mod receiving;
 mod selecting;

@@ -71,6 +71,7 @@ pub(super) fn describe() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .arg(crate::client::server_arg())
+        .args(crate::client::login_args())
         .subcommands([
             of("run", "Run sinks until SIGTERM or SIGINT")
                 .arg(option(

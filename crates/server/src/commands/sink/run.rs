@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{METRICS, WEBHOOK_ALLOW, metrics};
-use crate::client::{advice, http, servers};
+use crate::client::{self, http, servers};
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
 const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
@@ -53,9 +53,7 @@ pub(super) async fn connect(matches: &ArgMatches) -> anyhow::Result<Client> {
         client_id: "stafett-sink".to_owned(),
         ..Options::default()
     };
-    Client::connect(&servers(matches), options)
-        .await
-        .map_err(advice::connect)
+    client::connect(matches, options).await
 }
 
 pub(super) fn broker(matches: &ArgMatches) -> anyhow::Result<Http> {

@@ -1,0 +1,43 @@
+//! Limits of namespaces, given to the parts that keep to them.
+
+use stafett_access::{Caller, Limit, Limited, Limits};
+use stafett_accounts::AccessError;
+use stafett_messaging::queues::NamespaceBounds;
+use stafett_model::Namespace;
+
+use crate::broker::Broker;
+
+impl Broker {
+    /// Sets limits of a namespace or user, or removes them. Others stay. They are in force when this resolves; what is
+    /// there beyond them stays.
+    pub async fn set_limits(
+        &self,
+        by: &Caller,
+        of: Limited,
+        wanted: &[(Limit, Option<u64>)],
+    ) -> Result<(), AccessError> {
+        self.access().set_limits(by, of.clone(), wanted).await?;
+        self.apply_limits(&of, &self.access().directory().limits(&of));
+        Ok(())
+    }
+
+    /// Puts the stored limits into force, at the start.
+    pub(crate) fn apply_all_limits(&self) {
+        for (of, limits) in self.access().directory().all_limits() {
+            self.apply_limits(&of, &limits);
+        }
+    }
+
+    fn apply_limits(&self, of: &Limited, limits: &Limits) {
+        let Limited::Namespace(name) = of else { return };
+        let limit = |limit| limits.get(&limit).copied();
+        let bounds = NamespaceBounds {
+            queues: limit(Limit::Queues),
+            messages: limit(Limit::Messages),
+            bytes: limit(Limit::Bytes),
+        };
+        let namespace = Namespace::new(name);
+        self.messaging.queues().set_bounds(&namespace, bounds);
+        self.topics().set_bound(&namespace, limit(Limit::Topics));
+    }
+}
