@@ -41,6 +41,10 @@ pub struct Reason {
 
 /// Way from records to rows.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is found once, and asked for every record"
+)]
 pub struct Converter {
     columns: Vec<Column>,
     steps: Vec<Step>,

@@ -71,7 +71,8 @@ impl Mask {
                 let ip: IpAddr = text.trim().parse().ok()?;
                 Some(match ip.to_canonical() {
                     IpAddr::V4(ip) => {
-                        Ipv4Addr::from_bits(first_bits(ip.to_bits().into(), bits, 32) as u32).to_string()
+                        let left = first_bits(ip.to_bits().into(), bits, 32);
+                        Ipv4Addr::from_bits(u32::try_from(left).unwrap_or(0)).to_string()
                     }
                     IpAddr::V6(ip) => Ipv6Addr::from_bits(first_bits(ip.to_bits(), bits_v6, 128)).to_string(),
                 })

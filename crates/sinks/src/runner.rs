@@ -108,7 +108,9 @@ impl Runner {
             };
             let state = match why {
                 TargetError::Stop(_) => State::Stopped,
-                _ => State::Retrying,
+                TargetError::Retry(_) | TargetError::Poison { .. } | TargetError::Fenced(_) => {
+                    State::Retrying
+                }
             };
             if self.status.enter(state, &why.to_string()) {
                 warn!(sink = self.definition.name, "the source is away: {why}");

@@ -60,7 +60,7 @@ impl Address {
         let decoded = |text: &str| {
             percent_decode_str(text)
                 .decode_utf8()
-                .map(|text| text.into_owned())
+                .map(std::borrow::Cow::into_owned)
         };
         let (user, password) = login.map_or(("guest", "guest"), |login| {
             login.split_once(':').unwrap_or((login, ""))
@@ -160,7 +160,7 @@ impl Link {
             properties: properties.finish(),
         };
         Encoder::frame(&mut self.output, FrameKind::Header, CHANNEL, |e| {
-            content.encode(e)
+            content.encode(e);
         });
         let agreed = usize::try_from(self.frame_bytes_max).unwrap_or(usize::MAX);
         for piece in body.chunks(agreed.saturating_sub(FRAME_OVERHEAD).max(1)) {
@@ -217,6 +217,7 @@ impl Link {
 }
 
 /// Reads a method. The end of a channel or connection is an error.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are answers")]
 pub(crate) fn method_of(payload: Bytes) -> Result<Method, TargetError> {
     let method = Method::decode(payload).map_err(away)?;
     let (code, text) = match &method {
@@ -228,7 +229,6 @@ pub(crate) fn method_of(payload: Bytes) -> Result<Method, TargetError> {
     Err(match code {
         // Another consumer has the queue, which may end.
         403 if text.contains("exclusive") => TargetError::Retry(text),
-        405 => TargetError::Retry(text),
         402..=404 | 406 | 530 | 540 => TargetError::Stop(text),
         _ => TargetError::Retry(text),
     })

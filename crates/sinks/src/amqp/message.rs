@@ -37,7 +37,7 @@ pub(super) fn push(
         .timestamp
         .and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
     let mut key = None;
-    for (name, value) in properties.headers.iter().flat_map(|table| table.iter()) {
+    for (name, value) in properties.headers.iter().flat_map(stafett_amqp_wire::Table::iter) {
         let bytes = bytes_of(&value);
         if &*name == KEY {
             key = bytes.flatten();
@@ -66,7 +66,8 @@ pub(super) fn push(
 /// Returns a value as bytes. `None` for one that is none, `Some(None)` for one without a value.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "values of all other kinds are left out"
+    clippy::option_option,
+    reason = "values of all other kinds are left out; a header may have none"
 )]
 fn bytes_of(value: &Value) -> Option<Option<Bytes>> {
     let text = |text: String| Some(Some(Bytes::from(text)));

@@ -223,6 +223,10 @@ impl Session {
         found.collect::<Result<_, _>>().map(Some).map_err(away)
     }
 
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others say nothing about messages"
+    )]
     fn take(&mut self, frame: Frame) -> Result<(), TargetError> {
         match FrameKind::of(frame.kind) {
             Some(FrameKind::Method) => match method_of(frame.payload)? {

@@ -41,9 +41,10 @@ pub struct QueueSpec {
 pub(super) fn read(fields: &mut Fields, from: &[String]) -> Result<SourceSpec, DefinitionError> {
     let mut source = fields.below("source")?;
     let broker = broker_of(&mut source, "kafka")?;
-    let url = match source.has("amqp") {
-        true => Some(address(&mut source, "amqp")?),
-        false => None,
+    let url = if source.has("amqp") {
+        Some(address(&mut source, "amqp")?)
+    } else {
+        None
     };
     let prefetch = source.count("prefetch")?;
     source.end()?;

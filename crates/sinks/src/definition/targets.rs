@@ -267,9 +267,10 @@ fn webhook(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
         }
         headers.insert(name, Secret::parse(text));
     }
-    let position_url = match fields.has("position_url") {
-        true => Some(address(fields, "position_url")?),
-        false => None,
+    let position_url = if fields.has("position_url") {
+        Some(address(fields, "position_url")?)
+    } else {
+        None
     };
     Ok(TargetSpec::Webhook(WebhookSpec {
         url,

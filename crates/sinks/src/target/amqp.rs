@@ -113,6 +113,10 @@ impl AmqpTarget {
     }
 
     /// Waits until at most `left` messages have no confirm.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all others say nothing about messages"
+    )]
     async fn confirms(&mut self, left: u64) -> Result<(), TargetError> {
         let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
         link.write().await?;
@@ -170,7 +174,7 @@ impl AmqpTarget {
                 (Some(field), Some(text)) if text.len() <= TEXT_BYTES_MAX => *field = Some(text.into()),
                 _ if name.len() > TEXT_BYTES_MAX => {}
                 (_, Some(text)) => {
-                    headers.push(name, &Value::LongString(Bytes::copy_from_slice(text.as_bytes())))
+                    headers.push(name, &Value::LongString(Bytes::copy_from_slice(text.as_bytes())));
                 }
                 (_, None) => match value {
                     Some(value) => headers.push(name, &Value::Bytes(Bytes::copy_from_slice(value))),

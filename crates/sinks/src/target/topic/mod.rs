@@ -64,7 +64,7 @@ impl TopicTarget {
         let servers = spec
             .broker
             .as_ref()
-            .map_or_else(|| surroundings.servers.clone(), |spec| broker::Servers::of(spec));
+            .map_or_else(|| surroundings.servers.clone(), broker::Servers::of);
         Self {
             sink: sink.to_owned(),
             spec: spec.clone(),
@@ -167,17 +167,16 @@ impl Target for TopicTarget {
         let mut producer = self.take_over(place).await?;
         self.steps.reach("fenced")?;
         let id = self.id(place);
-        let next = match self.position(&id).await? {
-            Some(next) => next,
-            None => {
-                // A place without records yet has a position as well: another one may begin elsewhere.
-                let offset = i64::try_from(begin).unwrap_or(i64::MAX);
-                let error = |why: &_| failed(why, Some(place));
-                let added = producer.commit_offset(&id, (&topic.name, POSITION), offset).await;
-                added.map_err(|why| error(&why))?;
-                producer.end(true).await.map_err(|why| error(&why))?;
-                begin
-            }
+        let next = if let Some(next) = self.position(&id).await? {
+            next
+        } else {
+            // A place without records yet has a position as well: another one may begin elsewhere.
+            let offset = i64::try_from(begin).unwrap_or(i64::MAX);
+            let error = |why: &_| failed(why, Some(place));
+            let added = producer.commit_offset(&id, (&topic.name, POSITION), offset).await;
+            added.map_err(|why| error(&why))?;
+            producer.end(true).await.map_err(|why| error(&why))?;
+            begin
         };
         self.steps.reach("opened")?;
         let epoch = u64::try_from(producer.epoch()).unwrap_or(0);

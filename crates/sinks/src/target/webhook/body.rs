@@ -22,7 +22,7 @@ pub(super) fn of(form: BodyForm, sink: &str, columns: &[Column], part: &Part<'_>
         }
         BodyForm::Json => {
             list(&mut out, part, |out, _, cells| {
-                write_json(out, columns, rows, cells)
+                write_json(out, columns, rows, cells);
             });
             (out, "application/json")
         }
