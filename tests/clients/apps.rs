@@ -119,7 +119,7 @@ fn a_commit_that_is_too_large_is_refused_with_the_limit() {
     let Some(python) = peer::python().filter(|_| is_stafett()) else {
         return;
     };
-    let broker = Broker::start();
+    let mut broker = Broker::start();
     let mut command = peer::command(&python);
     command.arg(root().join("tests/clients/python/apps_large.py"));
     peer::run(command.arg(broker.http()));
