@@ -6,6 +6,8 @@
     balance    20 workers and 288 tasks: the time until shares are even after one more joins, and after it leaves
     latency    one worker: commits of one key, one at a time, and gets of keys that are not in memory
     rate       running totals by one process of the Python library
+    keys       an app with ten million keys: memory of the broker beside that before, and the time of a take-over
+    move       a task with 10 MB of state goes from one process to another: the time without results
 
 Everything is at durability `sync`, over HTTP, against one broker that is started for it (--binary).
 """
@@ -193,6 +195,113 @@ def totals(server):
     return app
 
 
+def resident_mb(broker):
+    for line in Path(f"/proc/{broker.process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1000
+    return 0.0
+
+
+async def keys(broker, options):
+    """Commits of 50,000 keys each, by turns to eight tasks. The same keys again and again come before, so that memory for
+    requests and recent appends is not counted."""
+    tasks, each = 8, 50_000
+    client = Client(broker.http)
+    await topics(client, many=tasks)
+    await client.ask("PUT", "/v1/apps/keys", {"topics": ["many"], "tables": {"t": {}}})
+    worker = Worker(broker.http, "keys", "w")
+    await worker.join()
+    await until(lambda: len(worker.claims) == tasks)
+    count, warm = options.many_keys // each, 3 * tasks
+    for at in range(count + warm):
+        if at == warm:
+            await asyncio.sleep(5)
+            before = resident_mb(broker)
+        task = str(at % tasks)
+        first = max(at - warm, 0) * each
+        put = {"t": [[f"key-{first + number:09}", number] for number in range(each)]}
+        await worker.ask("commit", task=task, epoch=worker.claims[task], seq=at // tasks + 1, put=put)
+    await asyncio.sleep(5)
+    after = resident_mb(broker)
+    shown = await client.ask("GET", "/v1/apps/keys")
+    entries = sum(task["position"]["entries"] for task in shown["tasks"])
+    print(f"{entries:,} keys: {after - before:.0f} MB more than the {before:.0f} MB before, {after:.0f} MB in all")
+    other = Worker(broker.http, "keys", "other")
+    await other.join()
+    began = time.monotonic()
+    await worker.leave()
+    await until(lambda: len(other.claims) == tasks)
+    print(f"all of it handed over in {time.monotonic() - began:.3f} s; {resident_mb(broker):.0f} MB in all")
+    await other.leave()
+
+
+def mover(server, eager="eager"):
+    app = App("moved", topics=["ticks"], tables=["blobs"], server=server, eager=eager == "eager")
+
+    @app.record
+    async def keep(record: Record, state: State) -> Emit | None:
+        if record.key.startswith("blob"):
+            state["blobs"] = "x" * record.value
+            return None
+        state["blobs"] = record.value
+        return Emit("ticked", record.value, key=record.key)
+
+    return app
+
+
+async def move(broker, options):
+    """A pin moves the task to and fro, while a record comes each 5 ms."""
+    client = Client(broker.http)
+    await topics(client, ticks=1, ticked=1)
+    await store(client, "ticks", [{"key": f"blob{number}", "value": 10_000} for number in range(options.moved_mb * 100)])
+    await client.ask("PUT", "/v1/apps/moved", mover(broker.http).definition)
+    workers = {name: subprocess.Popen([sys.executable, __file__, "move", broker.http, name, options.state]) for name in ("one", "two")}
+    seen, over = [], asyncio.Event()
+
+    async def feed():
+        number = 0
+        while not over.is_set():
+            number += 1
+            await store(client, "ticks", [{"key": f"k{number % 10}", "value": number}])
+            await asyncio.sleep(0.005)
+
+    async def watch():
+        reader, after = Client(broker.http), 0
+        while not over.is_set():
+            path = f"/v1/topics/ticked/partitions/0/records?from={after}&count=1000&as=json"
+            page = await reader.ask("GET", path)
+            after = page["next"]
+            seen.extend([time.monotonic()] * len(page["records"]))
+            await asyncio.sleep(0.002)
+
+    try:
+        while await lag(client, "moved") > 0:
+            await asyncio.sleep(0.2)
+        running = [asyncio.create_task(feed()), asyncio.create_task(watch())]
+        await until(lambda: len(seen) > 100)
+        gaps, usual = [], []
+        for at in range(options.runs * 2):
+            began = time.monotonic()
+            await client.ask("PUT", "/v1/apps/moved/tasks/0/worker", {"worker": ("one", "two")[at % 2]})
+            await asyncio.sleep(1.5)
+            times = [moment for moment in seen if moment > began - 0.05]
+            steps = sorted(after - before for before, after in zip(times, times[1:], strict=False))
+            # The first pin may name the worker that has the task.
+            if at > 0:
+                gaps.append(steps[-1])
+                usual.append(steps[len(steps) * 99 // 100])
+        over.set()
+        await asyncio.gather(*running)
+        shown = (await client.ask("GET", "/v1/apps/moved"))["tasks"][0]
+        size, moves = shown["position"]["bytes"] / 1e6, shown["moves"]
+        print(f"{moves} moves of a task with {size:.0f} MB: {statistics.median(gaps) * 1000:.0f} ms without results, {max(gaps) * 1000:.0f} at most;"
+              f" p99 between two results {statistics.median(usual) * 1000:.0f} ms")  # fmt: skip
+    finally:
+        for worker in workers.values():
+            worker.kill()
+            worker.wait()
+
+
 async def lag(client, app):
     return (await client.ask("GET", f"/v1/apps/{app}"))["lag"]
 
@@ -265,7 +374,7 @@ async def main(options):
     broker = Broker(options.binary)
     try:
         await broker.ready()
-        for name in options.what or ["balance", "latency", "rate", "takeover"]:
+        for name in options.what or ["balance", "latency", "rate", "keys", "move", "takeover"]:
             await globals()[name](broker, options)
     finally:
         broker.stop()
@@ -274,15 +383,20 @@ async def main(options):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
         totals(sys.argv[2]).run("w")
+    elif sys.argv[1:2] == ["move"]:
+        mover(sys.argv[2], sys.argv[4]).run(sys.argv[3])
     elif sys.argv[1:2] == ["hold"]:
         holder(sys.argv[2]).run(sys.argv[3])
     else:
         parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("what", nargs="*", choices=["balance", "latency", "rate", "takeover", []], default=[])
+        parser.add_argument("what", nargs="*", choices=["balance", "latency", "rate", "keys", "move", "takeover", []], default=[])
         parser.add_argument("--binary", default=str(ROOT / "target/release/stafett"))
         parser.add_argument("--runs", type=int, default=5)
         parser.add_argument("--keys", type=int, default=200_000)
         parser.add_argument("--requests", type=int, default=3000)
         parser.add_argument("--records", type=int, default=200_000)
+        parser.add_argument("--many-keys", type=int, default=10_000_000)
+        parser.add_argument("--moved-mb", type=int, default=10)
+        parser.add_argument("--state", choices=["eager", "lazy"], default="eager", help="of the workers of a move")
         parser.add_argument("--state-mb", type=int, default=100)
         asyncio.run(main(parser.parse_args()))

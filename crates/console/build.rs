@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+include!("src/content_type.rs");
+
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../console/dist");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
@@ -53,15 +55,4 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect();
     found.sort();
     found
-}
-
-/// Returns the type of a file that is served.
-fn content_type(name: &str) -> Option<&'static str> {
-    Some(match name.rsplit_once('.')?.1 {
-        "html" => "text/html; charset=utf-8",
-        "js" => "text/javascript; charset=utf-8",
-        "css" => "text/css; charset=utf-8",
-        "svg" => "image/svg+xml",
-        _ => return None,
-    })
 }

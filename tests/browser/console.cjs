@@ -135,7 +135,7 @@ const STEPS = {
     await page.getByText('rejected in work').first().waitFor();
     await page.getByRole('button', { name: 'Send dead letters back' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Send back' }).click();
-    await page.getByText('2 messages are in work again').waitFor();
+    await page.getByText('2 messages back in work').waitFor();
     await page.keyboard.press('Escape');
     assert.equal((await call('GET', 'queues/work.dead')).ready, 0);
   },
@@ -161,8 +161,8 @@ const STEPS = {
     await dialog.getByRole('button', { name: /dry run/ }).click();
     await dialog.getByRole('cell', { name: '-4' }).waitFor();
     assert.equal((await call('GET', 'groups/billing')).commits[0].committed, 4, 'the dry run moved something');
-    await dialog.getByRole('button', { name: 'Move 1 places' }).click();
-    await dialog.getByText('1 places are moved').waitFor();
+    await dialog.getByRole('button', { name: 'Move 1 place' }).click();
+    await dialog.getByText('1 place moved').waitFor();
     await page.keyboard.press('Escape');
     assert.equal((await call('GET', 'groups/billing')).commits[0].committed, 0);
   },
@@ -231,7 +231,7 @@ const STEPS = {
     const before = await call('GET', 'apps/totals');
     assert.equal(before.lag, 0, 'the dry run moved something');
     await dialog.getByRole('button', { name: 'Set 2 positions' }).click();
-    await dialog.getByText('2 positions are set').waitFor();
+    await dialog.getByText('2 positions set').waitFor();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Resume' }).click();
     await page.getByText('● running').waitFor();
@@ -274,8 +274,8 @@ const STEPS = {
     await page.getByRole('row', { name: /shop/ }).getByRole('button', { name: 'Delete' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('textbox').fill('shop');
-    await dialog.getByRole('button', { name: 'Delete 1 queues and 0 messages' }).click();
-    await dialog.getByText('Deleted, with 1 queues').waitFor();
+    await dialog.getByRole('button', { name: 'Delete 1 queue and 0 messages' }).click();
+    await dialog.getByText('Deleted, with 1 queue').waitFor();
     await call('PATCH', 'queues/work', { ttl_ms: 60000 });
     await page.goto(`${base}/console/definitions`);
     await page.getByLabel('File').setInputFiles(file);
@@ -377,6 +377,64 @@ const STEPS = {
     await logOut(page, ANN);
     await page.goto(`${base}/console/users`);
     await logIn(page, ROOT);
+  },
+
+  async 'the audit has what was done and what was refused, by its filters, in pages, and as it comes'({ page, base, call }) {
+    await page.goto(`${base}/console/audit`);
+    await page.getByRole('button', { name: 'Refused' }).click();
+    const rows = page.getByRole('table', { name: 'entries' }).locator('tbody tr');
+    await rows.filter({ hasText: '✕ refused' }).filter({ hasText: 'ann' }).filter({ hasText: 'work' }).first().waitFor();
+    assert.equal(await rows.filter({ hasText: '✓ done' }).count(), 0, 'what was done is among what was refused');
+    await page.getByText('Choose entries').click();
+    await page.getByLabel('User', { exact: true }).fill('nobody');
+    await page.getByRole('button', { name: 'Look' }).click();
+    await page.getByText(/Nothing matches among [\d,]+ entr/).waitFor();
+    await page.goto(`${base}/console/audit?by=root&action=user`);
+    await page.getByText('Choose entries: 2 conditions').waitFor();
+    await call('PUT', 'users/eve', { tags: [] });
+    await rows.getByRole('link', { name: 'eve' }).first().waitFor();
+    for (let n = 0; n < 60; n += 1) await call('PUT', `queues/noted.${n}`, {});
+    await page.goto(`${base}/console/audit?by=root&action=queue`);
+    await rows.getByRole('link', { name: 'noted.59' }).waitFor();
+    await page.getByRole('button', { name: 'Next page' }).click();
+    await rows.getByRole('link', { name: 'noted.0', exact: true }).waitFor();
+    await page.reload();
+    await rows.getByRole('link', { name: 'noted.0', exact: true }).waitFor();
+    await page.goBack();
+    await rows.getByRole('link', { name: 'noted.59' }).waitFor();
+  },
+
+  async 'quotas and limits are set, changed and removed'({ page, base, call }) {
+    await page.goto(`${base}/console/quotas`);
+    await page.getByText('There is no quota').waitFor();
+    const dialog = page.getByRole('dialog');
+    await page.getByRole('button', { name: 'Set a quota' }).click();
+    await dialog.getByLabel('User').fill('ann');
+    await dialog.getByLabel('Produces at most').fill('a lot');
+    assert.equal(await dialog.getByRole('button', { name: 'Set the quota' }).isDisabled(), true);
+    await dialog.getByLabel('Produces at most').fill('1.5 MiB');
+    await dialog.getByRole('button', { name: 'Set the quota' }).click();
+    await page.getByRole('cell', { name: '1.5 MiB/s' }).waitFor();
+    assert.deepEqual((await call('GET', 'quotas')).items, [{ user: 'ann', produced_bytes_per_second: 1572864 }]);
+    await page.getByText('1 quota', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
+    await dialog.getByLabel('Fetches at most').fill('10M');
+    await dialog.getByRole('button', { name: 'Set the quota' }).click();
+    await page.getByRole('cell', { name: '10 MiB/s' }).waitFor();
+    await page.getByRole('button', { name: 'Remove' }).click();
+    await dialog.getByRole('button', { name: 'Remove the quota' }).click();
+    await page.getByText('There is no quota').waitFor();
+    await page.getByRole('link', { name: 'Limits', exact: true }).click();
+    await page.getByRole('button', { name: 'Set limits' }).click();
+    await dialog.getByRole('combobox').selectOption('user');
+    await dialog.getByRole('textbox', { name: 'Name' }).fill('ann');
+    await dialog.getByLabel('Channels').fill('8');
+    await dialog.getByRole('button', { name: 'Set the limits' }).click();
+    await page.getByRole('row', { name: /user ann/ }).getByRole('cell', { name: '8' }).waitFor();
+    assert.deepEqual((await call('GET', 'limits')).items, [{ user: 'ann', channels: 8 }]);
+    await page.getByRole('button', { name: 'Remove' }).click();
+    await dialog.getByRole('button', { name: 'Remove the limits' }).click();
+    await page.getByText('There are no limits').waitFor();
   },
 };
 

@@ -11,7 +11,7 @@ const PAGES = [
   'topics/clicks?tab=records', 'topics/clicks?tab=partitions', 'groups', 'groups/billing', 'exchanges', 'exchanges/%2F/shop',
   'apps', 'apps/totals', 'apps/totals?tab=workers', 'apps/totals?tab=state', 'apps/totals?tab=settings', 'clients', 'live',
   'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'users', 'users/ann',
-  'users?tab=tokens', 'users?tab=rules', 'namespaces', 'definitions', 'none',
+  'users?tab=tokens', 'users?tab=rules', 'quotas', 'quotas?tab=limits', 'audit', 'namespaces', 'definitions', 'none',
 ];
 
 const VIEWS = [

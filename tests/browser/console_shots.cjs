@@ -22,6 +22,28 @@ const SHOTS = [
   ['phone', 'queues?sort=-ready', PHONE, 'dark'],
 ];
 
+/** Of a broker that asks for a login. */
+const CLOSED = [
+  ['quotas', 'quotas', WIDE, 'light'],
+  ['audit', 'audit', WIDE, 'light'],
+];
+const ROOT = { user: 'root', password: 'of the root user' };
+
+/** Closes the broker by its first administrator, and does some of what the audit notes. */
+async function close(base, call) {
+  await call('PUT', 'users/root', { password: ROOT.password, tags: ['superuser'] });
+  const as = ({ user, password }) => ({ authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}` });
+  const root = as(ROOT);
+  await call('PUT', 'quotas', { user: 'ann', produced_bytes_per_second: 1 << 20, fetched_bytes_per_second: 10 << 20 }, root);
+  await call('PUT', 'quotas', { client: '*', produced_bytes_per_second: 100 << 10 }, root);
+  await call('PUT', 'queues/returns', {}, root);
+  await call('DELETE', 'queues/returns', undefined, root);
+  for (const [method, path] of [['GET', 'topics/clicks/records'], ['POST', 'queues/work/purge'], ['GET', 'users']]) {
+    const ann = as({ user: 'ann', password: 'of ann' });
+    await fetch(`${base}/v1/${path}`, { method, headers: ann });
+  }
+}
+
 async function load(call, seconds) {
   const end = Date.now() + seconds * 1000;
   for (let n = 0; Date.now() < end; n += 1) {
@@ -55,8 +77,9 @@ async function main() {
   }
   await load(call, Number(process.env.SHOTS_SECONDS ?? 60));
   const browser = await chromium.launch({ executablePath, args: ARGS });
-  for (const [name, path, viewport, colorScheme] of SHOTS) {
+  const shoot = async ([name, path, viewport, colorScheme], login) => {
     const page = await browser.newPage({ viewport, colorScheme });
+    if (login) await page.request.post(`${base}/v1/login`, { data: login });
     await page.goto(`${base}/console/${path}`);
     await page.locator('h1').first().waitFor();
     if (name === 'exchange') {
@@ -67,7 +90,10 @@ async function main() {
     await page.waitForLoadState('networkidle').catch(() => undefined);
     await page.screenshot({ path: `${folder}/console-${name}.png` });
     await page.close();
-  }
+  };
+  for (const shot of SHOTS) await shoot(shot);
+  await close(base, call);
+  for (const shot of CLOSED) await shoot(shot, ROOT);
   await browser.close();
 }
 

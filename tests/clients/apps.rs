@@ -1,9 +1,11 @@
 //! Apps with the libraries for Python and TypeScript, and without one in Go: workers and the broker are
 //! killed, and each session comes out once.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,9 @@ use crate::peer;
 
 /// Guard against a hanging test.
 const LIMIT: Duration = Duration::from_mins(2);
+/// Time in which workers, tasks and the broker come and go.
+const CHAOS_SECONDS: &str = "12";
+const KILLED_EVERY: Duration = Duration::from_secs(3);
 /// Sessions that are fed before the worker, then the broker, are killed, and in all.
 const SESSIONS: [usize; 3] = [40, 80, 120];
 
@@ -62,6 +67,65 @@ fn sessions_come_out_once_with_workers_in_go_without_a_library() {
     Play::new(python).run(&|broker, name| Worker::go(&program, broker, name));
 }
 
+#[test]
+fn sessions_come_out_at_least_once_over_kafkas_protocol_alone() {
+    let Some(python) = peer::python().filter(|_| is_stafett()) else {
+        return;
+    };
+    let example = root().join("examples/apps/kafka");
+    let mut command = peer::command(&python);
+    command.arg(root().join("tests/clients/python/apps_over_kafka.py"));
+    peer::run(command.arg(&example));
+    let script = example.join("sessions.py");
+    let mut play = Play::new(python.clone());
+    play.verify = "verify-at-least";
+    // Both are of one group.
+    play.run(&|broker, _| Worker::start(&python, Some(script.clone()), &[broker.kafka(), "sessions"]));
+}
+
+/// Sums under kills of workers and of the broker, with tasks that are split and merged meanwhile.
+#[test]
+fn each_record_counts_once_whatever_happens() {
+    let Some(python) = peer::python3().filter(|_| is_stafett()) else {
+        return;
+    };
+    let mut broker = Broker::start();
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(python);
+    command.arg(root().join("tests/clients/python/apps_chaos.py"));
+    command.args([broker.http(), CHAOS_SECONDS]);
+    let mut chaos = Worker(command.stdout(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(chaos.0.stdout.take().unwrap());
+    let (drains, drained) = sync_channel(1);
+    let reading = thread::spawn(move || {
+        let mut lines = said.lines().map_while(Result::ok);
+        if lines.any(|line| line == "drains") {
+            drains.send(()).unwrap();
+        }
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    // Until it has come to its end, or has failed.
+    while let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(KILLED_EVERY) {
+        broker.kill_and_restart();
+    }
+    let ended = chaos.0.wait().unwrap();
+    println!("{}", reading.join().unwrap());
+    assert!(ended.success());
+    assert!(broker.stop_and_check().status.success());
+}
+
+#[test]
+fn a_commit_that_is_too_large_is_refused_with_the_limit() {
+    let Some(python) = peer::python().filter(|_| is_stafett()) else {
+        return;
+    };
+    let broker = Broker::start();
+    let mut command = peer::command(&python);
+    command.arg(root().join("tests/clients/python/apps_large.py"));
+    peer::run(command.arg(broker.http()));
+    assert!(broker.stop_and_check().status.success());
+}
+
 /// Starts a worker of the name.
 type Start<'a> = &'a dyn Fn(&Broker, &str) -> Worker;
 
@@ -69,12 +133,17 @@ type Start<'a> = &'a dyn Fn(&Broker, &str) -> Worker;
 struct Play {
     python: PathBuf,
     broker: Broker,
+    verify: &'static str,
 }
 
 impl Play {
     fn new(python: PathBuf) -> Self {
         let broker = Broker::start();
-        Self { python, broker }
+        Self {
+            python,
+            broker,
+            verify: "verify",
+        }
     }
 
     fn script(&self, arguments: &[&str]) -> String {
@@ -110,7 +179,7 @@ impl Play {
         self.feed(second, all);
         self.script(&["end"]);
         self.come_out(all);
-        self.script(&["verify", &all.to_string()]);
+        self.script(&[self.verify, &all.to_string()]);
         peer::run(Command::new("kill").arg("-TERM").arg(kept.0.id().to_string()));
         assert!(
             kept.0.wait().unwrap().success(),
@@ -158,27 +227,32 @@ struct Worker(Child);
 
 impl Worker {
     /// Starts a program in the place of `setpriv`, so that a kill meets the worker itself.
-    fn start(program: &Path, script: Option<PathBuf>, broker: &Broker, name: &str) -> Self {
+    fn start(program: &Path, script: Option<PathBuf>, arguments: &[&str]) -> Self {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(program).args(script);
         command.env("PYTHONPATH", root().join("clients/python"));
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        command.arg(format!("http://{}", broker.http())).arg(name);
+        command.args(arguments);
         Self(command.stdin(Stdio::null()).spawn().unwrap())
     }
 
     fn python(python: &Path, broker: &Broker, name: &str) -> Self {
         let script = root().join("examples/apps/python/sessions.py");
-        Self::start(python, Some(script), broker, name)
+        Self::start(python, Some(script), &[&server(broker), name])
     }
 
     fn typescript(node: &Path, built: &Path, broker: &Broker, name: &str) -> Self {
-        Self::start(node, Some(built.join("sources/sessions.js")), broker, name)
+        let script = built.join("sources/sessions.js");
+        Self::start(node, Some(script), &[&server(broker), name])
     }
 
     fn go(program: &Path, broker: &Broker, name: &str) -> Self {
-        Self::start(program, None, broker, name)
+        Self::start(program, None, &[&server(broker), name])
     }
+}
+
+fn server(broker: &Broker) -> String {
+    format!("http://{}", broker.http())
 }
 
 impl Drop for Worker {

@@ -10,6 +10,7 @@ class App:
     """A job over stored topics. Declare it once, give it a handler, and run any number of workers.
 
     `tables` are names of tables for state by key, or a mapping of names to settings such as `{"ttl_ms": 3600000}`.
+    An `eager` worker reads the state of a task before a planned move brings it.
     Further settings are those of `PUT /v1/apps/APP`: `dead_letter`, `attempts_max`, `worker_timeout_ms`, `time`, ...
     """
 
@@ -21,11 +22,13 @@ class App:
         tables: list[str] | dict[str, dict[str, Any]] | None = None,
         server: str = "http://127.0.0.1:7070",
         token: str | None = None,
+        eager: bool = False,
         **settings: Any,
     ):
         self.name = name
         self.server = server
         self.token = token
+        self.eager = eager
         described = tables if isinstance(tables, dict) else {table: {} for table in tables or []}
         if any(table.get("format", "json") != "json" for table in described.values()):
             raise ValueError("values of tables are JSON here")

@@ -10,11 +10,11 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from .batch import Batch, Delivery, Handlers
+from .batch import CACHED_MAX, Batch, Delivery, Handlers
 from .http import Client
 from .types import Key, Refused, Timer, read_key, read_record, read_value, shown_key
 
@@ -27,6 +27,7 @@ T = TypeVar("T")
 CLAIM_OVER = frozenset({"lost_claim", "no_such_task", "out_of_order"})
 RECORDS_MAX = 1000
 KEYS_MAX = 1000
+SCAN_COUNT = 10_000
 END_S = 10.0
 """Time for the last commits of a worker that is to stop."""
 WAIT_MS = 5000
@@ -70,12 +71,38 @@ class Session:
             pause = min(pause * 2, PAUSE_MAX)
 
 
+class Ahead:
+    """State of a task that was read before the task came."""
+
+    def __init__(self, tables: Iterable[str]):
+        self.entries: dict[tuple[str, Key], Any] = {}
+        self._places: dict[str, int | None] = dict.fromkeys(tables)
+
+    async def read(self, session: Session, of: dict[str, Any]) -> None:
+        """Reads all of it, or what has changed since. What does not fit is read when it is asked for."""
+        for table, place in self._places.items():
+            after = place
+            while True:
+                page = await session.ask("scan", of | {"table": table, "after": after, "count": SCAN_COUNT})
+                self.entries.update(((table, read_key(entry["key"])), entry["value"]) for entry in page["entries"])
+                self.entries.update(((table, read_key(key)), None) for key in page["deleted"])
+                if len(self.entries) > CACHED_MAX:
+                    self.entries.clear()
+                    self._places.clear()
+                    return
+                after = page["next"]
+                if after is None:
+                    break
+            self._places[table] = page["place"]
+
+
 class Claim:
     """A claimed task: a source of deliveries."""
 
-    def __init__(self, session: Session, handlers: Handlers, event: dict[str, Any]):
+    def __init__(self, session: Session, handlers: Handlers, event: dict[str, Any], ahead: Ahead | None = None):
         self._session = session
         self._handlers = handlers
+        self._ahead = ahead
         self.task: str = event["task"]
         self.epoch: int = event["epoch"]
         self._seq: int = event["seq"]
@@ -114,7 +141,9 @@ class Claim:
 
     async def _run(self) -> None:
         """Does the task until it is revoked. Ends without an error if the claim does."""
-        batch, pause = Batch(self, self._handlers, {}), 0.1
+        if self._ahead is not None:
+            await self._ahead.read(self._session, self._of())
+        batch, pause = Batch(self, self._handlers, self._ahead.entries if self._ahead else {}), 0.1
         while not self.revoked.is_set():
             try:
                 delivery = await until(self.revoked, self._fetch())
@@ -171,6 +200,7 @@ class Worker:
         self._client = Client(app.server, app.token)
         self._handlers = app.handlers()
         self._claims: dict[str, Claim] = {}
+        self._ahead: dict[str, asyncio.Task[Ahead | None]] = {}
         self._after = 0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -204,7 +234,7 @@ class Worker:
             if refused.code != "forbidden":
                 raise
             # A worker may work without the right to declare.
-        join = {"weight": self._weight}
+        join = {"weight": self._weight, "state": "eager" if self._app.eager else "lazy"}
         joined = await self._client.ask("POST", f"{path}/workers/{quote(self._name, safe='')}/join", join)
         session = Session(self._client, self._app.name, self._name, joined["token"], joined["worker_timeout_ms"])
         self._after = 0
@@ -259,7 +289,11 @@ class Worker:
         if event["event"] == "claimed" and not is_known and "seq" in event:
             if claim is not None:
                 await claim.drop()
-            self._begin(session, event)
+            ahead = self._ahead.pop(event["task"], None)
+            self._begin(session, event, await ahead if ahead is not None and ahead.done() else None)
+        elif event["event"] == "prepare":
+            # The holder goes on meanwhile.
+            self._ahead[event["task"]] = asyncio.create_task(self._prepare(session, event))
         elif event["event"] == "lost" and claim is not None and is_known:
             await claim.drop()
             self._claims.pop(claim.task, None)
@@ -268,15 +302,30 @@ class Worker:
             self._claims.pop(claim.task, None)
             await self._release(session, event)
 
+    async def _prepare(self, session: Session, event: dict[str, Any]) -> Ahead | None:
+        """Reads the state of a task that is about to come."""
+        of = {"task": event["task"], "epoch": event["epoch"]}
+        ahead = Ahead(sorted(self._handlers.cached))
+        try:
+            await ahead.read(session, of)
+            await session.ask("prepared", of)
+        except (ClaimOver, SessionOver, Refused) as error:
+            log.info("task %s does not come: %s", event["task"], error)
+            return None
+        return ahead
+
     async def _release(self, session: Session, claim: dict[str, Any]) -> None:
         with contextlib.suppress(ClaimOver):
             await session.ask("release", {"task": claim["task"], "epoch": claim["epoch"]})
 
-    def _begin(self, session: Session, event: dict[str, Any]) -> None:
+    def _begin(self, session: Session, event: dict[str, Any], ahead: Ahead | None) -> None:
         log.info("task %s, epoch %d", event["task"], event["epoch"])
-        self._claims[event["task"]] = Claim(session, self._handlers, event)
+        self._claims[event["task"]] = Claim(session, self._handlers, event, ahead)
 
     async def _end(self, how: Any) -> None:
+        for ahead in self._ahead.values():
+            ahead.cancel()
+        self._ahead.clear()
         claims = list(self._claims.values())
         self._claims.clear()
         await asyncio.gather(*(how(claim) for claim in claims))

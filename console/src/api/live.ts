@@ -58,13 +58,6 @@ export function useOnce<T>(path: string | null): UseQueryResult<T> {
 
 /** The history of an object: `node`, `queue:NAME`, and so on. */
 export function useHistory(of: string, names: string[], minutes: number, namespace?: string): UseQueryResult<History> {
-  const isPaused = usePaused();
   const step = minutes > 15 ? (of === 'node' ? 15 : 30) : 5;
-  const path = api('metrics/history', { of, names: names.join(','), from: `-${minutes}m`, step: `${step}s`, namespace });
-  return useQuery<History>({
-    queryKey: [path],
-    queryFn: ({ signal }) => get<History>(path, signal),
-    placeholderData: keepPreviousData,
-    refetchInterval: isPaused ? false : 5000,
-  });
+  return useLive<History>(api('metrics/history', { of, names: names.join(','), from: `-${minutes}m`, step: `${step}s`, namespace }), 5000);
 }

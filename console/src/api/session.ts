@@ -46,6 +46,17 @@ export const WHOAMI = '/v1/whoami';
 export const useCaller = (): Whoami | undefined =>
   useQuery<Whoami>({ queryKey: [WHOAMI], queryFn: ({ signal }) => get<Whoami>(WHOAMI, signal), staleTime: 30_000, enabled: !isLab }).data;
 
+/** Settings of the broker for its pages. */
+export interface PageSettings {
+  /** Actions are refused, whatever the rights are. */
+  shows_only: boolean;
+  prometheus_url: string | null;
+  lab_url: string | null;
+}
+
+export const usePageSettings = (): PageSettings | undefined =>
+  useQuery<PageSettings>({ queryKey: ['settings'], queryFn: ({ signal }) => get<PageSettings>('/console/settings.json', signal), staleTime: 60_000, enabled: !isLab }).data;
+
 const WORDS: Record<Right, string> = {
   view: 'see everything (describe on the cluster)',
   operate: 'operate the node (operate on the cluster)',
@@ -55,5 +66,6 @@ const WORDS: Record<Right, string> = {
 /** Why an action is not possible for this caller; undefined if it is, as far as is known. The broker has the last word. */
 export function useMissing(right: Right | undefined): string | undefined {
   const caller = useCaller();
+  if (usePageSettings()?.shows_only) return 'Pages of this broker only show (console.actions)';
   return right && caller && !caller.can.includes(right) ? `${caller.name} lacks the right to ${WORDS[right]}` : undefined;
 }

@@ -21,7 +21,7 @@ export function EffectsOf({ id, done }: { id: string; done: number }) {
 }
 
 const columns = (unit: string): Column<Effect>[] => [
-  { head: 'Effect', cell: ({ name }) => <code>{name}</code> },
+  { head: 'Effect', cell: ({ name, aliases }) => <code title={aliases.length > 0 ? 'These fall together in the fraction: the effect is their sum' : undefined}>{[name, ...aliases].join(' + ')}</code> },
   { head: `Value, ${unit}`, num: true, cell: ({ value }) => short(value) },
   { head: '95 % interval', num: true, cell: ({ interval }) => (interval ? `${short(interval.low)} to ${short(interval.high)}` : '–') },
   { head: 'Share of variation', num: true, cell: (effect) => <Share of={effect} /> },
@@ -56,7 +56,7 @@ function One({ effects: { system, metric, unit, durability, analysis, reason } }
   const { factors } = analysis.design;
   const sign = (name: string, isHigh: (letter: string) => boolean): number => [...name].reduce((product, letter) => product * (isHigh(letter) ? 1 : -1), 1);
   const predicted = analysis.effects.reduce((sum, { name, value }) => sum + value * sign(name, (letter) => high.includes(letter)), analysis.mean.value);
-  const isHighIn = (row: number) => (letter: string) => Boolean((row >> factors.findIndex((factor) => factor.letter === letter)) & 1);
+  const isHighIn = (row: number) => (letter: string) => Boolean(((analysis.design.rows[row] ?? 0) >> factors.findIndex((factor) => factor.letter === letter)) & 1);
   return (
     <section className="card" aria-label={`Effects on ${metric} of ${system}`}>
       <h2>
@@ -68,6 +68,7 @@ function One({ effects: { system, metric, unit, durability, analysis, reason } }
       <Scroll>
         <Table caption="Effects" columns={columns(unit)} rows={analysis.effects} keyOf={({ name }) => name} />
       </Scroll>
+      {analysis.design.words.length > 0 && <p className="small">A fraction of all combinations was measured: an effect is the sum of those that fall together with it. The prediction takes the first of each for real.</p>}
       <h3>Predicted response</h3>
       <div className="row">
         {factors.map(({ letter, name, low, high: top }) => (

@@ -1,13 +1,15 @@
 // One experiment: its text, and beside it the plan that the text makes.
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { request, seg } from '../api/http';
 import { Action } from '../ui/Action';
 import { duration } from '../ui/format';
 import { Badge, Done, Facts, Failure, Field, Head } from '../ui/parts';
-import { go, to } from '../ui/route';
-import { lab, useStill, type Experiment, type Plan, type Run } from './api';
+import { go, to, useParam } from '../ui/route';
+import { isUp, lab, usePolled, useStill, type Experiment, type Listed, type Plan, type Run } from './api';
 import { NameAction, putText } from './Experiments';
+import { edit, FormOf } from './Form';
+import { useAgents } from './Machines';
 
 export function ExperimentPage({ name }: { name: string }) {
   const path = lab(`experiments/${seg(name)}`);
@@ -16,9 +18,15 @@ export function ExperimentPage({ name }: { name: string }) {
   const [text, setText] = useState<string>();
   const [problem, setProblem] = useState<unknown>();
   const [isSaved, setSaved] = useState(false);
+  const [view = 'text', setView] = useParam('view');
   const experiment = found.data;
   const shown = text ?? experiment?.toml ?? '';
   const isOwn = experiment?.origin === 'own';
+  const written = useQuery({ queryKey: ['edit', shown], queryFn: () => edit(shown), enabled: view === 'form' && shown !== '', placeholderData: keepPreviousData });
+  const change = (next: string) => {
+    setText(next);
+    setSaved(false);
+  };
   const isChanged = text !== undefined && text !== experiment?.toml;
   const save = () =>
     putText(name, shown).then(
@@ -40,18 +48,22 @@ export function ExperimentPage({ name }: { name: string }) {
       </Head>
       {experiment.parsed && <p className="question">{experiment.parsed.question}</p>}
       <div className="grid editor">
-        <section aria-label="Text">
-          <textarea
-            className="toml"
-            aria-label={`Text of ${name}, TOML`}
-            spellCheck={false}
-            readOnly={!isOwn}
-            value={shown}
-            onChange={(event) => {
-              setText(event.target.value);
-              setSaved(false);
-            }}
-          />
+        <section aria-label="Experiment">
+          <div className="chips above-list" role="group" aria-label="View of the experiment">
+            {[
+              ['text', 'Text'],
+              ['form', 'Form'],
+            ].map(([key, label]) => (
+              <button key={key} type="button" className="chip" aria-pressed={view === key} onClick={() => setView(key === 'text' ? undefined : key)}>
+                {label}
+              </button>
+            ))}
+          </div>
+          {view === 'form' ? (
+            <FormOf text={shown} tree={written.data?.tree} error={written.error} isFixed={!isOwn} onText={change} />
+          ) : (
+            <textarea className="toml" aria-label={`Text of ${name}, TOML`} spellCheck={false} readOnly={!isOwn} value={shown} onChange={(event) => change(event.target.value)} />
+          )}
           <div className="row">
             {isOwn ? (
               <>
@@ -116,6 +128,23 @@ function PlanOf({ text }: { text: string }) {
               <Badge kind="note">note</Badge> {warning}
             </p>
           ))}
+          {plan.resolution !== null && (
+            <p className="small">
+              A fraction of resolution {plan.resolution}: these effects fall together, and only their sum is measured.
+            </p>
+          )}
+          {plan.aliases.length > 0 && (
+            <ul className="plain-list">
+              {plan.aliases.map(({ effect, with: others }) => (
+                <li key={effect}>
+                  <code>{[effect, ...others].join(' + ')}</code>
+                </li>
+              ))}
+            </ul>
+          )}
+          {plan.factors.length > 0 && (
+            <p className="small quiet">{plan.factors.map(({ letter, name }) => `${letter} is ${name}`).join(', ')}</p>
+          )}
           {plan.grid.map(({ path, values }) => (
             <div key={path}>
               <h3>{path}</h3>
@@ -138,8 +167,13 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
   const [scale, setScale] = useState('1');
   const [repetitions, setRepetitions] = useState('');
   const [agents, setAgents] = useState('');
+  const listed = useAgents().data?.items ?? [];
   const [host, setHost] = useState('');
   const [title, setTitle] = useState('');
+  const [isFull, setFull] = useState(false);
+  const [notBefore, setNotBefore] = useState('');
+  const [after, setAfter] = useState('');
+  const others = usePolled<Listed<Run>>(lab('runs?count=1000'), 5000).data?.items.filter((run) => isUp(run) || run.state === 'queued') ?? [];
   const toggle = (system: string) => setSystems(systems.includes(system) ? systems.filter((it) => it !== system) : [...systems, system]);
   return (
     <Action<Run>
@@ -163,6 +197,9 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
             agents: agents.split(/[\s,]+/).filter(Boolean),
             host: host || null,
             title: title || null,
+            full: isFull,
+            not_before: notBefore ? new Date(notBefore).getTime() : null,
+            after: after || null,
           },
         },
       })}
@@ -181,14 +218,44 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
         <Field label="Scale" help="Of durations and totals; below 1 the small form of the experiment.">
           <input type="number" min="0.001" max="1000" step="any" value={scale} onChange={(event) => setScale(event.target.value)} />
         </Field>
+        {experiment.parsed && Object.keys(experiment.parsed.full).length > 0 && (
+          <label className="check">
+            <input type="checkbox" checked={isFull} onChange={(event) => setFull(event.target.checked)} /> the whole grid ([full])
+          </label>
+        )}
         <Field label="Repetitions" help="Those of the experiment if empty.">
           <input type="number" min="1" max="1000" value={repetitions} onChange={(event) => setRepetitions(event.target.value)} />
         </Field>
+        {listed.length > 0 && (
+          <fieldset className="wide">
+            <legend>Agents of the list</legend>
+            {listed.map(({ name, address, state }) => {
+              const text = `${name}=${address}`;
+              const chosen = agents.split(/[\s,]+/).filter(Boolean);
+              return (
+                <label key={name} className="check">
+                  <input type="checkbox" disabled={state === 'absent'} checked={chosen.includes(text)} onChange={(event) => setAgents((event.target.checked ? [...chosen, text] : chosen.filter((it) => it !== text)).join(' '))} /> {name}
+                </label>
+              );
+            })}
+          </fieldset>
+        )}
         <Field label="Agents" help="NAME=HOST:PORT of each machine that carries the load; none: this one.">
           <input value={agents} onChange={(event) => setAgents(event.target.value)} />
         </Field>
         <Field label="This machine's address" help="At which agents find the systems.">
           <input value={host} placeholder="127.0.0.1" onChange={(event) => setHost(event.target.value)} />
+        </Field>
+        <Field label="Not before" help="Empty: as soon as it may.">
+          <input type="datetime-local" value={notBefore} onChange={(event) => setNotBefore(event.target.value)} />
+        </Field>
+        <Field label="After" help="A run that has to end first.">
+          <select value={after} onChange={(event) => setAfter(event.target.value)}>
+            <option value="">any order</option>
+            {others.map(({ id }) => (
+              <option key={id}>{id}</option>
+            ))}
+          </select>
         </Field>
         <Field label="Title" wide>
           <input value={title} onChange={(event) => setTitle(event.target.value)} />

@@ -6,16 +6,21 @@ import { Head } from '../ui/parts';
 import { go, Link, to, useRoute } from '../ui/route';
 import { choose, useChoice, useTheme } from '../ui/theme';
 import { isUp, lab, usePolled, type Listed, type Run } from './api';
+import { ComparePage } from './Compare';
 import { ExperimentPage } from './Experiment';
 import { Experiments } from './Experiments';
+import { MachinesPage } from './Machines';
 import { ModelsPage } from './Models';
+import { QueuePage } from './Queue';
 import { RunPage } from './Run';
 import { Runs } from './Runs';
 
 const PAGES = [
   { name: 'Runs', path: '', key: 'r' },
+  { name: 'Queue', path: 'queue', key: 'q' },
   { name: 'Experiments', path: 'experiments', key: 'e' },
   { name: 'Models', path: 'models', key: 'm' },
+  { name: 'Machines', path: 'machines', key: 'a' },
 ];
 
 export function Frame() {
@@ -90,6 +95,9 @@ function Page({ parts: [page, name] }: { parts: string[] }) {
   if (page === 'runs' && name) return <RunPage key={name} id={name} />;
   if (page === 'experiments') return name ? <ExperimentPage key={name} name={name} /> : <Experiments />;
   if (page === 'models') return <ModelsPage />;
+  if (page === 'compare') return <ComparePage />;
+  if (page === 'queue') return <QueuePage />;
+  if (page === 'machines') return <MachinesPage />;
   return (
     <>
       <Head title="Not found" />

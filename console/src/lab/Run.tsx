@@ -7,11 +7,12 @@ import { Action } from '../ui/Action';
 import { Plot } from '../ui/Chart';
 import { bytes, duration, rate, short, time } from '../ui/format';
 import { Badge, Commands, Durability, Facts, Failure, Field, Figures, Head, Tabs, useTab } from '../ui/parts';
-import { go, Link, to } from '../ui/route';
+import { go, Link, to, useParam } from '../ui/route';
 import { Scroll, Table, type Column } from '../ui/Table';
 import { useTheme } from '../ui/theme';
 import { isUp, lab, parameters, usePolled, type Law, type Listed, type Point, type Run } from './api';
 import { EffectsOf } from './Effects';
+import { PointOf } from './PointPage';
 import { iso, Outcomes, Progress, StateBadge } from './Runs';
 
 export function RunPage({ id }: { id: string }) {
@@ -284,8 +285,8 @@ const metric = (name: string, show: (value: number) => string) => (point: Point)
 };
 const latency = (value: number) => millis(value / 1000);
 
-const COLUMNS: Column<Point>[] = [
-  { head: 'Point', num: true, cell: ({ number }) => number },
+const columns = (id: string): Column<Point>[] => [
+  { head: 'Point', num: true, cell: ({ number, outcome }) => (outcome === 'open' ? number : <Link href={to(['runs', id], { tab: 'points', point: String(number) })}>{number}</Link>) },
   { head: 'System', cell: ({ system }) => system },
   { head: 'Parameters', cell: (point) => parameters(point.parameters), phone: 'full' },
   { head: 'Repetition', num: true, cell: ({ repetition }) => repetition },
@@ -309,9 +310,11 @@ const COLUMNS: Column<Point>[] = [
 function Points({ run }: { run: Run }) {
   const found = usePoints(run);
   const rows = found.data?.items ?? [];
+  const [point] = useParam('point');
   return (
     <>
       <Failure error={found.error} />
+      {point !== undefined && <PointOf key={point} run={run.id} number={point} />}
       <div className="row">
         <a className="button" href={lab(`runs/${seg(run.id)}/points.csv`)} download={`${run.id}.csv`}>
           CSV
@@ -322,7 +325,7 @@ function Points({ run }: { run: Run }) {
       </div>
       {rows.length > 0 && (
         <Scroll>
-          <Table caption="Points" columns={COLUMNS} rows={rows} keyOf={({ number }) => String(number)} />
+          <Table caption="Points" columns={columns(run.id)} rows={rows} keyOf={({ number }) => String(number)} />
         </Scroll>
       )}
       <Outcomes run={run} />

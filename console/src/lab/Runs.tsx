@@ -4,6 +4,7 @@ import { duration } from '../ui/format';
 import { Badge, Failure, Head, Time } from '../ui/parts';
 import { Link, to, useParam } from '../ui/route';
 import { Table, type Column } from '../ui/Table';
+import { CompareLink } from './Compare';
 import { isUp, lab, usePolled, type Listed, type Run, type RunState } from './api';
 
 const KINDS: Record<RunState, '' | 'bad' | 'note' | 'good'> = { queued: '', starting: 'note', running: 'note', finished: 'good', interrupted: 'note', stopped: 'bad', refused: 'bad' };
@@ -50,6 +51,7 @@ const COLUMNS: Column<Run>[] = [
 export function Runs() {
   const [archived, setArchived] = useParam('archived');
   const [text, setText] = useState('');
+  const [ticked, setTicked] = useState<string[]>([]);
   const found = usePolled<Listed<Run>>(lab(`runs?count=1000${archived ? '&archived=true' : ''}`));
   const needle = text.toLowerCase();
   const all = found.data?.items ?? [];
@@ -70,9 +72,22 @@ export function Runs() {
             Archived
           </button>
         </div>
+        {ticked.length > 1 ? <CompareLink ids={ticked} /> : ticked.length === 1 && <span className="quiet small">Tick another run to compare them.</span>}
       </div>
       <Failure error={found.error} />
-      {rows.length > 0 && <Table caption="Runs" columns={COLUMNS} rows={rows} keyOf={({ id }) => id} />}
+      {rows.length > 0 && (
+        <Table
+          caption="Runs"
+          columns={COLUMNS}
+          rows={rows}
+          keyOf={({ id }) => id}
+          ticks={{
+            of: ({ id, done }) => (
+              <input type="checkbox" aria-label={`Compare ${id}`} disabled={done === 0} checked={ticked.includes(id)} onChange={(event) => setTicked(event.target.checked ? [...ticked, id] : ticked.filter((it) => it !== id))} />
+            ),
+          }}
+        />
+      )}
       {found.data && rows.length === 0 && (
         <div className="empty">
           {all.length > 0 ? (

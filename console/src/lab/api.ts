@@ -22,7 +22,7 @@ export interface Experiment {
   name: string;
   origin: 'built-in' | 'own';
   toml: string;
-  parsed: { question: string; note: string; systems: string[] } | null;
+  parsed: { question: string; note: string; systems: string[]; full: Record<string, unknown> } | null;
   error: string | null;
 }
 
@@ -35,6 +35,9 @@ export interface Plan {
   errors: { line: number | null; message: string }[];
   warnings: string[];
   grid: { path: string; values: unknown[] }[];
+  factors: { letter: string; name: string }[];
+  aliases: { effect: string; with: string[] }[];
+  resolution: number | null;
 }
 
 export type RunState = 'queued' | 'starting' | 'running' | 'finished' | 'interrupted' | 'stopped' | 'refused';
@@ -102,6 +105,8 @@ export interface Law {
 
 export interface Effect {
   name: string;
+  /** Effects that the fraction cannot tell from it. */
+  aliases: string[];
   value: number;
   share: number | null;
   interval: { low: number; high: number } | null;
@@ -114,13 +119,46 @@ export interface Effects {
   unit: string;
   reason: string | null;
   analysis: {
-    design: { factors: { name: string; letter: string; low: string; high: string }[] };
+    /** Bit f of a row is set where factor f is at its high level. */
+    design: { factors: { name: string; letter: string; low: string; high: string }[]; rows: number[]; words: number[] };
     responses: number[];
     repetitions: number;
     mean: Effect;
     effects: Effect[];
     error: { share: number | null } | null;
   } | null;
+}
+
+interface Interval {
+  low: number;
+  high: number;
+}
+
+interface Metric {
+  name: string;
+  label: string;
+  unit: string;
+}
+
+export interface ComparedSide {
+  durability: string;
+  estimate: { value: number; interval: Interval | null };
+  ratio: { value: number; interval: Interval | null } | null;
+  verdict: 'better' | 'worse' | 'more' | 'less' | 'not_told' | 'no_interval' | null;
+}
+
+export interface ComparedLine {
+  system: string;
+  parameters: Record<string, unknown>;
+  sides: (ComparedSide | null)[];
+}
+
+export interface Compared {
+  metric: Metric;
+  metrics: Metric[];
+  lines: ComparedLine[];
+  unmatched: { run: number; system: string; parameters: Record<string, unknown> }[];
+  differences: { what: string; values: string[] }[];
 }
 
 export interface Report {
@@ -160,3 +198,40 @@ export const parameters = (of: Record<string, unknown> | undefined): string =>
   Object.entries(of ?? {})
     .map(([path, value]) => `${path.split('.').slice(-1)[0]} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
     .join(', ');
+
+/** A run that waits. Times are in ms since 1970. */
+export interface Waiting {
+  id: string;
+  experiment: string;
+  not_before: number | null;
+  after: string | null;
+  asked_at: number;
+}
+
+export interface Agent {
+  name: string;
+  address: string;
+  state: 'ready' | 'absent' | 'not_asked';
+  machine: string | null;
+  round_trip_us: number | null;
+  bytes_per_second: number | null;
+  reason: string | null;
+}
+
+export interface Agents {
+  items: Agent[];
+  has_secret: boolean;
+}
+
+/** A second of a role. */
+export interface Sample {
+  at_s: number;
+  seconds: number;
+  sent: number;
+  acknowledged: number;
+  received: number;
+  p2_5_us: number | null;
+  p50_us: number | null;
+  p97_5_us: number | null;
+  p99_us: number | null;
+}

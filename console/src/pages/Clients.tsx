@@ -3,7 +3,7 @@ import { api, seg } from '../api/http';
 import type { Client, Message, MessageCount, Outgoing } from '../api/types';
 import { Action } from '../ui/Action';
 import { firstLine } from '../ui/Content';
-import { count, visible } from '../ui/format';
+import { count, counted, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { queueAt } from '../ui/pages';
 import { Commands, Field, Head } from '../ui/parts';
@@ -26,10 +26,10 @@ const COLUMNS: Column<Client>[] = [
           title={`Delete ${visible(client.name)}`}
           confirm="Delete the client"
           call={() => ({ method: 'DELETE', path: api(`clients/${seg(client.name)}`) })}
-          result={({ messages }) => `Deleted, with ${count(messages)} messages.`}
+          result={({ messages }) => `Deleted, with ${counted(messages, 'message')}.`}
         >
           <p>
-            It goes with its queue and <b>{count(client.queue.ready)} messages</b> that wait for it. This cannot be taken back.
+            It goes with its queue and <b>{counted(client.queue.ready, 'message')}</b> waiting for it. This cannot be taken back.
           </p>
         </Action>
       </span>

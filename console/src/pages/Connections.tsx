@@ -116,7 +116,7 @@ export function Connection({ id }: { id: string }) {
           after={() => go(to(['connections']))}
         >
           <p>
-            <b>{count(data.in_flight)} messages in flight</b> return to their queues, and its {count(data.channels)} channels end. Most clients connect again by themselves.
+            Its messages in flight (<b>{count(data.in_flight)}</b>) return to their queues, and its channels ({count(data.channels)}) end. Most clients connect again by themselves.
           </p>
           <Field label="Reason" help="The client hears it where its protocol has words for it">
             <input value={reason} onChange={(event) => setReason(event.target.value)} />

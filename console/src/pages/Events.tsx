@@ -2,9 +2,9 @@ import { useLive } from '../api/live';
 import { api } from '../api/http';
 import type { EventList, EventShown } from '../api/types';
 import { age, time, visible } from '../ui/format';
-import { queueAt } from '../ui/pages';
+import { pageOf } from '../ui/pages';
 import { Badge, Failure, Head } from '../ui/parts';
-import { Link, to, useParam } from '../ui/route';
+import { Link, useParam } from '../ui/route';
 
 const KINDS = ['queue', 'topic', 'exchange', 'binding', 'group', 'client', 'namespace', 'app', 'user', 'rule', 'token', 'connection', 'node', 'alarm', 'backup', 'scrub'];
 
@@ -50,14 +50,11 @@ export function EventLine({ event }: { event: EventShown }) {
   );
 }
 
+const THINGS = ['queue', 'topic', 'group', 'exchange', 'client', 'app', 'user', 'setting', 'namespace'] as const;
+
 function On({ event: { on, kind } }: { event: EventShown }) {
-  const gone = kind.endsWith('deleted');
-  const text = visible(on.queue ?? on.topic ?? on.group ?? on.exchange ?? on.client ?? on.app ?? on.user ?? on.setting ?? (kind.startsWith('namespace') ? on.namespace : '') ?? '');
-  if (gone || text === '') return <b>{text}</b>;
-  if (on.queue) return <Link href={queueAt(on.namespace ?? '/', on.queue)}>{text}</Link>;
-  if (on.topic) return <Link href={to(['topics', on.topic])}>{text}</Link>;
-  if (on.group) return <Link href={to(['groups', on.group])}>{text}</Link>;
-  if (on.app) return <Link href={to(['apps', on.app])}>{text}</Link>;
-  if (on.user) return <Link href={to(['users', on.user])}>{text}</Link>;
-  return <b>{text}</b>;
+  const thing = THINGS.find((word) => on[word] != null && (word !== 'namespace' || kind.startsWith(word)));
+  const name = (thing && on[thing]) ?? '';
+  const address = kind.endsWith('deleted') ? undefined : pageOf(thing, name, on.namespace);
+  return address ? <Link href={address}>{visible(name)}</Link> : <b>{visible(name)}</b>;
 }

@@ -3,7 +3,7 @@ import { useLive } from '../api/live';
 import { api } from '../api/http';
 import type { Backup, Journal as State, Scrub, Segment } from '../api/types';
 import { Action } from '../ui/Action';
-import { bytes, count, visible } from '../ui/format';
+import { bytes, count, counted, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { Badge, Durability, Facts, Failure, Field, Figures, Head, Time } from '../ui/parts';
 import { Limit } from './queues/Queue';
@@ -55,7 +55,7 @@ export function Journal() {
           title="Scrub the journal"
           confirm="Read everything"
           call={() => ({ method: 'POST', path: api('journal/scrub', { wait: '0' }) })}
-          result={({ segments, damaged }) => `${count(segments)} segments were read, ${count(damaged)} of them damaged.`}
+          result={({ segments, damaged }) => `${counted(segments, 'segment')} read, ${count(damaged)} of them damaged.`}
         >
           <p>Reads everything that is sealed, to find damage. The background does so all the time, slowly; this takes the disk's time now.</p>
         </Action>

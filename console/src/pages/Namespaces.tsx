@@ -3,7 +3,7 @@ import { api, request, seg } from '../api/http';
 import type { Namespace, NamespaceDeletion } from '../api/types';
 import { Action } from '../ui/Action';
 import { useDryRun } from '../ui/DryRun';
-import { count, visible } from '../ui/format';
+import { count, counted, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { Commands, Facts, Failure, Field, Head } from '../ui/parts';
 import { Link, to } from '../ui/route';
@@ -58,12 +58,12 @@ function Delete({ name }: { name: string }) {
       disabled={isDefault}
       why={isDefault ? 'The default namespace is always there' : undefined}
       title={`Delete the namespace ${visible(name)}`}
-      confirm={gone ? `Delete ${count(gone.queues)} queues and ${count(gone.messages)} messages` : 'Delete'}
+      confirm={gone ? `Delete ${counted(gone.queues, 'queue')} and ${counted(gone.messages, 'message')}` : 'Delete'}
       typed={name}
       incomplete={!gone}
       onOpen={dry.look}
       call={() => ({ method: 'DELETE', path: path({ wait: '0' }) })}
-      result={(done) => `Deleted, with ${count(done.queues)} queues and ${count(done.messages)} messages.`}
+      result={(done) => `Deleted, with ${counted(done.queues, 'queue')} and ${counted(done.messages, 'message')}.`}
     >
       <p>Everything in it goes with it, and connections of clients in it are closed. This cannot be taken back.</p>
       <Failure error={dry.error} />

@@ -3,8 +3,8 @@ import { useLive } from '../api/live';
 import { api } from '../api/http';
 import type { Draining, Listener, LogLevel, Memory, Node as State, Reloaded, Setting, Thread, Threads } from '../api/types';
 import { Action } from '../ui/Action';
-import { Chart, Ranges, type Series } from '../ui/Chart';
-import { byteRate, bytes, count, duration, share, visible } from '../ui/format';
+import { Charts, Ranges, type Drawn, type Series } from '../ui/Chart';
+import { byteRate, bytes, count, counted, duration, share, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { Badge, Facts, Failure, Field, Figures, Head, Tabs, Time, useTab } from '../ui/parts';
 import { Scroll, Table } from '../ui/Table';
@@ -24,6 +24,13 @@ const NETWORK: Series[] = [
   { name: 'network_sent_rate', label: 'Sent' },
 ];
 const MEMORY: Series[] = [{ name: 'resident_bytes', label: 'The broker' }];
+
+const CHARTS: Drawn[] = [
+  { title: 'Processors', series: CPU, format: share },
+  { title: 'Memory', series: MEMORY, format: bytes },
+  { title: 'Disk', series: DISK, format: byteRate },
+  { title: 'Network', series: NETWORK, format: byteRate },
+];
 
 export function Node() {
   const { data, error } = useLive<State>('/v1/node', 3000);
@@ -102,7 +109,7 @@ function Actions() {
         confirm="Shut down"
         typed="shut down"
         call={() => ({ method: 'POST', path: api('node/shutdown'), body: { json: { drain_s: Number(drain) } } })}
-        result={({ connections }) => `Draining: ${count(connections)} connections are left.`}
+        result={({ connections }) => `Draining: ${counted(connections, 'connection')} left.`}
       >
         <p>
           Connections get this time to finish; then the broker ends, and <b>no client can use it until it is started again</b>, on its machine: this page cannot do that.
@@ -128,12 +135,7 @@ const Inside = ({ node }: { node: State }) => (
       <h2>The machine</h2>
       <Ranges />
     </div>
-    <div className="grid charts">
-      <Chart title="Processors" of="node" series={CPU} format={share} />
-      <Chart title="Memory" of="node" series={MEMORY} format={bytes} />
-      <Chart title="Disk" of="node" series={DISK} format={byteRate} />
-      <Chart title="Network" of="node" series={NETWORK} format={byteRate} />
-    </div>
+    <Charts of="node" charts={CHARTS} />
     <section className="card">
       <header>
         <h2>Listeners</h2>
@@ -169,7 +171,7 @@ function ThreadList() {
       <Failure error={error} />
       {data && (
         <>
-          <p className="quiet small lead">{count(data.operations)} operations run. A thread that waits names the function of the kernel in which it does.</p>
+          <p className="quiet small lead">Operations under way: {count(data.operations)}. A thread that waits names the function of the kernel in which it does.</p>
           <Scroll>
             <Table narrow caption="Threads" columns={THREADS} rows={data.threads} keyOf={({ name }, index) => `${name} ${index}`} />
           </Scroll>
@@ -189,8 +191,8 @@ function MemoryParts() {
         { name: 'The process', value: bytes(data.resident_bytes), exact: count(data.resident_bytes) },
         { name: 'Recent batches', value: bytes(data.tail_cache_bytes), exact: count(data.tail_cache_bytes) },
         { name: 'Requests', value: bytes(requests.used_bytes), more: `of ${bytes(requests.max_bytes)}` },
-        { name: 'Queues', value: count(data.queues?.count), more: `${count(data.queues?.in_flight)} messages in flight` },
-        { name: 'Live topics', value: count(data.live?.topics), more: `${count(data.live?.subscriptions)} subscriptions` },
+        { name: 'Queues', value: count(data.queues?.count), more: `${counted(data.queues?.in_flight, 'message')} in flight` },
+        { name: 'Live topics', value: count(data.live?.topics), more: counted(data.live?.subscriptions, 'subscription') },
       ]}
     />
   );

@@ -1,6 +1,6 @@
 import { useLive, useOnce } from '../api/live';
 import type { EventList, Journal, Node, NodeMemberList, Overview as State, QueueBacklog } from '../api/types';
-import { Chart, Ranges, type Series } from '../ui/Chart';
+import { Charts, Ranges, type Drawn, type Series } from '../ui/Chart';
 import { byteRate, bytes, count, duration, rate, share, short, time } from '../ui/format';
 import { queueAt } from '../ui/pages';
 import { Badge, Commands, Durability, Failure, Figures, Head, Meter } from '../ui/parts';
@@ -24,6 +24,12 @@ const CPU: Series[] = [
   { name: 'cpu_user', label: 'Programs' },
   { name: 'cpu_system', label: 'System' },
   { name: 'cpu_wait', label: 'Waiting for disks' },
+];
+const CHARTS: Drawn[] = [
+  { title: 'In', series: IN, format: rate },
+  { title: 'Out', series: OUT, format: rate },
+  { title: 'Waiting in queues', series: WAITING, format: short },
+  { title: 'Processors of the machine', series: CPU, format: share },
 ];
 
 export function Overview() {
@@ -70,12 +76,7 @@ export function Overview() {
           { name: 'Disk free', value: bytes(machine.disk_free_bytes), more: `${byteRate(process.disk_written_rate)} written` },
         ]}
       />
-      <div className="grid charts">
-        <Chart title="In" of="node" series={IN} format={rate} />
-        <Chart title="Out" of="node" series={OUT} format={rate} />
-        <Chart title="Waiting in queues" of="node" series={WAITING} format={short} />
-        <Chart title="Processors of the machine" of="node" series={CPU} format={share} />
-      </div>
+      <Charts of="node" charts={CHARTS} />
       <div className="grid">
         <Backlog queues={data.top.queues} />
         <section className="card">

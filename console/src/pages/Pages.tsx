@@ -1,10 +1,12 @@
 // Addresses and their pages.
 import { Component, type ReactNode } from 'react';
 import { Link, to, useRoute } from '../ui/route';
+import { Quotas } from './access/Quotas';
 import { User } from './access/User';
 import { Users } from './access/Users';
 import { App } from './apps/App';
 import { Apps } from './apps/Apps';
+import { Audit } from './Audit';
 import { Clients } from './Clients';
 import { Connection, Connections } from './Connections';
 import { ConsumersPage } from './Consumers';
@@ -61,6 +63,10 @@ function page([name = '', first, second]: string[]): ReactNode {
       return <Log />;
     case 'users':
       return first === undefined ? <Users /> : <User name={first} />;
+    case 'quotas':
+      return <Quotas />;
+    case 'audit':
+      return <Audit />;
     case 'namespaces':
       return <Namespaces />;
     case 'definitions':

@@ -3,6 +3,8 @@ import { useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { useHistory } from '../api/live';
+import { usePageSettings } from '../api/session';
+import type { History } from '../api/types';
 import { byteRate, bytes, short, time } from './format';
 import { Failure, save } from './parts';
 import { useParam } from './route';
@@ -14,12 +16,16 @@ export interface Series {
   label: string;
 }
 
-interface Props {
+/** One chart of an object's history. */
+export interface Drawn {
   title: string;
-  of: string;
-  namespace?: string;
   series: Series[];
   format: (value: number | null | undefined) => string;
+}
+
+interface Props extends Drawn {
+  history: History | undefined;
+  isPending: boolean;
 }
 
 const RANGES = [1, 5, 15, 60];
@@ -33,22 +39,43 @@ export function useMinutes(): number {
 export function Ranges() {
   const minutes = useMinutes();
   const [, set] = useParam('range');
+  const longer = usePageSettings()?.prometheus_url;
   return (
-    <div className="chips" role="group" aria-label="Time range of the charts">
+    <div className="row">
+      {longer && (
+        <a href={longer} target="_blank" rel="noopener noreferrer">
+          Longer, in Prometheus
+        </a>
+      )}
+      <div className="chips" role="group" aria-label="Time range of the charts">
       {RANGES.map((range) => (
         <button key={range} type="button" className="chip" aria-pressed={range === minutes} onClick={() => set(range === 15 ? undefined : String(range))}>
           {range === 60 ? '1 h' : `${range} min`}
         </button>
       ))}
+      </div>
     </div>
   );
 }
 
-export function Chart({ title, of, namespace, series, format }: Props) {
-  const minutes = useMinutes();
+/** The charts of a page, which are of one object: their history is one state. */
+export function Charts({ of, namespace, charts }: { of: string; namespace?: string; charts: readonly Drawn[] }) {
+  const names = charts.flatMap(({ series }) => series.map(({ name }) => name));
+  const found = useHistory(of, names, useMinutes(), namespace);
+  return (
+    <>
+      <Failure error={found.error} />
+      <div className={charts.length > 2 ? 'grid charts' : charts.length > 1 ? 'grid' : ''}>
+        {charts.map((chart) => (
+          <Chart key={chart.title} {...chart} history={found.data} isPending={found.isPending} />
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Chart({ title, series, format, history, isPending }: Props) {
   const theme = useTheme();
-  const found = useHistory(of, series.map(({ name }) => name), minutes, namespace);
-  const history = found.data;
   const data = useMemo<uPlot.AlignedData | undefined>(() => {
     if (!history || history.missing) return undefined;
     const lines = series.map(({ name }) => history.series[name] ?? []);
@@ -63,10 +90,9 @@ export function Chart({ title, of, namespace, series, format }: Props) {
       <header className="row">
         <h3>{title}</h3>
       </header>
-      <Failure error={found.error} />
       {isUnknown ? (
         <div className="plot">
-          <p className="quiet small">{found.isPending ? '' : 'Nothing was counted in this time. The history begins when something is, and is kept for an hour.'}</p>
+          <p className="quiet small">{isPending ? '' : 'Nothing was counted in this time. The history begins when something is, and is kept for an hour.'}</p>
         </div>
       ) : (
         <Plot key={theme + series.length} data={data} series={series} format={format} />
@@ -94,9 +120,11 @@ interface Plotted {
   clock?: boolean;
   /** Series whose points are joined over gaps; the others are points alone. All are lines with gaps by default. */
   joined?: boolean[];
+  /** Pairs of series, by their numbers from 1 on, between which the area is filled. */
+  bands?: [number, number][];
 }
 
-export function Plot({ data, series, format, clock = true, joined }: Plotted) {
+export function Plot({ data, series, format, clock = true, joined, bands = [] }: Plotted) {
   const holder = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   useEffect(() => {
@@ -118,6 +146,7 @@ export function Plot({ data, series, format, clock = true, joined }: Plotted) {
           { ...axis, size: 62, space: 34, incrs: isBinary(format) ? BINARY : undefined, values: (_, ticks) => ticks.map((tick) => format(tick)) },
         ],
         series: [{}, ...series.map(({ label }, index) => ({ label, stroke: colour(`--c${index}`), spanGaps: joined?.[index] ?? false, ...drawn(joined?.[index] ?? true) }))],
+        bands: bands.map((pair) => ({ series: pair, fill: `${colour('--c0')}33` })),
         plugins: [tip(series, format, clock)],
       },
       data,

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
 import { useLive } from '../api/live';
 import { api, Refusal, type Query } from '../api/http';
-import { count } from './format';
+import { count, counted } from './format';
 import { Failure, save } from './parts';
 import { go, setParams, useRoute } from './route';
 import { Table, type Column } from './Table';
@@ -18,8 +18,10 @@ export interface Filter {
 interface Listed<T> {
   items: T[];
   next: string | null;
-  matched: number;
-  total: number;
+  /** Absent where the broker counts none: it reads a log backwards. */
+  matched?: number;
+  total?: number;
+  looked_at?: number;
 }
 
 interface Props<T> {
@@ -37,6 +39,8 @@ interface Props<T> {
   /** Names in the address begin with it, where a page has two lists. */
   prefix?: string;
   search?: boolean;
+  /** The query chooses, so that an empty page says nothing of the whole list. */
+  isChosen?: boolean;
   sortDefault?: string;
   perPage?: number;
   /** Address of an object by its name, for callers that may see it but not the list. */
@@ -60,8 +64,8 @@ export function List<T>(props: Props<T>) {
     const named = Object.entries({ after: undefined, ...values }).map(([key, text]) => [prefix + key, text]);
     setParams(Object.fromEntries(named) as Record<string, string | undefined>, replace);
   };
-  const isNarrowed = Boolean(value('q') || chosen.length > 0 || value('after'));
-  const isEmpty = list !== undefined && list.total === 0 && !isNarrowed;
+  const isNarrowed = Boolean(value('q') || chosen.length > 0 || value('after') || props.isChosen);
+  const isEmpty = list !== undefined && !list.total && !list.next && !isNarrowed;
   if (isEmpty && list.items.length === 0) return <div className="empty">{empty}</div>;
   return (
     <section aria-label={noun}>
@@ -95,7 +99,7 @@ export function List<T>(props: Props<T>) {
       </div>
       <Failure error={found.error} />
       {props.openAt && found.error instanceof Refusal && found.error.needs && <OpenByName noun={noun} at={props.openAt} />}
-      {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches.</div>}
+      {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches{list.looked_at !== undefined && ` among ${counted(list.looked_at, singular(noun), noun)} looked at`}.</div>}
       {rows.length > 0 && (
         <Rows
           {...{ columns, rows, keyOf, isGone, sort: value('sort') ?? props.sortDefault, noun }}
@@ -107,7 +111,7 @@ export function List<T>(props: Props<T>) {
       {list && (
         <div className="foot">
           <span>
-            {count(list.matched)} {list.matched === list.total ? noun : `of ${count(list.total)} ${noun}`}
+            <Matched list={list} noun={noun} />
           </span>
           <span className="row">
             <button type="button" className="plain small wide" onClick={() => save(`${noun.replace(/\W+/g, '-')}.csv`, csv(columns, rows))}>
@@ -128,6 +132,13 @@ export function List<T>(props: Props<T>) {
       )}
     </section>
   );
+}
+
+const singular = (noun: string): string => noun.replace(/ies$/, 'y').replace(/s$/, '');
+
+function Matched({ list: { items, matched, total, next }, noun }: { list: Listed<unknown>; noun: string }) {
+  if (matched === undefined) return `${counted(items.length, singular(noun), noun)}${next === null ? '' : ', and earlier ones'}`;
+  return matched === total ? counted(matched, singular(noun), noun) : `${count(matched)} of ${counted(total, singular(noun), noun)}`;
 }
 
 /** A way to an object of a list that may not be seen. */

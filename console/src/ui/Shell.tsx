@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState, type ReactNode } from 'react';
 import { useLive } from '../api/live';
 import { reachNow, onReach, useReach } from '../api/reach';
-import { useLoginWanted } from '../api/session';
+import { useLoginWanted, usePageSettings } from '../api/session';
 import type { Overview } from '../api/types';
 import { setPaused, usePaused } from '../api/watch';
 import { Dialog } from './Dialog';
@@ -20,6 +20,7 @@ export function Shell({ children }: { children: ReactNode }) {
   const [dialog, setDialog] = useState<'palette' | 'help'>();
   const isLoginWanted = useLoginWanted();
   const overview = useLive<Overview>(isLoginWanted ? null : '/v1/overview', 3000).data;
+  const lab = usePageSettings()?.lab_url;
   const reach = useReach();
   const isLost = reach.online === false;
   useKeys(setDialog);
@@ -51,6 +52,13 @@ export function Shell({ children }: { children: ReactNode }) {
               </Link>
             </li>
           ))}
+          {lab && (
+            <li className="gap">
+              <a href={lab} target="_blank" rel="noopener noreferrer">
+                Lab
+              </a>
+            </li>
+          )}
         </ul>
       </nav>
       <button type="button" className="veil" aria-label="Close the list of pages" onClick={() => setOpen(false)} />
@@ -96,6 +104,7 @@ function Bar({ onBurger, isOpen, onFind, onHelp }: { onBurger: () => void; isOpe
 function Bands({ overview }: { overview: Overview | undefined }) {
   const reach = useReach();
   const paused = usePaused();
+  const showsOnly = usePageSettings()?.shows_only;
   const isLost = reach.online === false;
   const alarms = overview?.alarms ?? [];
   const state = overview && overview.state !== 'ok' && alarms.length === 0 ? overview.state : undefined;
@@ -115,6 +124,7 @@ function Bands({ overview }: { overview: Overview | undefined }) {
           </div>
         ))}
       {paused && <div className="band note">Updates are paused.</div>}
+      {showsOnly && <div className="band note">These pages only show: the broker refuses what they would do (console.actions).</div>}
     </div>
   );
 }

@@ -6,6 +6,9 @@ const whole = new Intl.NumberFormat('en-GB', { maximumFractionDigits: 0 });
 
 export const count = (value: number | null | undefined): string => (value == null ? NONE : whole.format(value));
 
+/** A number with its noun: 1 rule, 2 rules. */
+export const counted = (value: number | null | undefined, one: string, many = `${one}s`): string => `${count(value)} ${value === 1 ? one : many}`;
+
 /** A difference with its sign. */
 export const change = (before: number, after: number): string => `${after > before ? '+' : ''}${count(after - before)}`;
 
@@ -41,6 +44,12 @@ export function bytes(value: number | null | undefined): string {
     unit += 1;
   }
   return `${unit === 0 ? whole.format(size) : digits(size)} ${units[unit]}`;
+}
+
+/** Bytes of a text such as `10 MiB`; undefined if it is none. */
+export function bytesOf(text: string): number | undefined {
+  const [, number = '', unit = ''] = /^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*$/i.exec(text) ?? [];
+  return number === '' ? undefined : Math.round(Number(number) * 1024 ** ' kmgt'.indexOf(unit.toLowerCase() || ' '));
 }
 
 export const byteRate = (value: number | null | undefined): string => (value == null ? NONE : `${bytes(value)}/s`);

@@ -27,6 +27,8 @@ export const PAGES: PageEntry[] = [
   { name: 'Events', path: 'events', key: 'e' },
   { name: 'Log', path: 'log', key: 'd' },
   { name: 'Users and rules', path: 'users', key: 'r', gap: true },
+  { name: 'Quotas and limits', path: 'quotas', key: 'k' },
+  { name: 'Audit', path: 'audit', key: 's' },
   { name: 'Namespaces', path: 'namespaces', key: 'm' },
   { name: 'Definitions', path: 'definitions', key: 'f' },
 ];
@@ -35,3 +37,11 @@ export const address = (page: PageEntry): string => to(page.path ? [page.path] :
 export const queueAt = (namespace: string, name: string, query?: Record<string, string | undefined>): string =>
   to(['queues', namespace, name], query);
 export const exchangeAt = (namespace: string, name: string): string => to(['exchanges', namespace, name === '' ? '(default)' : name]);
+
+/** Page of a thing; undefined if its kind has none. */
+export function pageOf(kind: string | null | undefined, name: string, namespace?: string | null): string | undefined {
+  if (kind === 'queue') return queueAt(namespace ?? '/', name);
+  if (kind === 'exchange') return exchangeAt(namespace ?? '/', name);
+  if (kind === 'namespace') return to(['queues'], { namespace: name });
+  return ['topic', 'group', 'app', 'user'].includes(kind ?? '') ? to([`${kind}s`, name]) : undefined;
+}

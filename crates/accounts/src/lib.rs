@@ -27,7 +27,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{
-    Caller, Change, Directory, Guessing, Rule, Token, TopicPermission, User, decode_limits, decode_quota,
+    Caller, Change, Directory, Guessing, Rule, Token, TokenHash, TopicPermission, User, decode_limits,
+    decode_quota,
 };
 use stafett_journal::{Journal, StateItem, StateUnreadable};
 use stafett_model::Lock;
@@ -71,6 +72,9 @@ pub struct AccessControl {
     changes: watch::Sender<u64>,
     /// Secret of this run.
     secret: [u8; 32],
+    /// Hash of the secret of the broker's own programs.
+    own: TokenHash,
+    own_secret: String,
     /// Begin of the clock of quotas.
     started: Instant,
     /// Tokens of an authorization server, if there is one.
@@ -105,6 +109,7 @@ impl AccessControl {
         spaces::load_access(&**journal, tables)?;
         directory.apply(changes);
         directory.on_denied(audit::refusal);
+        let own_secret = format!("{}{}", login::OWN, changes::hex(&random()));
         Ok(Self {
             directory: Arc::new(directory),
             journal: Arc::clone(journal),
@@ -117,6 +122,8 @@ impl AccessControl {
             remote_needs_login: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
+            own: TokenHash::of(own_secret.as_bytes()),
+            own_secret,
             started: Instant::now(),
             bearer: Lock::default(),
             newer_keys: NewerKeys::default(),
@@ -126,6 +133,12 @@ impl AccessControl {
     /// Returns users, tokens and rules.
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
+    }
+
+    /// Returns the secret by which the broker's own programs log in, until the broker ends. It has all
+    /// rights.
+    pub fn own_secret(&self) -> &str {
+        &self.own_secret
     }
 
     /// Returns true if callers need no name, because no user is an administrator.

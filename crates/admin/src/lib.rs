@@ -16,6 +16,7 @@
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
 //!   `groups`: groups of consumers and their commits
 //! - `apps`: stateful consumers and the commands of their workers
+//! - [`sinks`]: sinks that the broker keeps, and their runner's state
 //! - `sender`: messages of one request, built and stored
 //! - `message`: a message in answers, and its choice by a query; `content`: its content
 //! - [`ws`]: the same over WebSocket, and watched lists
@@ -65,6 +66,7 @@ mod refusals;
 mod send;
 mod sender;
 mod settle;
+pub mod sinks;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -85,7 +87,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-pub use access::guard;
+pub use access::{guard, pages_only_show};
 use events::Feeds;
 pub use journal::JournalDesk;
 pub use node::Node;
@@ -106,6 +108,13 @@ pub struct Backend {
     pub node: Arc<dyn Node>,
     pub sockets: WebSockets,
     pub feeds: Feeds,
+    pub sinks: sinks::Desk,
+}
+
+impl FromRef<Backend> for sinks::Desk {
+    fn from_ref(backend: &Backend) -> Self {
+        Arc::clone(&backend.sinks)
+    }
 }
 
 impl FromRef<Backend> for Slot<Broker> {
@@ -204,6 +213,7 @@ fn routes() -> Routes {
         .with(records::routes)
         .with(groups::routes)
         .with(apps::routes)
+        .with(sinks::routes)
         .with(connections::routes)
         .with(consumers::routes)
         .with(transactions::routes)

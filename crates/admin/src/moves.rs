@@ -1,4 +1,5 @@
-//! Moves messages of a queue to another one: from the front, by id, or by a choice.
+//! Moves messages of a queue to another one, to an exchange, or to where they were before they died: from the
+//! front, by id, or by a choice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,16 +10,18 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stafett_access::Action;
+use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_delivery::{DeliveryId, SearchBounds, SearchOrder};
 use stafett_http::api::post;
 use stafett_http::query::encoded;
 use stafett_http::{Code, Path, Problem, Query, Slot, body};
-use stafett_messaging::Stopped;
 use stafett_messaging::queues::Queue;
+use stafett_messaging::{MoveTarget, Stopped};
+use stafett_model::Namespace;
 
 use crate::access;
+use crate::exchanges;
 use crate::message::{Choice, parse_message_id};
 use crate::operations::{self, Operations, Progress};
 use crate::queues::{NAMESPACE, find, plan};
@@ -41,7 +44,7 @@ const STOPPED: &str = "stopped by a request";
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Move {
-    to: MoveTarget,
+    to: To,
     /// Messages to move at most; if it is absent, as many as wait now.
     #[schemars(range(max = MOVED_MAX))]
     count: Option<u64>,
@@ -54,12 +57,39 @@ struct Move {
     query: BTreeMap<String, Value>,
 }
 
-/// Target of a move.
+/// Target of a move, in the same namespace.
+#[derive(Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "to is {\"queue\": …}, {\"exchange\": …, \"routing_key\": …} or \"origin\""
+)]
+enum To {
+    Queue(ToQueue),
+    Exchange(ToExchange),
+    Origin(Origin),
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct MoveTarget {
-    /// Name of a queue of the same namespace.
+struct ToQueue {
+    /// Name of the queue.
     queue: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ToExchange {
+    /// Name of the exchange; that of the default exchange is empty.
+    exchange: String,
+    /// Routing key; if it is absent, messages keep theirs.
+    routing_key: Option<String>,
+}
+
+/// Exchange and routing key of the first death of each message.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Origin {
+    Origin,
 }
 
 /// Result of a move.
@@ -76,15 +106,15 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .route(
             operations::begins::<Moved>(post(
                 "/v1/queues/{queue}/move",
-                "Moves messages to another queue: from the front, or chosen ones. Each message is stored there and settled \
-                 here by one append.",
+                "Moves messages to another queue, to an exchange, or as dead letters to where they were published to first: \
+                 from the front, or chosen ones. Each message is stored there and settled here by one append.",
             ))
             .event("queue.moved")
             .query(&[NAMESPACE])
             .body::<Move>()
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::MOVE)
-            .refuses(&[Code::NoSuchQueue]),
+            .refuses(&[Code::NoSuchQueue, Code::NoSuchExchange]),
             move_messages,
         )
 }
@@ -99,19 +129,8 @@ async fn move_messages(
     let wanted: Move = body::json(request).await?;
     let broker = broker.get()?;
     let namespace = namespace(&query);
-    let (from, to) = (
-        find(&broker, &namespace, &name)?,
-        find(&broker, &namespace, &wanted.to.queue)?,
-    );
-    access::check_queue(&broker, Action::Write, &namespace, &wanted.to.queue)?;
-    if Arc::ptr_eq(&from, &to) {
-        return Err(Problem::bad_request("the messages are in this queue already"));
-    }
-    if from.over.is_some() && from.over == to.over {
-        return Err(Problem::bad_request(
-            "both queues lie over the same topic: what moves would come back",
-        ));
-    }
+    let from = find(&broker, &namespace, &name)?;
+    let to = target(&broker, &namespace, &from, &wanted.to)?;
     let all = || {
         if wanted.ids.is_empty() {
             from.counts().ready
@@ -136,6 +155,46 @@ async fn move_messages(
         .await
     };
     operations.run(plan, &query, work).await
+}
+
+/// Returns the target of a move, if the caller may write there.
+fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) -> Result<MoveTarget, Problem> {
+    match to {
+        To::Queue(ToQueue { queue: name }) => {
+            let to = find(broker, namespace, name)?;
+            access::check_queue(broker, Action::Write, namespace, name)?;
+            if Arc::ptr_eq(from, &to) {
+                return Err(Problem::bad_request("the messages are in this queue already"));
+            }
+            if from.over.is_some() && from.over == to.over {
+                return Err(Problem::bad_request(
+                    "both queues lie over the same topic: what moves would come back",
+                ));
+            }
+            Ok(MoveTarget::Queue(to))
+        }
+        To::Exchange(ToExchange {
+            exchange,
+            routing_key,
+        }) => {
+            let routing_key = routing_key.as_deref();
+            access::check_forwarding(broker, namespace, exchange, routing_key)?;
+            if !exchange.is_empty() {
+                exchanges::find(broker, namespace, exchange)?;
+            }
+            Ok(MoveTarget::Exchange {
+                name: exchange.as_str().into(),
+                routing_key: routing_key.map(Into::into),
+            })
+        }
+        To::Origin(Origin::Origin) => {
+            // The names are in the messages: this takes the right to all.
+            let all = Resource::exchange(namespace.as_str(), "");
+            access::check(broker, Action::Write, &all)?;
+            access::check_forwarding(broker, namespace, "", None)?;
+            Ok(MoveTarget::Origin)
+        }
+    }
 }
 
 /// Messages that move.
@@ -195,7 +254,7 @@ fn choice(fields: &BTreeMap<String, Value>) -> Result<Choice, Problem> {
 struct Steps<'a> {
     broker: &'a Broker,
     from: &'a Arc<Queue>,
-    to: &'a Arc<Queue>,
+    to: &'a MoveTarget,
     progress: &'a Progress,
 }
 
@@ -226,7 +285,7 @@ impl Steps<'_> {
             let moved = self
                 .broker
                 .messaging()
-                .move_messages(self.from, self.to, step)
+                .move_messages(self.from, self.to.clone(), step)
                 .await;
             let moved = moved.map_err(|error| of_move(messages, error.into()))?;
             messages += moved.messages;
@@ -242,7 +301,11 @@ impl Steps<'_> {
 
     /// Moves messages by id; `before` others have moved. Returns how many moved.
     async fn these(&self, before: u64, ids: Vec<DeliveryId>) -> Result<u64, Problem> {
-        let moved = self.broker.messaging().move_chosen(self.from, self.to, ids).await;
+        let moved = self
+            .broker
+            .messaging()
+            .move_chosen(self.from, self.to.clone(), ids)
+            .await;
         let moved = moved.map_err(|error| of_move(before, error.into()))?;
         let all = before + moved.messages;
         self.progress.set(all, all);

@@ -8,7 +8,7 @@ use stafett_journal::Refusal;
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_messaging::queues::{ConsumeError, DeleteQueueError, ReceiveError, Refused};
 use stafett_messaging::{PublishError, PublishRefusal, Published, SendError, Stopped};
-use stafett_store::NotStored;
+use stafett_store::{NotStored, NotStoredKind};
 use stafett_topics::{AlterError, CreateError, DeleteError, GrowError, PARTITIONS_MAX};
 
 use crate::groups::no_such_group;
@@ -30,7 +30,8 @@ pub(crate) const DELETION: [Code; 5] = [
     Code::Changed,
 ];
 /// Codes of [`of_move`].
-pub(crate) const MOVE: [Code; 6] = [
+pub(crate) const MOVE: [Code; 7] = [
+    Code::Unroutable,
     Code::MessageWithoutKey,
     Code::QueueFull,
     Code::QueueGone,
@@ -152,21 +153,11 @@ pub(crate) fn of_consuming(error: ConsumeError) -> Problem {
 
 /// Refuses a change that was not stored, or that may not have been; `why` is the reason for people.
 pub(crate) fn of_storage(error: NotStored, why: impl Display) -> Problem {
-    let code = match error {
-        NotStored::Unknown => Code::OutcomeUnknown,
-        NotStored::Refused(Refusal::DiskFull) => Code::DiskFull,
-        NotStored::Refused(Refusal::Closed) => Code::NotServing,
-        NotStored::Refused(
-            Refusal::NoSuchLog(_)
-            | Refusal::Fenced { .. }
-            | Refusal::OutOfSequence { .. }
-            | Refusal::StaleProducer { .. }
-            | Refusal::OutsideTransaction { .. }
-            | Refusal::NotAtOffset { .. }
-            | Refusal::StaleOwner { .. }
-            | Refusal::OffsetsExhausted(_)
-            | Refusal::TooLarge { .. },
-        ) => Code::NotStored,
+    let code = match error.kind() {
+        NotStoredKind::Unknown => Code::OutcomeUnknown,
+        NotStoredKind::DiskFull => Code::DiskFull,
+        NotStoredKind::Closed => Code::NotServing,
+        NotStoredKind::Refused => Code::NotStored,
     };
     Problem::new(code, why)
 }
@@ -204,6 +195,7 @@ pub(crate) fn of_move(messages: u64, why: Stopped) -> Problem {
         Stopped::TargetGone | Stopped::SourceGone => Problem::new(Code::QueueGone, said),
         Stopped::TooLarge => Problem::new(Code::MessageTooLarge, said),
         Stopped::WithoutKey => Problem::new(Code::MessageWithoutKey, said),
+        Stopped::Unroutable | Stopped::NoOrigin => Problem::new(Code::Unroutable, said),
         Stopped::NoSpace => Problem::new(Code::SpaceShort, said),
         Stopped::Unreadable => Problem::new(Code::Unreadable, said),
         Stopped::Stopping => Problem::new(Code::NotServing, said),

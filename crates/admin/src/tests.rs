@@ -1,6 +1,7 @@
 //! The routes, over a broker on a journal in memory.
 
 mod app_results;
+mod app_topics;
 mod apps;
 mod consumers;
 mod document;
@@ -14,6 +15,7 @@ mod node;
 mod queue_changes;
 mod records;
 mod search;
+mod sinks;
 mod topics;
 
 use std::sync::Arc;
@@ -150,6 +152,7 @@ impl World {
             node: Arc::new(TestNode),
             sockets: WebSockets::default(),
             feeds: crate::events::Feeds::default(),
+            sinks: Arc::new(sinks::TestDesk),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use stafett_journal::{Frame, Journal, StateWait};
 use stafett_model::{Durability, Lock, SharedLock};
 use stafett_store::{Changes, Changing, Clock, spaces, store_synced};
-use stafett_topics::{Topic, TopicCatalog};
+use stafett_topics::TopicCatalog;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use crate::deadlines::Deadlines;
@@ -42,6 +42,8 @@ pub struct App {
     stored: SharedLock<Arc<StoredApp>>,
     /// Changes of the stored definition follow each other.
     row: Semaphore,
+    /// Topics that were made again are taken by one at a time.
+    pub(crate) taking_topics: Semaphore,
     machine: Lock<Machine>,
     pub(crate) slots: SharedLock<BTreeMap<TaskId, Arc<Slot>>>,
     /// Polls that wait, by worker.
@@ -108,6 +110,7 @@ impl App {
             parts: Arc::clone(parts),
             stored: SharedLock::new(Arc::new(stored)),
             row: Semaphore::new(1),
+            taking_topics: Semaphore::new(1),
             machine: Lock::new(machine),
             slots: SharedLock::new(slots),
             wakes: Lock::default(),
@@ -182,7 +185,7 @@ impl App {
         }
         for effect in effects {
             match effect {
-                Effect::Claim { task, epoch } => self.begin_claim(task, epoch),
+                Effect::Claim { task, epoch, died } => self.begin_claim(Claim { task, epoch }, died),
                 Effect::Marks => self.end_marks(),
                 Effect::Claimed { reason, gap_ms } => self.counts.on_claimed(reason, gap_ms),
                 Effect::Overdue => self.counts.overdue.inc(),
@@ -244,10 +247,11 @@ impl App {
         drop(storing);
     }
 
-    fn begin_claim(&self, task: TaskId, epoch: u64) {
+    fn begin_claim(&self, claim: Claim, died: Option<Arc<str>>) {
         let Some(app) = self.this.upgrade() else { return };
+        let Claim { task, epoch } = claim;
         let claiming = self.parts.changes.begin(async move {
-            let claimed = app.claim_here(Claim { task, epoch }).await;
+            let claimed = app.claim_here(claim, died).await;
             if let Err(why) = &claimed {
                 tracing::warn!(app = &*app.name, %task, "a claim could not be served: {why}");
             }
@@ -259,13 +263,16 @@ impl App {
         drop(claiming);
     }
 
-    async fn claim_here(&self, claim: Claim) -> Result<(), AppError> {
+    async fn claim_here(&self, claim: Claim, died: Option<Arc<str>>) -> Result<(), AppError> {
         let slot = self.slot(claim.task).ok_or(AppError::NoSuchTask(claim.task))?;
         let _turn = slot.turn().await;
         slot.store_epoch(&self.parts.catalog, claim.epoch, self.wait())
             .await?;
-        slot.load(&self.parts.catalog, &self.topics()?).await?;
+        slot.load(&self.parts.catalog, &self.inputs()).await?;
         self.note_expiry(&slot);
+        if let Some(worker) = died {
+            self.note_death(&slot, claim, &worker).await?;
+        }
         let delivery = slot.with_state(|state| Ok(Delivery::begin(claim.epoch, state)))?;
         *slot.delivery.lock() = delivery;
         Ok(())
@@ -285,15 +292,10 @@ impl App {
         self.slots.read().get(&task).cloned()
     }
 
-    /// Returns the input topics. An error if one is gone.
-    pub fn topics(&self) -> Result<Vec<Arc<Topic>>, AppError> {
-        let stored = self.stored();
-        let names = stored.definition.topics.iter();
-        let topics = names.zip(&stored.topics).map(|(name, id)| {
-            let topic = self.parts.catalog.topics().with_id(*id);
-            topic.ok_or_else(|| AppError::NoSuchTopic(name.clone()))
-        });
-        topics.collect()
+    /// False for a task that was split, merged or reset since it was found.
+    pub(crate) fn is_current(&self, slot: &Arc<Slot>) -> bool {
+        let known = self.slot(slot.task);
+        known.is_some_and(|known| Arc::ptr_eq(&known, slot))
     }
 
     /// Adds a worker, or a later session of it. [`Self::settled`] has to follow before positions are read.
@@ -384,6 +386,20 @@ impl App {
     /// Checks that a worker has a claim. It is a sign of life.
     pub fn check(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
         self.claimed(session, claim).map(drop)
+    }
+
+    /// Checks that a worker has a claim, or that the task is about to come to it. It is a sign of life.
+    pub fn check_read(&self, session: Session<'_>, claim: Claim) -> Result<(), AppError> {
+        self.beat(session)?;
+        let machine = self.machine.lock();
+        Ok(machine.check_read(session.worker, claim.task, claim.epoch)?)
+    }
+
+    /// Goes on with a planned move whose worker has read the state.
+    pub fn prepared(&self, session: Session<'_>, task: TaskId) -> Result<(), AppError> {
+        self.beat(session)?;
+        let worker = session.worker;
+        Ok(self.step(|machine, now, effects| machine.prepared(worker, task, now, effects))?)
     }
 
     /// Returns the level of commits.

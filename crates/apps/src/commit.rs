@@ -172,8 +172,8 @@ impl CommitContext<'_> {
         Self::push_timers(state, commit, &mut build)?;
         for (input, known) in state.failures() {
             let next = position.next.get(usize::from(*input));
-            if next.is_some_and(|next| known.offset < *next) {
-                build.push_failure(*input, None)?;
+            if let Some(next) = next.filter(|next| known.offset < **next) {
+                build.push_failure(*input, known.rest(*next))?;
             }
         }
         if let Some((input, failure)) = failure {
@@ -235,7 +235,11 @@ impl CommitContext<'_> {
         }
         let mut position = Position {
             seq: commit.seq,
-            epoch: self.epoch,
+            epoch: if commit.seq == before.seq {
+                before.epoch
+            } else {
+                self.epoch
+            },
             time: before
                 .time
                 .max(self.delivery.time_at(self.definition.time, &next)),

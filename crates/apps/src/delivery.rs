@@ -43,6 +43,8 @@ pub(crate) struct Delivery {
     /// Timers that were delivered since the last commit.
     pub(crate) told: BTreeSet<(i64, u64)>,
     pub(crate) gap: Option<Gap>,
+    /// Record that is delivered alone, and not committed: its input and offset.
+    pub(crate) alone: Option<(usize, u64)>,
     /// Input that the next fetch looks at first.
     turn: usize,
 }
@@ -84,6 +86,13 @@ pub struct Fetched {
     pub gap: Option<Gap>,
     /// Records of finished keys that were left out.
     pub ignored: u64,
+}
+
+impl Fetched {
+    /// True if there is nothing for the worker.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.due.is_empty() && self.gap.is_none()
+    }
 }
 
 /// Bounds of a fetch.
@@ -130,6 +139,13 @@ impl Delivery {
         }
         next.clone_into(&mut self.base);
         self.told.clear();
+        self.alone = None;
+    }
+
+    /// Returns the input whose records were delivered last.
+    pub(crate) fn last_input(&self) -> usize {
+        let inputs = self.base.len().max(1);
+        (self.turn + inputs - 1) % inputs
     }
 
     /// Takes the reach of another fetch of the claim.
@@ -221,18 +237,25 @@ impl Delivery {
             match tail.item() {
                 Some(RecordItem::Record(record)) if record.offset.0 >= hold => break,
                 Some(RecordItem::Record(record)) => {
-                    *next = record.offset.0 + 1;
-                    if !source.slice.has(record.key.as_deref()) {
-                        continue;
+                    let (offset, is_own) = (record.offset.0, source.slice.has(record.key.as_deref()));
+                    let is_left = !is_own || mark.is_done(input, &record) || mark.is_passed(input, &record);
+                    let is_alone = !is_left && mark.is_alone(input, offset);
+                    if is_alone && self.alone.is_some_and(|known| known != (input, offset)) {
+                        break;
                     }
-                    if mark.is_done(input, &record) || mark.is_passed(input, &record) {
-                        fetched.ignored += 1;
+                    *next = offset + 1;
+                    if is_left {
+                        fetched.ignored += u64::from(is_own);
                         continue;
                     }
                     bytes += size(&record);
                     self.note_time(input, &record);
                     let late = pace.take(source.rules, mark, input, &record);
                     fetched.records.push(Delivered { record, late });
+                    if is_alone {
+                        self.alone = Some((input, offset));
+                        break;
+                    }
                     // A delivery ends where a timer falls due.
                     if mark.next_timer.is_some_and(|due| due <= pace.time) {
                         break;
@@ -303,6 +326,8 @@ pub(crate) struct Mark {
     next_timer: Option<i64>,
     /// Record that fails and is not delivered yet, per input.
     holds: Vec<Option<u64>>,
+    /// Records before this offset are delivered alone, per input.
+    alone_before: Vec<u64>,
 }
 
 impl Mark {
@@ -312,11 +337,16 @@ impl Mark {
             let failure = state.failures().get(&input)?;
             failure.is_held(now_ms, stops).then_some(failure.offset)
         };
+        let alone_before = |input| {
+            let failure = state.failures().get(&input);
+            failure.map_or(0, |failure| failure.alone_before)
+        };
         Self {
             position: state.position.clone(),
             done: Arc::clone(state.done()),
             next_timer: state.next_timer_but(told),
-            holds: inputs.map(hold).collect(),
+            holds: inputs.clone().map(hold).collect(),
+            alone_before: inputs.map(alone_before).collect(),
         }
     }
 
@@ -329,9 +359,20 @@ impl Mark {
         behind.is_some_and(|behind| record.offset.0 < *behind)
     }
 
-    /// True if a record that fails waits for its next attempt.
+    /// True if records wait for the next attempt at one that fails.
     pub(crate) fn holds_any(&self) -> bool {
-        self.holds.iter().any(Option::is_some)
+        self.holds.iter().any(Option::is_some) || self.delivers_alone()
+    }
+
+    pub(crate) fn delivers_alone(&self) -> bool {
+        self.alone_before.iter().any(|before| *before > 0)
+    }
+
+    /// True for a record that was not done, and that no other comes with.
+    fn is_alone(&self, input: usize, offset: u64) -> bool {
+        let from = self.position.next.get(input).copied().unwrap_or(0);
+        let before = self.alone_before.get(input).copied().unwrap_or(0);
+        (from..before).contains(&offset)
     }
 
     /// Returns the offset that no delivery of an input reaches now.

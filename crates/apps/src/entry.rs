@@ -11,6 +11,7 @@
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
 //! f input u8                               record that fails: offset u64 · retry i64 (MAX for never)
 //!                                          · attempts u32 · last ones u8 · (time i64, worker text, error text)*
+//!                                          · deaths u32 · delivered alone before u64
 //! ```
 //!
 //! Numbers are little-endian. A record without a value deletes its key. The log is compacted by key.

@@ -23,6 +23,8 @@ pub enum AppError {
     Bad { field: &'static str, why: String },
     #[error("there is no topic {0:?}")]
     NoSuchTopic(Box<str>),
+    #[error("topic {0:?} was deleted and made again: its records that were not done are lost")]
+    TopicMadeAgain(Box<str>),
     #[error(
         "topic {one:?} has {partitions} partitions, and {other:?} has {others}: each task has one of all"
     )]

@@ -139,9 +139,7 @@ impl App {
     /// Stores the deletion of entries that were not changed meanwhile.
     async fn delete_expired(&self, slot: &Arc<Slot>, expired: Vec<Expired>) -> Result<(), AppError> {
         let _turn = slot.turn().await;
-        let is_there = self
-            .slot(slot.task)
-            .is_some_and(|known| Arc::ptr_eq(&known, slot));
+        let is_there = self.is_current(slot);
         let known = self.with_machine(|machine| machine.task(slot.task));
         let (Some(known), false) = (known.filter(|_| is_there), expired.is_empty()) else {
             return Ok(());

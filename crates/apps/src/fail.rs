@@ -13,6 +13,7 @@ use stafett_topics::{NewRecord, ReadEnd, RecordItem, RecordTail};
 
 use crate::app::{App, Claim, Session};
 use crate::commit::{CommitContext, NewCommit};
+use crate::committing::is_repeated;
 use crate::definition::Definition;
 use crate::entry::Position;
 use crate::error::AppError;
@@ -20,7 +21,6 @@ use crate::failure::{Attempt, ERROR_BYTES_MAX, Failure};
 use crate::slot::Slot;
 use crate::state::TaskState;
 use crate::task::TaskId;
-use crate::work::is_repeated;
 
 /// Bytes of the read that finds the record.
 const READ_BYTES: usize = 1 << 20;
@@ -74,7 +74,7 @@ impl App {
         let slot = self.claimed(session, claim)?;
         let _turn = slot.turn().await;
         self.claimed(session, claim)?;
-        slot.load(&self.parts.catalog, &self.topics()?).await?;
+        slot.load(&self.parts.catalog, &self.inputs()).await?;
         let definition = self.stored().definition.clone();
         let input = u8::try_from(new.input).unwrap_or(u8::MAX);
         let (repeated, known, position) = slot.with_state(|state| {
@@ -82,87 +82,157 @@ impl App {
             let known = state.failures().get(&input).cloned();
             Ok((repeated, known, state.position.clone()))
         })?;
-        let known = known.filter(|known| known.offset == new.offset);
         if repeated {
+            let known = known.filter(|known| known.offset == new.offset);
             let dead_letter = definition.dead_letter.filter(|_| known.is_none());
             return Ok(answer(new.seq, true, &known.unwrap_or_default(), dead_letter));
         }
         let next = position.next.get(new.input).copied().unwrap_or(0);
-        let record = self.record_at(&slot, &new, next, &position).await?;
-        let mut failure = known.unwrap_or_else(|| Failure {
-            offset: new.offset,
-            ..Failure::default()
-        });
+        let record = self.undone(&slot, new.input, next, &position).await?;
+        let at = record.as_ref().map_or(next, |record| record.offset.0);
+        let record = record.filter(|_| at == new.offset);
+        let record = record.ok_or_else(|| AppError::BadOffset {
+            field: "offset",
+            topic: definition.topic(new.input),
+            given: new.offset,
+            from: at,
+            to: at,
+        })?;
+        let mut failure = failure_of(known, new.offset);
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
-        let attempt = Attempt {
-            at_ms: self.parts.clock.wall_ms(),
-            worker: session.worker.into(),
-            error: cut(&new.error).into(),
+        failure.note(self.attempt(session.worker, &new.error), is_last);
+        let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
+        let reached = self.reached(&slot, delivers)?;
+        let noted = Noted {
+            seq: new.seq,
+            input,
+            record,
+            failure: failure.clone(),
         };
-        failure.note(attempt, is_last);
-        let dead_letter = definition.dead_letter.clone().filter(|_| is_last);
+        let dead_letter = self.store_failure(&slot, claim, noted, &reached).await?;
+        Ok(answer(new.seq, false, &failure, dead_letter))
+    }
+
+    fn attempt(&self, worker: &str, error: &str) -> Attempt {
+        Attempt {
+            at_ms: self.parts.clock.wall_ms(),
+            worker: worker.into(),
+            error: cut(error).into(),
+        }
+    }
+
+    /// Stores a failure. One that is the last goes to the dead letters, if there is a topic for them, which
+    /// is returned.
+    async fn store_failure(
+        &self,
+        slot: &Slot,
+        claim: Claim,
+        noted: Noted,
+        reached: &[u64],
+    ) -> Result<Option<Box<str>>, AppError> {
+        let Noted {
+            seq,
+            input,
+            record,
+            failure,
+        } = noted;
+        let definition = self.stored().definition.clone();
+        let position = slot.with_state(|state| Ok(state.position.clone()))?;
+        let dead_letter = definition.dead_letter.clone().filter(|_| failure.is_last());
         let (commit, kept) = match &dead_letter {
             Some(topic) => {
-                let letter = self.letter(claim, &definition.topic(new.input), record, &failure);
-                let mut commit = passing(&new, &position);
+                let mut commit = passing(seq, usize::from(input), failure.offset, &position);
+                let letter = self.letter(claim, &definition.topic(input.into()), record, &failure);
                 commit.emit.push((topic.clone(), letter));
                 (commit, None)
             }
-            None => (numbered(new.seq), Some((input, failure.clone()))),
+            None => (numbered(seq), Some((input, failure))),
         };
-        let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
-        let reached = self.reached(&slot, delivers)?;
         let context = CommitContext {
             catalog: &self.parts.catalog,
             definition: &definition,
             log: slot.log,
             epoch: claim.epoch,
-            reached: &reached,
+            reached,
             delivery: &slot.delivery.lock().clone(),
             now_ms: self.parts.clock.wall_ms(),
         };
         let prepared = slot.with_state(|state| context.prepare(state, &commit, kept))?;
-        self.store(&slot, claim, prepared).await?;
+        self.store(slot, claim, prepared).await?;
         self.counts.failed.inc();
         self.counts.dead_lettered.inc_by(u64::from(dead_letter.is_some()));
-        Ok(answer(new.seq, false, &failure, dead_letter))
+        Ok(dead_letter)
     }
 
-    /// Reads the first record at or behind the position, which has to be the one that failed.
-    pub(crate) async fn record_at(
+    /// Notes that a worker fell silent, for the first record that was delivered to it and is not done. A
+    /// record under which worker after worker dies is taken to have failed. Called in the task's turn, under
+    /// the claim that follows.
+    pub(crate) async fn note_death(&self, slot: &Slot, claim: Claim, worker: &str) -> Result<(), AppError> {
+        let delivery = slot.delivery.lock().clone();
+        let input = delivery.last_input();
+        let known_input = u8::try_from(input).unwrap_or(u8::MAX);
+        let (known, position) = slot.with_state(|state| {
+            Ok((
+                state.failures().get(&known_input).cloned(),
+                state.position.clone(),
+            ))
+        })?;
+        let place = |places: &[u64]| places.get(input).copied().unwrap_or(0);
+        let (next, reached) = (place(&position.next), place(&delivery.reached));
+        if next >= reached || known.as_ref().is_some_and(Failure::is_last) {
+            return Ok(());
+        }
+        let record = match self.undone(slot, input, next, &position).await {
+            Ok(record) => record.filter(|record| record.offset.0 < reached),
+            // Without the record there is nothing to blame.
+            Err(_) => None,
+        };
+        let Some(record) = record else { return Ok(()) };
+        let mut failure = failure_of(known, record.offset.0);
+        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), reached);
+        self.counts.deaths.inc();
+        if is_last {
+            tracing::warn!(app = &*self.name, task = %claim.task, offset = record.offset.0,
+                "workers fall silent with this record: it is taken to have failed");
+        }
+        let noted = Noted {
+            // It is no commit of a worker's.
+            seq: position.seq,
+            input: known_input,
+            record,
+            failure,
+        };
+        self.store_failure(slot, claim, noted, &delivery.reached)
+            .await
+            .map(drop)
+    }
+
+    /// Reads the first record at or behind a place that is not done. `None` if there is none.
+    pub(crate) async fn undone(
         &self,
         slot: &Slot,
-        new: &NewFailure,
+        input: usize,
         next: u64,
         position: &Position,
-    ) -> Result<StoredRecord, AppError> {
+    ) -> Result<Option<StoredRecord>, AppError> {
         let topics = self.topics()?;
-        let topic = topics.get(new.input);
+        let topic = topics.get(input);
         let log = topic.and_then(|topic| topic.log(slot.task.partition));
-        let name = topic.map(|topic| topic.name.clone()).unwrap_or_default();
-        let log = log.ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
+        let log = log.ok_or_else(|| AppError::NoSuchTopic(self.stored().definition.topic(input)))?;
         let mut tail = RecordTail::new(log, Offset(next), READ_BYTES, Visibility::Committed);
-        let bad = |at: u64| AppError::BadOffset {
-            field: "offset",
-            topic: name.clone(),
-            given: new.offset,
-            from: at,
-            to: at,
-        };
         loop {
             while let Some(item) = tail.item() {
-                match item {
-                    RecordItem::Record(record) if !slot.task.slice().has(record.key.as_deref()) => {}
-                    RecordItem::Record(record)
-                        if position.is_passed(new.input, record.offset.0, record.key.as_deref()) => {}
-                    RecordItem::Record(record) if record.offset.0 == new.offset => return Ok(record),
-                    RecordItem::Record(record) => return Err(bad(record.offset.0)),
-                    RecordItem::Skipped(_) => {}
+                let RecordItem::Record(record) = item else {
+                    continue;
+                };
+                let key = record.key.as_deref();
+                if slot.task.slice().has(key) && !position.is_passed(input, record.offset.0, key) {
+                    return Ok(Some(record));
                 }
             }
             match tail.read(&self.parts.catalog).await {
                 Ok(()) => {}
-                Err(ReadEnd::AtEnd) => return Err(bad(next)),
+                Err(ReadEnd::AtEnd) => return Ok(None),
                 Err(why) => return Err(AppError::Input(why)),
             }
         }
@@ -197,6 +267,28 @@ impl App {
     }
 }
 
+/// A failure to store.
+struct Noted {
+    /// Number of its commit.
+    seq: u64,
+    input: u8,
+    record: StoredRecord,
+    failure: Failure,
+}
+
+/// Returns the failure of a record so far. Of an earlier record's, the stretch of records that are delivered
+/// alone is left.
+fn failure_of(known: Option<Failure>, offset: u64) -> Failure {
+    match known {
+        Some(known) if known.offset == offset => known,
+        known => Failure {
+            offset,
+            alone_before: known.map_or(0, |known| known.alone_before),
+            ..Failure::default()
+        },
+    }
+}
+
 fn numbered(seq: u64) -> NewCommit {
     NewCommit {
         seq,
@@ -206,11 +298,11 @@ fn numbered(seq: u64) -> NewCommit {
 
 /// Returns a commit whose position is behind the record. Places from which a restart reads stay, unless
 /// they are at the record.
-fn passing(new: &NewFailure, position: &Position) -> NewCommit {
-    let mut commit = numbered(new.seq);
+fn passing(seq: u64, failed: usize, offset: u64, position: &Position) -> NewCommit {
+    let mut commit = numbered(seq);
     for (input, (next, safe)) in position.next.iter().zip(&position.safe).enumerate() {
-        let is_here = input == new.input;
-        commit.next.push(is_here.then_some(new.offset + 1));
+        let is_here = input == failed;
+        commit.next.push(is_here.then_some(offset + 1));
         commit
             .safe
             .push(Some(*safe).filter(|safe| !is_here || safe < next));

@@ -5,6 +5,9 @@ use stafett_model::codec::{get, get_text, put_text};
 
 /// Last attempts of which worker and error are kept.
 const KEPT_MAX: usize = 20;
+/// Deaths with a record after which no other worker gets it, and after which it is delivered alone.
+const DEATHS_MAX: u32 = 3;
+const DEATHS_ALONE: u32 = 2;
 /// Limit on the text of an error, in bytes; a longer one is cut.
 pub(crate) const ERROR_BYTES_MAX: usize = 1000;
 /// Time of a retry that never comes.
@@ -19,6 +22,10 @@ pub struct Failure {
     pub retry_ms: i64,
     /// Number of attempts.
     pub attempts: u32,
+    /// Of these, workers that fell silent with the record.
+    pub deaths: u32,
+    /// Records before this offset are delivered alone, as one of them may be deadly; 0 if none is.
+    pub alone_before: u64,
     /// The last of them.
     pub history: Vec<Attempt>,
 }
@@ -45,6 +52,29 @@ impl Failure {
             self.history.remove(0);
         }
         self.history.push(attempt);
+    }
+
+    /// Notes that a worker fell silent with the record. Another may have it at once.
+    pub(crate) fn note_death(&mut self, attempt: Attempt, reached: u64) -> bool {
+        self.deaths = self.deaths.saturating_add(1);
+        let is_last = self.deaths >= DEATHS_MAX;
+        self.note(attempt, is_last);
+        if !is_last {
+            self.retry_ms = 0;
+        }
+        if self.deaths >= DEATHS_ALONE {
+            self.alone_before = self.alone_before.max(reached);
+        }
+        is_last
+    }
+
+    /// Returns what is left once the position has passed the record.
+    pub(crate) fn rest(&self, next: u64) -> Option<Self> {
+        (self.alone_before > next).then(|| Self {
+            offset: next,
+            alone_before: self.alone_before,
+            ..Self::default()
+        })
     }
 
     /// True if the task stops at the record.
@@ -77,6 +107,8 @@ impl Failure {
             put_text(&attempt.worker, &mut out);
             put_text(&attempt.error, &mut out);
         }
+        out.extend_from_slice(&self.deaths.to_le_bytes());
+        out.extend_from_slice(&self.alone_before.to_le_bytes());
         out
     }
 
@@ -94,10 +126,18 @@ impl Failure {
                 error: get_text(rest)?.into(),
             });
         }
+        // Earlier versions end here.
+        let (mut deaths, mut alone_before) = (0, 0);
+        if !rest.is_empty() {
+            deaths = u32::from_le_bytes(get(rest)?);
+            alone_before = u64::from_le_bytes(get(rest)?);
+        }
         rest.is_empty().then_some(Self {
             offset,
             retry_ms,
             attempts,
+            deaths,
+            alone_before,
             history,
         })
     }
@@ -136,14 +176,19 @@ mod tests {
     fn a_failure_is_read_back_and_a_cut_one_refused() {
         let mut failure = Failure {
             offset: 7,
+            deaths: 1,
+            alone_before: 9,
             ..Failure::default()
         };
         failure.note(attempt(1), false);
         failure.note(attempt(2), true);
         let bytes = failure.encode();
         assert_eq!(Failure::decode(&bytes), Some(failure));
-        for end in 0..bytes.len() {
+        let earlier = bytes.len() - 12;
+        for end in (0..bytes.len()).filter(|end| *end != earlier) {
             assert_eq!(Failure::decode(&bytes[..end]), None);
         }
+        let earlier = Failure::decode(&bytes[..earlier]).unwrap();
+        assert_eq!((earlier.deaths, earlier.attempts), (0, 2));
     }
 }

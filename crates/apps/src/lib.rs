@@ -7,13 +7,14 @@
 //!
 //! - `task`: names of tasks; `balance`: shares; [`machine`]: workers and claims, as a pure state machine
 //! - `definition`: apps as they are stored; `registry`: all apps
-//! - `app`: one app and the commands of workers; `work`: records, state and commits; `storing`: appends of
-//!   tasks; `view`: tasks as they are shown
+//! - `app`: one app and the commands of workers; `work`: records and state; `committing`: commits;
+//!   `storing`: appends of tasks; `view`: tasks as they are shown
 //! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
 //!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
 //! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
 //! - `split`: tasks cut into slices, and joined again
-//! - `reset`: positions set by an operator, and settings changed
+//! - `reset`: positions set by an operator, and settings changed; `lost_topics`: topics that were deleted,
+//!   and made again
 //! - `queues`: results that go into queues
 //! - `expiry`: removal of expired entries
 //! - `deadlines`: the task that keeps time; `error`, `metrics`
@@ -23,6 +24,7 @@
 mod app;
 mod balance;
 mod commit;
+mod committing;
 mod deadlines;
 mod definition;
 mod delivery;
@@ -32,6 +34,7 @@ mod expiry;
 mod fail;
 mod failure;
 mod index;
+mod lost_topics;
 pub mod machine;
 mod metrics;
 mod queues;
@@ -55,6 +58,7 @@ pub use entry::{Ahead, Position};
 pub use error::AppError;
 pub use fail::{Failed, NewFailure};
 pub use failure::{Attempt, Failure};
+pub use lost_topics::LostTopic;
 pub use queues::{Appended, QueueMessages, QueueRefusal, QueueResults};
 pub use registry::{Apps, Start};
 pub use reset::{Reset, ResetTo, TaskReset};

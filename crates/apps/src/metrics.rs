@@ -52,6 +52,7 @@ pub(crate) struct Counts {
     pub(crate) emitted: Count,
     pub(crate) expired: Count,
     pub(crate) failed: Count,
+    pub(crate) deaths: Count,
     pub(crate) dead_lettered: Count,
     pub(crate) overdue: Count,
     times: OnceLock<Box<Times>>,
@@ -98,7 +99,7 @@ impl Counts {
 
 type OfCounts = fn(&Counts) -> &Count;
 
-const COUNTERS: [(&str, &str, OfCounts); 11] = [
+const COUNTERS: [(&str, &str, OfCounts); 12] = [
     ("apps_records_delivered", "Records delivered to workers", |it| {
         &it.delivered
     }),
@@ -122,6 +123,11 @@ const COUNTERS: [(&str, &str, OfCounts); 11] = [
         &it.expired
     }),
     ("apps_failed", "Attempts at records that failed", |it| &it.failed),
+    (
+        "apps_deaths",
+        "Workers that fell silent with a record that was not done",
+        |it| &it.deaths,
+    ),
     (
         "apps_dead_lettered",
         "Records that went to a topic of dead letters",

@@ -14,7 +14,7 @@ use stafett_topics::Topic;
 use crate::app::App;
 use crate::commit::{Build, Prepared};
 use crate::definition::Definition;
-use crate::entry::{POSITION, Position, done_key};
+use crate::entry::{POSITION, Position, done_key, offsets_value};
 use crate::error::AppError;
 use crate::registry::{Apps, Start, check_names, deletions, log_spec, rules};
 use crate::slot::Slot;
@@ -113,7 +113,9 @@ impl Apps {
                 apps.drop_state(&app, &plan).await?;
             } else {
                 for task in &plan {
-                    app.reset_task(task).await?;
+                    let slot = app.slot(task.task).ok_or(AppError::NoSuchTask(task.task))?;
+                    let to: Vec<_> = task.to.iter().copied().map(Some).collect();
+                    app.move_task(&slot, &to, "reset").await?;
                 }
             }
             Ok(plan)
@@ -150,7 +152,7 @@ impl Apps {
             let slot = Slot::new(reset.task, task);
             let _turn = slot.turn().await;
             app.slots.write().insert(reset.task, Arc::clone(&slot));
-            app.end_claim(reset.task);
+            app.end_claim(reset.task, "reset");
         }
         Ok(())
     }
@@ -175,26 +177,33 @@ impl Apps {
 
 impl App {
     /// Takes a task from its worker, which is told.
-    fn end_claim(&self, task: TaskId) {
+    fn end_claim(&self, task: TaskId, reason: &'static str) {
         self.step(|machine, now, effects| {
             let epoch = machine.task(task).map_or(0, |task| task.epoch);
-            machine.lose(task, epoch, "reset", now, effects);
+            machine.lose(task, epoch, reason, now, effects);
             machine.on_time(now, effects);
         });
     }
 
-    /// Sets the position of a task, and forgets its finished keys and failures.
-    async fn reset_task(&self, reset: &TaskReset) -> Result<(), AppError> {
-        let slot = self.slot(reset.task).ok_or(AppError::NoSuchTask(reset.task))?;
+    /// Sets the places of a task in some inputs, and forgets finished keys and failures there. A task that
+    /// was split, merged or reset meanwhile is left as it is.
+    pub(crate) async fn move_task(
+        &self,
+        slot: &Arc<Slot>,
+        to: &[Option<u64>],
+        reason: &'static str,
+    ) -> Result<(), AppError> {
         let _turn = slot.turn().await;
-        slot.load(&self.parts.catalog, &self.topics()?).await?;
-        let known = self.with_machine(|machine| machine.task(reset.task));
+        if !self.is_current(slot) {
+            return Ok(());
+        }
+        slot.load(&self.parts.catalog, &self.inputs()).await?;
+        let known = self.with_machine(|machine| machine.task(slot.task));
         let epoch = known.map_or(0, |task| task.epoch);
         let now_ms = self.parts.clock.wall_ms();
-        let prepared =
-            slot.with_state(|state| prepare(&slot, state, reset.to.clone(), epoch, Build::new(now_ms)))?;
-        self.end_claim(reset.task);
-        self.store_prepared(&slot, prepared).await?;
+        let prepared = slot.with_state(|state| prepare(slot, state, to, epoch, Build::new(now_ms)))?;
+        self.end_claim(slot.task, reason);
+        self.store_prepared(slot, prepared).await?;
         Ok(())
     }
 }
@@ -202,22 +211,26 @@ impl App {
 fn prepare(
     slot: &Slot,
     state: &TaskState,
-    to: Vec<u64>,
+    to: &[Option<u64>],
     epoch: u64,
     mut build: Build,
 ) -> Result<Prepared, AppError> {
-    // Task time begins anew, else all that is read again would be late.
-    let position = Position {
-        seq: state.position.seq + 1,
-        epoch,
-        ..Position::start(to)
-    };
+    let position = moved(&state.position, to, epoch);
     build.push(POSITION, Some(&position.encode()), Applied::Position)?;
-    for key in state.done().keys() {
-        build.push(&done_key(key), None, Applied::Done(key.clone(), None))?;
+    for (key, behind) in state.done().iter() {
+        let is_left = |(at, behind): (usize, &u64)| match to.get(at).copied().flatten() {
+            Some(_) => 0,
+            None => *behind,
+        };
+        let left: Box<[u64]> = behind.iter().enumerate().map(is_left).collect();
+        let left = Some(left).filter(|left| left.iter().any(|behind| *behind > 0));
+        let value = left.as_deref().map(offsets_value);
+        build.push(&done_key(key), value.as_deref(), Applied::Done(key.clone(), left))?;
     }
     for input in state.failures().keys() {
-        build.push_failure(*input, None)?;
+        if to.get(usize::from(*input)).is_some_and(Option::is_some) {
+            build.push_failure(*input, None)?;
+        }
     }
     let (append, changes) = build.finish(slot.log, epoch)?;
     Ok(Prepared {
@@ -227,4 +240,29 @@ fn prepare(
         emitted: Vec::new(),
         messages: Vec::new(),
     })
+}
+
+/// Returns a position with other places in some inputs.
+fn moved(before: &Position, to: &[Option<u64>], epoch: u64) -> Position {
+    let mut position = Position {
+        seq: before.seq + 1,
+        epoch,
+        ..before.clone()
+    };
+    if to.iter().all(Option::is_some) {
+        // Task time begins anew, else all that is read again would be late.
+        position.time = i64::MIN;
+    }
+    let ahead = position.ahead.iter_mut().map(|it| (&mut it.next, &mut it.safe));
+    let all = ahead.chain([(&mut position.next, &mut position.safe)]);
+    for (next, safe) in all {
+        for (places, new) in [next, safe]
+            .into_iter()
+            .flat_map(|places| places.iter_mut().zip(to))
+        {
+            *places = new.unwrap_or(*places);
+        }
+    }
+    position.drop_reached();
+    position
 }

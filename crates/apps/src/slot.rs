@@ -12,6 +12,7 @@ use crate::definition::StoredTask;
 use crate::delivery::{Delivery, Fetched};
 use crate::entry::Position;
 use crate::error::AppError;
+use crate::lost_topics::Inputs;
 use crate::state::{StateTotals, TaskState, read_position};
 use crate::task::TaskId;
 
@@ -65,11 +66,11 @@ impl Slot {
     }
 
     /// Reads the state if it is not in memory. Called in the task's turn.
-    pub(crate) async fn load(&self, catalog: &TopicCatalog, topics: &[Arc<Topic>]) -> Result<(), AppError> {
+    pub(crate) async fn load(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Result<(), AppError> {
         if self.state.lock().is_some() {
             return Ok(());
         }
-        let loaded = TaskState::load(catalog, self.log, self.starts(catalog, topics)).await;
+        let loaded = TaskState::load(catalog, self.log, self.starts(catalog, inputs)).await;
         let state = loaded.map_err(|why| AppError::Unreadable { task: self.task, why })?;
         *self.state.lock() = Some(state);
         *self.kept.lock() = None;
@@ -77,7 +78,7 @@ impl Slot {
     }
 
     /// Returns the offsets at which the task begins.
-    fn starts(&self, catalog: &TopicCatalog, topics: &[Arc<Topic>]) -> Vec<u64> {
+    fn starts(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Vec<u64> {
         if !self.begins_at_earliest() {
             return self.starts.clone();
         }
@@ -85,7 +86,10 @@ impl Slot {
             let bounds = catalog.bounds(topic.log(self.task.partition)?)?;
             Some(bounds.start.0)
         };
-        topics.iter().map(|topic| start(topic).unwrap_or(0)).collect()
+        inputs
+            .iter()
+            .map(|topic| topic.as_ref().and_then(start).unwrap_or(0))
+            .collect()
     }
 
     /// Drops the state from memory, but for position and totals.
@@ -110,12 +114,12 @@ impl Slot {
     }
 
     /// Reads the position from the end of the log, unless it is known. The state is not read.
-    pub(crate) async fn know(&self, catalog: &TopicCatalog, topics: &[Arc<Topic>]) -> Result<(), String> {
+    pub(crate) async fn know(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Result<(), String> {
         if self.known().is_some() {
             return Ok(());
         }
         let position = read_position(catalog, self.log).await?;
-        let position = position.unwrap_or_else(|| Position::start(self.starts(catalog, topics)));
+        let position = position.unwrap_or_else(|| Position::start(self.starts(catalog, inputs)));
         let totals = None;
         *self.kept.lock() = Some(Known { position, totals });
         Ok(())

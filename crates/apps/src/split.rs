@@ -22,7 +22,6 @@ use crate::commit::Build;
 use crate::definition::{StoredApp, StoredTask};
 use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, offsets_value};
 use crate::error::AppError;
-use crate::fail::NewFailure;
 use crate::failure::Failure;
 use crate::machine::Reason;
 use crate::registry::{Apps, TASKS_MAX, deletions, log_spec};
@@ -126,7 +125,7 @@ impl Apps {
         let mut turns = Vec::with_capacity(slots.len());
         for slot in &slots {
             turns.push(slot.turn().await);
-            slot.load(&self.parts.catalog, &app.topics()?).await?;
+            slot.load(&self.parts.catalog, &app.inputs()).await?;
         }
         let position = joint_position(&slots)?;
         let count = u32::try_from(new.len()).unwrap_or(u32::MAX);
@@ -337,15 +336,9 @@ impl App {
         input: u8,
         failure: &Failure,
     ) -> Result<Option<Bytes>, AppError> {
-        let new = NewFailure {
-            input: usize::from(input),
-            offset: failure.offset,
-            ..NewFailure::default()
-        };
-        let record = self
-            .record_at(slot, &new, failure.offset, &Position::default())
-            .await;
-        Ok(record?.key)
+        let none = Position::default();
+        let record = self.undone(slot, input.into(), failure.offset, &none).await?;
+        Ok(record.and_then(|record| record.key))
     }
 
     async fn drop_logs(&self, logs: &[LogId]) -> Result<(), NotStored> {

@@ -92,8 +92,12 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scan {
     pub entries: Vec<Entry>,
+    /// Keys whose entries were deleted behind the place that a scan began at.
+    pub deleted: Vec<Bytes>,
     /// Place to go on from; `None` at the end.
     pub next: Option<u64>,
+    /// Place behind what was read: a later scan from there has what has changed since.
+    pub end: u64,
 }
 
 /// Change of one record of a commit, in the order of its batch.
@@ -310,6 +314,11 @@ impl TaskState {
             .collect()
     }
 
+    /// True if there is no entry with the key of a record.
+    pub(crate) fn is_gone(&self, key: &[u8]) -> bool {
+        self.index.offset(self.hash(key)).is_none()
+    }
+
     /// Keeps those of a page's records that are the latest of their keys.
     pub(crate) fn keep_current(&self, found: Vec<StoredRecord>) -> Vec<StoredRecord> {
         let current = |record: &StoredRecord| {
@@ -412,48 +421,71 @@ pub(crate) async fn read_places(
     Ok(places.iter().map(found).collect())
 }
 
-/// Reads records of a log that are entries of a table, from an offset on, up to a bound. Returns them with
-/// the offset to go on from, or `None` at the end.
+/// Records of a table, and keys of records that delete.
+#[derive(Debug, Default)]
+pub(crate) struct TableRecords {
+    pub(crate) found: Vec<StoredRecord>,
+    pub(crate) deleted: Vec<Bytes>,
+    /// Offset behind what was read.
+    pub(crate) end: u64,
+    /// True at the end of the log.
+    pub(crate) is_all: bool,
+}
+
+/// Reads records of a log that are entries of a table, from an offset on, up to a bound.
 pub(crate) async fn read_table(
     catalog: &TopicCatalog,
     log: LogId,
     from: u64,
     (table, prefix): (u16, &[u8]),
     count: usize,
-) -> Result<(Vec<StoredRecord>, Option<u64>), String> {
+) -> Result<TableRecords, String> {
     let begin = state_key(table, prefix);
     let mut tail = RecordTail::new(log, Offset(from), READ_BYTES, Visibility::Stored);
-    let mut found = Vec::new();
+    let mut read = TableRecords::default();
     loop {
-        while found.len() < count {
+        while read.found.len() + read.deleted.len() < count {
             match tail.item() {
                 Some(RecordItem::Record(record)) => {
-                    let is_wanted = record.key.as_ref().is_some_and(|key| key.starts_with(&begin));
-                    if is_wanted && record.value.is_some() {
-                        found.push(record);
+                    let Some(key) = record.key.as_ref().filter(|key| key.starts_with(&begin)) else {
+                        continue;
+                    };
+                    if record.value.is_some() {
+                        read.found.push(record);
+                    } else {
+                        read.deleted.push(key.clone());
                     }
                 }
                 Some(RecordItem::Skipped(_)) => {}
                 None => break,
             }
         }
-        let is_full = found.len() >= count || tail.bytes_read() >= SCAN_BYTES_MAX;
-        if is_full {
-            return Ok((found, Some(tail.next_offset().0)));
+        read.end = tail.next_offset().0;
+        if read.found.len() + read.deleted.len() >= count || tail.bytes_read() >= SCAN_BYTES_MAX {
+            return Ok(read);
         }
         match tail.read(catalog).await {
             Ok(()) => {}
-            Err(ReadEnd::AtEnd) => return Ok((found, None)),
+            Err(ReadEnd::AtEnd) => {
+                read.is_all = true;
+                return Ok(read);
+            }
             Err(why) => return Err(why.to_string()),
         }
     }
 }
 
+/// Returns the key of an entry, of that of its record.
+pub(crate) fn key_of_entry(record_key: &Bytes) -> Option<Bytes> {
+    match EntryKey::decode(record_key)? {
+        EntryKey::State { key, .. } => Some(key),
+        EntryKey::Position | EntryKey::Done(_) | EntryKey::Timer { .. } | EntryKey::Failure { .. } => None,
+    }
+}
+
 /// Returns the entry of a record, unless it has expired.
 pub(crate) fn entry_of(record: &StoredRecord, now_ms: i64) -> Option<Entry> {
-    let Some(EntryKey::State { key, .. }) = EntryKey::decode(record.key.as_ref()?) else {
-        return None;
-    };
+    let key = key_of_entry(record.key.as_ref()?)?;
     let (expiry, value) = split_value(record.value.as_ref()?)?;
     (expiry > now_ms).then_some(Entry { key, value })
 }

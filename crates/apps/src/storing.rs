@@ -1,4 +1,4 @@
-//! Appends of a task, stored in its turn and applied to its state.
+//! Appends of tasks, stored in their turns and applied to their states.
 
 use stafett_journal::{Append, Outcome, Refusal};
 use stafett_store::NotStored;
@@ -8,45 +8,109 @@ use crate::commit::{Build, Committed, Emitted, Prepared};
 use crate::delivery::Fetched;
 use crate::entry::{POSITION, Position};
 use crate::error::AppError;
+use crate::queues::QueueMessages;
 use crate::slot::Slot;
 use crate::state::Applied;
+
+/// A commit whose append is under way.
+struct Part<'a> {
+    slot: &'a Slot,
+    claim: Claim,
+    position: Position,
+    changes: Vec<Applied>,
+    emitted: Vec<(Box<str>, u32, u32)>,
+    /// Results for queues.
+    queued: u64,
+}
 
 impl App {
     pub(crate) async fn store(
         &self,
         slot: &Slot,
         claim: Claim,
-        mut prepared: Prepared,
+        prepared: Prepared,
     ) -> Result<Committed, AppError> {
-        let emitted = std::mem::take(&mut prepared.emitted);
-        let queued = prepared.messages.len() as u64;
-        let Position {
-            seq, time, ref next, ..
-        } = prepared.position;
-        let next = next.clone();
-        let before = slot.known().map(|known| known.position.next).unwrap_or_default();
-        let passed = next
-            .iter()
-            .zip(&before)
-            .map(|(next, was)| next.saturating_sub(*was))
-            .sum();
+        let stored = self.store_together(vec![(slot, claim, prepared)]).await?;
+        Ok(stored.into_iter().next().unwrap_or_default())
+    }
+
+    /// Stores commits of several tasks in their turns by one append, all or nothing.
+    pub(crate) async fn store_together(
+        &self,
+        commits: Vec<(&Slot, Claim, Prepared)>,
+    ) -> Result<Vec<Committed>, AppError> {
+        let (mut append, mut messages) = (Append::default(), QueueMessages::new());
+        let mut parts = Vec::with_capacity(commits.len());
+        for (slot, claim, prepared) in commits {
+            append.frames.extend(prepared.append.frames);
+            append.pinned_bytes += prepared.append.pinned_bytes;
+            let queued = prepared.messages.len() as u64;
+            messages.extend(prepared.messages);
+            parts.push(Part {
+                slot,
+                claim,
+                position: prepared.position,
+                changes: prepared.changes,
+                emitted: prepared.emitted,
+                queued,
+            });
+        }
         let began = tokio::time::Instant::now();
-        let bases = match self.store_prepared(slot, prepared).await {
-            Err(AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { .. }))) => {
-                let reason = "fenced";
-                self.step(|machine, now, effects| {
-                    machine.lose(claim.task, claim.epoch, reason, now, effects);
-                });
-                return Err(self.lost(claim));
-            }
-            bases => bases?,
+        let placed = match self.place(append, messages).await {
+            Ok(placed) => placed,
+            Err(why) => return Err(self.on_not_stored(&parts, why)),
         };
+        let mut bases = placed.into_iter();
+        let stored = parts
+            .into_iter()
+            .map(|part| self.on_stored(part, &mut bases, began));
+        stored.collect()
+    }
+
+    fn on_not_stored(&self, parts: &[Part<'_>], why: AppError) -> AppError {
+        match why {
+            AppError::NotStored(NotStored::Unknown) => {
+                for part in parts {
+                    *part.slot.state.lock() = None;
+                }
+            }
+            AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { log, .. })) => {
+                let Some(part) = parts.iter().find(|part| part.slot.log == log) else {
+                    return why;
+                };
+                let Claim { task, epoch } = part.claim;
+                self.step(|machine, now, effects| machine.lose(task, epoch, "fenced", now, effects));
+                return self.lost(part.claim);
+            }
+            _ => {}
+        }
+        why
+    }
+
+    /// Applies a commit that is stored. Takes the bases of its batches: the first is that of the task's log.
+    fn on_stored(
+        &self,
+        part: Part<'_>,
+        bases: &mut impl Iterator<Item = u64>,
+        began: tokio::time::Instant,
+    ) -> Result<Committed, AppError> {
+        let Part { slot, claim, .. } = part;
+        let (seq, time, next) = (part.position.seq, part.position.time, part.position.next.clone());
+        let before = slot.known().map(|known| known.position.next).unwrap_or_default();
+        let passed = next.iter().zip(&before);
+        let passed = passed.map(|(next, was)| next.saturating_sub(*was)).sum();
+        let base = bases.next().unwrap_or(0);
+        slot.with_state(|state| {
+            state.apply(base, part.position, part.changes);
+            Ok(())
+        })?;
+        self.note_expiry(slot);
         let mut delivery = slot.delivery.lock();
         if delivery.epoch == claim.epoch {
             delivery.on_commit(&next, time);
         }
         drop(delivery);
-        let results = emitted.into_iter().zip(bases);
+        let results = part.emitted.into_iter().zip(bases);
         let emitted: Vec<Emitted> = results
             .map(|((topic, partition, count), base)| Emitted {
                 topic,
@@ -55,7 +119,7 @@ impl App {
                 count,
             })
             .collect();
-        let results = queued + emitted.iter().map(|it| u64::from(it.count)).sum::<u64>();
+        let results = part.queued + emitted.iter().map(|it| u64::from(it.count)).sum::<u64>();
         self.counts.on_commit(began.elapsed(), passed, results);
         Ok(Committed {
             seq,
@@ -64,26 +128,9 @@ impl App {
         })
     }
 
-    /// Stores an append of a task in its turn, and applies it to the state. Returns the bases of the results'
-    /// batches.
-    pub(crate) async fn store_prepared(&self, slot: &Slot, prepared: Prepared) -> Result<Vec<u64>, AppError> {
-        let Prepared { append, messages, .. } = prepared;
-        let placed = if messages.is_empty() {
-            self.append(append).await
-        } else {
-            let queues = self.parts.queues.get();
-            let none = || {
-                AppError::NoSuchQueue(
-                    messages
-                        .first()
-                        .map(|(queue, _)| queue.clone())
-                        .unwrap_or_default(),
-                )
-            };
-            let queues = queues.ok_or_else(none)?;
-            queues.append(append, messages).await.map_err(AppError::from)
-        };
-        let placed = placed.inspect_err(|why| {
+    /// Stores an append of the broker's own for a task in its turn, and applies it to the state.
+    pub(crate) async fn store_prepared(&self, slot: &Slot, prepared: Prepared) -> Result<(), AppError> {
+        let placed = self.append(prepared.append).await.inspect_err(|why| {
             if *why == AppError::NotStored(NotStored::Unknown) {
                 *slot.state.lock() = None;
             }
@@ -94,7 +141,17 @@ impl App {
             Ok(())
         })?;
         self.note_expiry(slot);
-        Ok(placed.into_iter().skip(1).collect())
+        Ok(())
+    }
+
+    /// Stores an append together with results for queues. Returns the bases of its own batches.
+    async fn place(&self, append: Append, messages: QueueMessages) -> Result<Vec<u64>, AppError> {
+        let Some((first, _)) = messages.first() else {
+            return self.append(append).await;
+        };
+        let none = || AppError::NoSuchQueue(first.clone());
+        let queues = self.parts.queues.get().ok_or_else(none)?;
+        Ok(queues.append(append, messages).await?)
     }
 
     async fn append(&self, append: Append) -> Result<Vec<u64>, AppError> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use stafett_topics::Topic;
+
 use crate::app::{App, Claim, ClaimView, Session};
 use crate::delivery::Gap;
 use crate::entry::Position;
@@ -15,7 +17,11 @@ impl App {
     /// Returns the position of a task, which is read if it has to be.
     pub async fn position(&self, task: TaskId) -> Result<Position, AppError> {
         let slot = self.readable(task).await?;
-        slot.with_state(|state| Ok(state.position.clone()))
+        let look = |slot: &Slot| slot.with_state(|state| Ok(state.position.clone()));
+        match look(&slot) {
+            Err(AppError::Unreadable { .. }) => look(&*self.followed(&slot).await?),
+            found => found,
+        }
     }
 
     /// Returns position and totals of a task, as far as they are known.
@@ -26,20 +32,12 @@ impl App {
     /// Returns lag and state of all tasks, as far as they are known.
     pub(crate) fn standing(&self) -> Standing {
         let slots: Vec<Arc<Slot>> = self.slots.read().values().cloned().collect();
-        let topics = self.topics().unwrap_or_default();
         let (now_ms, rules) = (self.wall_ms(), self.stored().definition.time);
         let grace_ms = if rules.of_records { rules.grace_ms } else { 0 };
         let mut standing = Standing::default();
         for slot in slots {
             let Some(known) = slot.known() else { continue };
-            let inputs = topics.iter().zip(&known.position.next);
-            let lag: u64 = inputs
-                .map(|(topic, next)| {
-                    let log = topic.log(slot.task.partition);
-                    let bounds = log.and_then(|log| self.parts.catalog.bounds(log));
-                    bounds.map_or(0, |bounds| bounds.stable.0.saturating_sub(*next))
-                })
-                .sum();
+            let (_, lag) = self.ends(slot.task, &known.position.next);
             standing.lag += lag;
             let time = known.position.time;
             if lag > 0 && time > i64::MIN {
@@ -54,12 +52,36 @@ impl App {
         standing
     }
 
+    /// Returns the ends of a task's inputs, `None` for one that is gone, and the records between its places
+    /// and them. Of a topic that was made again all records wait.
+    pub fn ends(&self, task: TaskId, next: &[u64]) -> (Vec<Option<u64>>, u64) {
+        let stored = self.stored();
+        let catalog = &self.parts.catalog;
+        let names = stored.definition.topics.iter();
+        let (mut ends, mut lag) = (Vec::new(), 0);
+        for ((topic, name), next) in self.inputs().into_iter().zip(names).zip(next) {
+            let bounds = |topic: &Arc<Topic>| catalog.bounds(topic.log(task.partition)?);
+            let end = topic.as_ref().and_then(bounds).map(|bounds| bounds.stable.0);
+            lag += match end {
+                Some(end) => end.saturating_sub(*next),
+                None => catalog
+                    .topics()
+                    .named(name)
+                    .as_ref()
+                    .and_then(bounds)
+                    .map_or(0, |again| again.stable.0 - again.start.0),
+            };
+            ends.push(end);
+        }
+        (ends, lag)
+    }
+
     /// Takes care that the positions of all tasks are known, without reading their state.
     pub async fn know_positions(&self) {
         let slots: Vec<Arc<Slot>> = self.slots.read().values().cloned().collect();
-        let topics = self.topics().unwrap_or_default();
+        let inputs = self.inputs();
         for slot in slots {
-            if let Err(why) = slot.know(&self.parts.catalog, &topics).await {
+            if let Err(why) = slot.know(&self.parts.catalog, &inputs).await {
                 tracing::debug!(app = &*self.name, task = %slot.task, "the position is not known: {why}");
                 // The whole log may tell more than its end.
                 drop(self.readable(slot.task).await);
@@ -76,7 +98,8 @@ impl App {
     pub fn failure(&self, task: TaskId) -> Option<(usize, Failure)> {
         let slot = self.slot(task)?;
         let state = slot.state.lock();
-        let (input, failure) = state.as_ref()?.failures().first_key_value()?;
+        let mut failures = state.as_ref()?.failures().iter();
+        let (input, failure) = failures.find(|(_, failure)| failure.attempts > 0)?;
         Some((usize::from(*input), failure.clone()))
     }
 

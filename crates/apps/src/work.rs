@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_store::Changing;
 use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
-use crate::commit::{CommitContext, Committed, NewCommit};
 use crate::definition::{Definition, Guarantee};
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Mark, Source};
-use crate::entry::Position;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
-use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
+use crate::state::{DueTimer, Entry, Scan, entry_of, key_of_entry, read_places, read_table, timer_of};
 use crate::task::TaskId;
 
 impl App {
@@ -30,8 +27,8 @@ impl App {
         wait: impl Future<Output = ()>,
     ) -> Result<Fetched, AppError> {
         let mut wait = std::pin::pin!(wait);
-        let mut is_over = false;
-        let topics = self.topics()?;
+        let (mut is_over, mut is_again) = (false, false);
+        let topics = self.readable_topics().await?;
         let logs: Vec<_> = topics
             .iter()
             .filter_map(|topic| topic.log(claim.task.partition))
@@ -45,12 +42,17 @@ impl App {
             if self.stored().paused {
                 return Err(AppError::Paused);
             }
-            let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await?;
-            let is_found = !fetched.records.is_empty() || !fetched.due.is_empty() || fetched.gap.is_some();
-            if !is_found {
-                let stored = self.stored();
-                slot.with_state(|state| refuse_stopped(claim.task, state, &stored.definition))?;
+            let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await;
+            if matches!(fetched, Err(AppError::Unreadable { .. })) && !is_again {
+                // The claim has ended by a split, or the state is read again.
+                is_again = true;
+                drop(slot.turn().await);
+                self.claimed(session, claim)?;
+                self.readable(claim.task).await?;
+                continue;
             }
+            let fetched = fetched?;
+            let is_found = !fetched.is_empty();
             let passes = self.stored().definition.guarantee == Guarantee::AtMostOnce;
             if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
                 continue;
@@ -74,6 +76,7 @@ impl App {
     /// Time after which a waiting fetch looks at the task's time again.
     fn idle_step(&self, slot: &Slot) -> std::time::Duration {
         const LOOK_MS: u64 = 1000;
+        const ALONE_MS: i64 = 10;
         let stored = self.stored();
         let told = slot.delivery.lock().told.clone();
         let now_ms = self.parts.clock.wall_ms();
@@ -83,6 +86,9 @@ impl App {
                 .values()
                 .map(|failure| failure.retry_ms.saturating_sub(now_ms));
             let retry = retries.filter(|wait| *wait > 0).min();
+            // The next one comes once a record that is delivered alone is committed.
+            let alone = state.failures().values().any(|failure| failure.alone_before > 0);
+            let retry = if alone { Some(ALONE_MS) } else { retry };
             Ok((state.next_timer_but(&told), retry))
         });
         let (next, retry) = look.unwrap_or_default();
@@ -117,6 +123,7 @@ impl App {
         if from.iter().flatten().next().is_none() {
             // Everything behind the last commit comes again, timers too.
             delivery.told.clear();
+            delivery.alone = None;
         }
         let bounds = || logs.iter().filter_map(|log| catalog.bounds(*log));
         let mut fetched = Fetched {
@@ -160,7 +167,12 @@ impl App {
         fetched.time = delivery.time_at(definition.time, &fetched.next);
         let gap = delivery.gap.filter(|_| fetched.due.is_empty());
         self.keep(slot, claim, delivery)?;
-        let Some(gap) = gap else { return Ok(fetched) };
+        let Some(gap) = gap else {
+            if fetched.is_empty() {
+                slot.with_state(|state| refuse_stopped(claim.task, state, &definition))?;
+            }
+            return Ok(fetched);
+        };
         if !had_gap {
             self.counts.gaps.inc();
         }
@@ -247,14 +259,29 @@ impl App {
         table: &str,
         keys: &[Bytes],
     ) -> Result<(Vec<Option<Entry>>, u64), AppError> {
-        let slot = self.readable(task).await?;
         let table = self.table(table)?;
+        let slot = self.readable(task).await?;
+        match self.get_from(&slot, table, keys).await {
+            Err(AppError::Unreadable { .. }) => {
+                let slot = self.followed(&slot).await?;
+                self.get_from(&slot, table, keys).await
+            }
+            found => found,
+        }
+    }
+
+    async fn get_from(
+        &self,
+        slot: &Slot,
+        table: u16,
+        keys: &[Bytes],
+    ) -> Result<(Vec<Option<Entry>>, u64), AppError> {
         let (places, seq) = slot.with_state(|state| {
             let places: Vec<_> = keys.iter().map(|key| state.place_of(table, key)).collect();
             Ok((places, state.position.seq))
         })?;
         let read = read_places(&self.parts.catalog, slot.log, &places).await;
-        let read = read.map_err(|why| AppError::Unreadable { task, why })?;
+        let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
         let now_ms = self.parts.clock.wall_ms();
         let entries = read.iter().zip(keys).map(|(record, key)| {
             let entry = entry_of(record.as_ref()?, now_ms)?;
@@ -272,22 +299,52 @@ impl App {
         after: Option<u64>,
         count: usize,
     ) -> Result<(Scan, u64), AppError> {
-        let slot = self.readable(task).await?;
         let table = self.table(table)?;
+        let slot = self.readable(task).await?;
+        match self.scan_from(&slot, (table, prefix), after, count).await {
+            Err(AppError::Unreadable { .. }) => {
+                let slot = self.followed(&slot).await?;
+                self.scan_from(&slot, (table, prefix), after, count).await
+            }
+            found => found,
+        }
+    }
+
+    async fn scan_from(
+        &self,
+        slot: &Slot,
+        wanted: (u16, &[u8]),
+        after: Option<u64>,
+        count: usize,
+    ) -> Result<(Scan, u64), AppError> {
         let bounds = self.parts.catalog.bounds(slot.log);
         let start = bounds.map_or(0, |bounds| bounds.start.0);
         let from = after.unwrap_or(0).max(start);
-        let read = read_table(&self.parts.catalog, slot.log, from, (table, prefix), count).await;
-        let (found, next) = read.map_err(|why| AppError::Unreadable { task, why })?;
+        let read = read_table(&self.parts.catalog, slot.log, from, wanted, count).await;
+        let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
         let now_ms = self.parts.clock.wall_ms();
         slot.with_state(|state| {
-            let current = state.keep_current(found);
-            let entries = current
-                .iter()
-                .filter_map(|record| entry_of(record, now_ms))
-                .collect();
-            Ok((Scan { entries, next }, state.position.seq))
+            let mut deleted = read.deleted;
+            deleted.retain(|key| after.is_some() && state.is_gone(key));
+            let deleted = deleted.iter().filter_map(key_of_entry).collect();
+            let current = state.keep_current(read.found);
+            let entries = current.iter().filter_map(|record| entry_of(record, now_ms));
+            let scan = Scan {
+                entries: entries.collect(),
+                deleted,
+                next: Some(read.end).filter(|_| !read.is_all),
+                end: read.end,
+            };
+            Ok((scan, state.position.seq))
         })
+    }
+
+    /// Returns the task to read from once a read of it has failed: a split, a merge or a reset may have ended
+    /// its log meanwhile.
+    pub(crate) async fn followed(&self, slot: &Slot) -> Result<Arc<Slot>, AppError> {
+        // Until the change has ended.
+        drop(slot.turn().await);
+        self.readable(slot.task).await
     }
 
     fn table(&self, name: &str) -> Result<u16, AppError> {
@@ -305,107 +362,19 @@ impl App {
 
     /// Returns a task whose state is in memory, also if no worker has it.
     pub(crate) async fn readable(&self, task: TaskId) -> Result<Arc<Slot>, AppError> {
-        let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
-        let is_there = slot.state.lock().is_some();
-        if !is_there {
-            let _turn = slot.turn().await;
-            slot.load(&self.parts.catalog, &self.topics()?).await?;
-        }
-        Ok(slot)
-    }
-
-    /// Stores a commit of a claim; it completes whether or not its caller waits.
-    pub fn commit(
-        self: &Arc<Self>,
-        session: Session<'_>,
-        claim: Claim,
-        commit: NewCommit,
-    ) -> Changing<Committed, AppError> {
-        let app = Arc::clone(self);
-        let (worker, number) = (session.worker.to_owned(), session.number);
-        self.parts.changes.begin(async move {
-            let worker = &*worker;
-            let committed = app.commit_here(Session::new(worker, number), claim, commit).await;
-            match &committed {
-                Ok(_) => {}
-                Err(AppError::Worker(WorkerError::LostClaim { .. })) => app.counts.fenced.inc(),
-                Err(_) => app.counts.refused.inc(),
+        loop {
+            let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
+            if slot.state.lock().is_some() {
+                return Ok(slot);
             }
-            committed
-        })
-    }
-
-    async fn commit_here(
-        &self,
-        session: Session<'_>,
-        claim: Claim,
-        commit: NewCommit,
-    ) -> Result<Committed, AppError> {
-        let slot = self.claimed(session, claim)?;
-        let _turn = slot.turn().await;
-        // The claim may have ended while others had their turns.
-        self.claimed(session, claim)?;
-        slot.load(&self.parts.catalog, &self.topics()?).await?;
-        let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
-        let reached = self.reached(&slot, delivers)?;
-        let stored = self.stored();
-        let context = CommitContext {
-            catalog: &self.parts.catalog,
-            definition: &stored.definition,
-            log: slot.log,
-            epoch: claim.epoch,
-            reached: &reached,
-            delivery: &slot.delivery.lock().clone(),
-            now_ms: self.parts.clock.wall_ms(),
-        };
-        let prepared = slot.with_state(|state| {
-            if is_repeated(&state.position, claim, commit.seq)? {
-                return Ok(None);
+            let turn = slot.turn().await;
+            if self.is_current(&slot) {
+                slot.load(&self.parts.catalog, &self.inputs()).await?;
+                drop(turn);
+                return Ok(slot);
             }
-            context.prepare(state, &commit, None).map(Some)
-        })?;
-        let Some(prepared) = prepared else {
-            self.counts.repeated.inc();
-            return Ok(Committed {
-                seq: commit.seq,
-                repeated: true,
-                emitted: Vec::new(),
-            });
-        };
-        self.store(&slot, claim, prepared).await
-    }
-
-    /// Bounds of the offsets that a commit may name.
-    pub(crate) fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
-        if delivers {
-            return Ok(slot.delivery.lock().reached.clone());
         }
-        let end = |topic: &Arc<stafett_topics::Topic>| {
-            let bounds = self.parts.catalog.bounds(topic.log(slot.task.partition)?)?;
-            Some(bounds.stable.0)
-        };
-        Ok(self
-            .topics()?
-            .iter()
-            .map(|topic| end(topic).unwrap_or(0))
-            .collect())
     }
-}
-
-/// Compares the number of a commit with the last one. Returns true if this one was stored before.
-pub(crate) fn is_repeated(position: &Position, claim: Claim, seq: u64) -> Result<bool, AppError> {
-    if seq == position.seq && position.epoch == claim.epoch && seq > 0 {
-        return Ok(true);
-    }
-    let expected = position.seq + 1;
-    if seq == expected {
-        return Ok(false);
-    }
-    Err(AppError::OutOfOrder {
-        task: claim.task,
-        expected,
-        given: seq,
-    })
 }
 
 /// Moves the places at which a fetch begins to those that its worker names, within its deliveries.

@@ -18,6 +18,7 @@ use stafett_transactions::{TransactionSettings, Transactions};
 use crate::app_results::AppResults;
 use crate::history::Histories;
 use crate::overrides::{Overrides, ReadGroupSettings};
+use crate::sinks::Sinks;
 
 #[derive(Debug)]
 pub struct Broker {
@@ -35,6 +36,7 @@ pub struct Broker {
     pub(crate) base: TopicDefaults,
     pub(crate) overrides: Overrides,
     pub(crate) histories: Histories,
+    pub(crate) sinks: Sinks,
 }
 
 /// Settings of a broker.
@@ -124,6 +126,7 @@ impl Broker {
         let apps = Apps::open(&journal, &catalog, &clock)?;
         apps.set_queues(Arc::new(AppResults(messaging.joint_sender())));
         let broker = Self {
+            sinks: Sinks::load(&*journal)?,
             cluster_id: cluster_id.unwrap_or_else(|| uuid::Uuid::new_v4().as_u128()),
             journal,
             catalog,

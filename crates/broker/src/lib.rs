@@ -8,6 +8,7 @@
 //! - `namespaces`: deletion of namespaces
 //! - `overrides`: settings changed at run time, except those of single topics
 //! - `history`: the last hour of everything that counts, and of the node
+//! - `sinks`: definitions of sinks, for the programs that run them
 //! - `live_logs`: stored topics behind live topics
 
 mod app_results;
@@ -18,11 +19,13 @@ mod live_logs;
 mod namespace_limits;
 mod namespaces;
 mod overrides;
+mod sinks;
 mod topic_changes;
 
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
+pub use sinks::{SINKS_MAX, SinkError, Sinks, StoredSink};
 pub use stafett_accounts::{
     AUDIT, AccessControl, AccessError, AuditTrail, BearerError, BearerSettings, LoginError, NewQuota,
     NewToken, Proof, ScramLogin,

@@ -238,10 +238,14 @@ impl Dispatcher {
         self.count(context, [(REFUSED, 1)]);
     }
 
-    /// Counts messages that moved from here to another dispatcher.
-    pub fn count_moved(self: &Arc<Self>, to: &Arc<Self>, context: &DeliveryContext, messages: usize) {
+    /// Counts messages that moved from here to elsewhere.
+    pub fn count_moved_out(self: &Arc<Self>, context: &DeliveryContext, messages: usize) {
         self.count(context, [(MOVED_OUT, messages as u64)]);
-        to.count(context, [(MOVED_IN, messages as u64)]);
+    }
+
+    /// Counts messages that moved here from another dispatcher.
+    pub fn count_moved_in(self: &Arc<Self>, context: &DeliveryContext, messages: usize) {
+        self.count(context, [(MOVED_IN, messages as u64)]);
     }
 
     /// Returns the counts since the start.

@@ -161,7 +161,7 @@ impl Endpoint {
     #[must_use]
     pub fn shows_state(&self) -> bool {
         let is_json = |(_, kind, _): &(u16, &str, SchemaOf)| *kind == "application/json";
-        let waits = |known: &Parameter| matches!(known.kind, Kind::Duration { .. });
+        let waits = |known: &Parameter| known.name == "wait";
         self.method == Method::GET
             && !self.answers.is_empty()
             && self.answers.iter().all(is_json)

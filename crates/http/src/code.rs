@@ -117,6 +117,8 @@ codes! {
         "The app has no table of this name. Tables are declared with the app."
     NoSuchKey "no_such_key" 404 Never
         "The table has no entry of this key."
+    NoSuchSink "no_such_sink" 404 Never
+        "There is no sink of this name. PUT /v1/sinks/NAME defines one."
     NoSuchTransaction "no_such_transaction" 404 Never
         "There is no transactional id of this name."
     NoSuchConnection "no_such_connection" 404 Never
@@ -129,6 +131,8 @@ codes! {
         "There is no experiment of this name."
     NoSuchRun "no_such_run" 404 Never
         "There is no run with this id, or it has no such part."
+    NoSuchAgent "no_such_agent" 404 Never
+        "There is no agent of this name in the lab's list."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later
@@ -189,10 +193,14 @@ codes! {
         "Commits of a task are numbered without gaps. The refusal has the number that is expected."
     Gap "gap" 409 Never
         "Records at the position of the task are gone, and the app stops at gaps. POST /v1/apps/APP/tasks/TASK/accept-gap lets it go on."
+    TopicMadeAgain "topic_made_again" 409 Never
+        "A topic that the app reads was deleted and made again, and the app stops at gaps. POST /v1/apps/APP/accept-gap lets it go on with the new topic, from its first record."
     RecordFailed "record_failed" 409 Never
         "A record failed as often as it may, and the app has no topic for dead letters, so its task stops. PATCH /v1/apps/APP sets a topic; POST /v1/apps/APP/reset passes the record."
     NotPaused "not_paused" 409 Never
         "Positions are reset while the app is paused: POST /v1/apps/APP/pause."
+    NoRunner "no_runner" 409 Later
+        "No runner of the broker has the sink at the moment, or it did not answer in time. The setting sinks.run says if there is one."
     BadOffset "bad_offset" 400 Never
         "An offset is not between the position of the task and what was delivered. The refusal has both bounds."
     TooLarge "too_large" 413 Never
@@ -205,6 +213,8 @@ codes! {
         "A number is beyond its bounds, which the refusal has as min and max."
     TooFine "too_fine" 422 Never
         "A slice of a task has 10 bits at most."
+    BadDefinition "bad_definition" 422 Never
+        "The definition is not sound. The detail has the field and its fault."
     NotSplittable "not_splittable" 422 Never
         "The app, or the worker of the task, reads whole partitions."
     NotKeyed "not_keyed" 422 Never
@@ -223,6 +233,8 @@ codes! {
         "The route takes the opening handshake of a WebSocket of version 13 only."
     TooManyApps "too_many_apps" 429 Later
         "There are as many apps as may be."
+    TooManySinks "too_many_sinks" 429 Later
+        "There are as many sinks as may be."
     TooManyWorkers "too_many_workers" 429 Later
         "The app has as many workers as it may."
     NotStored "not_stored" 500 Never
@@ -231,6 +243,8 @@ codes! {
         "The journal stopped before it could tell whether the change was stored. Look at the thing before the request is sent again, or send it with the same Idempotency-Key."
     OverQuota "over_quota" 429 Later
         "The user or the client moved more bytes than its quota allows. Retry-After says when it may go on."
+    TargetRefused "target_refused" 502 Later
+        "The target of the sink refused, or is away. The detail has its words."
     NotServing "not_serving" 503 Later
         "The broker is starting, stopping, or recovering from a failure."
     Overloaded "overloaded" 503 Later

@@ -163,6 +163,18 @@ fn preflight() -> Response {
     (StatusCode::NO_CONTENT, told).into_response()
 }
 
+/// Returns true for a request of a page that came from the host that it addresses.
+#[must_use]
+pub fn is_own_origin(headers: &HeaderMap) -> bool {
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
+    let its = text(header::ORIGIN).and_then(authority);
+    its.is_some_and(|its| text(header::HOST).is_some_and(|host| its.eq_ignore_ascii_case(host)))
+}
+
 /// Returns host and port of an origin.
 fn authority(origin: &str) -> Option<&str> {
     origin.split_once("://").map(|(_, authority)| authority)

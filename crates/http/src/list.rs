@@ -95,6 +95,16 @@ pub struct NameOrder {
     pub count: usize,
 }
 
+/// A page by one number, which its owner finds in one pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberOrder {
+    pub field: &'static str,
+    pub descends: bool,
+    /// Number and name behind which the page begins.
+    pub after: Option<(u64, String)>,
+    pub count: usize,
+}
+
 /// Entries of a page, from an ordered index.
 #[derive(Debug)]
 pub struct Ordered<T> {
@@ -131,10 +141,11 @@ impl<T: 'static, E: Serialize> List<T, E> {
         let chooses = ["q", "prefix", "pattern"]
             .iter()
             .any(|key| query.get(key).is_some());
+        let is_chosen = choice(query);
         // Each value is read once: one that moves meanwhile would have no place in the order.
         let mut found: Vec<(u64, T)> = all
             .into_iter()
-            .filter(|entry| !chooses || is_wanted(query, (self.name)(entry).1))
+            .filter(|entry| !chooses || is_chosen((self.name)(entry).1))
             .map(|entry| (sort.value(&entry), entry))
             .collect();
         let matched = found.len();
@@ -150,9 +161,13 @@ impl<T: 'static, E: Serialize> List<T, E> {
             sort.keep_first(&mut found, count);
         }
         let by_name = |one: &T, other: &T| sort.compare_names((self.name)(one), (self.name)(other));
-        if is_sorted && sort.number.is_some() {
-            // Equal entries stay in order.
-            found.sort_by(|one, other| sort.compare_values(one.0, other.0));
+        if is_sorted {
+            if sort.number.is_some() {
+                // Equal entries stay in order.
+                found.sort_by(|one, other| sort.compare_values(one.0, other.0));
+            } else if sort.descends {
+                found.reverse();
+            }
         } else {
             let order = |one: &(u64, T), other: &(u64, T)| {
                 let order = sort.compare_values(one.0, other.0);
@@ -192,14 +207,39 @@ impl<T: 'static, E: Serialize> List<T, E> {
         }))
     }
 
-    /// Returns a page of entries in the order of [`Self::name_order`].
+    /// Returns the page that a query asks for, if it sorts by a number and chooses by no name.
+    pub fn number_order(&self, query: &Query) -> Result<Option<NumberOrder>, Problem> {
+        let (sort, count) = (self.sort(query)?, count(query)?);
+        let text = query.get("sort").unwrap_or_default();
+        let name = text.strip_prefix('-').unwrap_or(text);
+        let Some((field, _)) = self.sorts.iter().find(|(field, _)| *field == name) else {
+            return Ok(None);
+        };
+        if ["q", "prefix", "pattern"]
+            .iter()
+            .any(|key| query.get(key).is_some())
+        {
+            return Ok(None);
+        }
+        let after = query.get("after").map(place).transpose()?;
+        Ok(Some(NumberOrder {
+            field,
+            descends: sort.descends,
+            after: after.map(|(number, _, name)| (number, name)),
+            count,
+        }))
+    }
+
+    /// Returns a page of entries in the order of [`Self::name_order`] or [`Self::number_order`].
     pub fn ordered_page(&self, query: &Query, found: &Ordered<T>) -> Result<Page<Value>, Problem> {
         let last = found.entries.last().filter(|_| found.has_more);
+        let sort = self.sort(query)?;
+        let number = |entry: &T| sort.value(entry);
         Ok(Page {
             items: self.items(query, found.entries.iter())?,
             next: last.map(|last| {
                 let (scope, name) = (self.name)(last);
-                cursor(&(0, scope.to_owned(), name.to_owned()))
+                cursor(&(number(last), scope.to_owned(), name.to_owned()))
             }),
             matched: found.matched,
             total: found.total,
@@ -275,13 +315,25 @@ fn count(query: &Query) -> Result<usize, Problem> {
     Ok(count.unwrap_or(COUNT))
 }
 
-fn is_wanted(query: &Query, name: &str) -> bool {
-    let has_part = |part: &str| name.to_lowercase().contains(&part.to_lowercase());
-    query.get("q").is_none_or(has_part)
-        && query.get("prefix").is_none_or(|prefix| name.starts_with(prefix))
-        && query
-            .get("pattern")
-            .is_none_or(|pattern| WildMatch::new(pattern).matches(name))
+/// Returns true if a name has a part, which is in lower case, without regard to case.
+fn has_part(name: &str, part: &str) -> bool {
+    if !name.is_ascii() {
+        return name.to_lowercase().contains(part);
+    }
+    let mut places = name.as_bytes().windows(part.len().max(1));
+    part.is_empty() || places.any(|place| place.eq_ignore_ascii_case(part.as_bytes()))
+}
+
+/// Returns the choice of names that a query makes.
+pub fn choice(query: &Query) -> impl Fn(&str) -> bool {
+    let part = query.get("q").map(str::to_lowercase);
+    let prefix = query.get("prefix").unwrap_or_default();
+    let pattern = query.get("pattern").map(WildMatch::new);
+    move |name| {
+        part.as_ref().is_none_or(|part| has_part(name, part))
+            && name.starts_with(prefix)
+            && pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
+    }
 }
 
 fn cursor(place: &Place) -> String {
@@ -375,6 +427,7 @@ mod tests {
     fn names_are_chosen_by_a_part_a_beginning_or_a_pattern() {
         for (query, expected) in [
             ("q=AP", &["a.ape", "b.Ape"][..]),
+            ("q=", &["a.ape", "a.bee", "a.cat", "b.Ape"]),
             ("prefix=A", &["b.Ape"]),
             ("pattern=*e", &["a.ape", "a.bee", "b.Ape"]),
             ("pattern=?a?", &["a.cat"]),

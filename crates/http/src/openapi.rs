@@ -13,7 +13,7 @@ use crate::code::Code;
 /// Refusals of requests that no described route takes, or that any route may give.
 pub const BEYOND_ROUTES: [Code; 3] = [Code::NoSuchPath, Code::MethodNotAllowed, Code::OverQuota];
 /// Refusals of the lab's API, which no broker gives.
-pub const OF_THE_LAB: [Code; 2] = [Code::NoSuchExperiment, Code::NoSuchRun];
+pub const OF_THE_LAB: [Code; 3] = [Code::NoSuchExperiment, Code::NoSuchRun, Code::NoSuchAgent];
 
 /// Returns the document of an API.
 ///

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use stafett_broker::Broker;
 use stafett_http::query::decoded;
 use stafett_http::{Code, Origins, Policy, Problem, Slot, body};
-use stafett_store::{NotStored, wall_ms};
-use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend, Refusal};
+use stafett_store::{NotStored, NotStoredKind, wall_ms};
+use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend};
 
 use crate::definition::{Added, Endpoint};
 use crate::events::{self, Additions};
@@ -303,20 +303,10 @@ fn stored(outcomes: impl IntoIterator<Item = Outcome>) -> Result<(), Problem> {
 }
 
 fn code_of(error: &NotStored) -> Code {
-    match error {
-        NotStored::Unknown => Code::OutcomeUnknown,
-        NotStored::Refused(Refusal::DiskFull) => Code::DiskFull,
-        NotStored::Refused(Refusal::Closed) => Code::NotServing,
-        NotStored::Refused(
-            Refusal::NoSuchLog(_)
-            | Refusal::Fenced { .. }
-            | Refusal::OutOfSequence { .. }
-            | Refusal::StaleProducer { .. }
-            | Refusal::OutsideTransaction { .. }
-            | Refusal::NotAtOffset { .. }
-            | Refusal::StaleOwner { .. }
-            | Refusal::OffsetsExhausted(_)
-            | Refusal::TooLarge { .. },
-        ) => Code::NotStored,
+    match error.kind() {
+        NotStoredKind::Unknown => Code::OutcomeUnknown,
+        NotStoredKind::DiskFull => Code::DiskFull,
+        NotStoredKind::Closed => Code::NotServing,
+        NotStoredKind::Refused => Code::NotStored,
     }
 }

@@ -60,6 +60,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Returns the bounds of the log, or `None` if it does not exist.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
 
+    /// Returns the bounds of all logs that have records, in no order.
+    fn filled(&self) -> Vec<(LogId, Bounds)>;
+
     /// Returns the latest owner of the log, or `None` if the log does not exist.
     fn owner(&self, log: LogId) -> Option<OwnerEpoch>;
 
@@ -114,6 +117,13 @@ pub struct Bounds {
     pub stable: Offset,
     /// Approximate stored bytes between start and end.
     pub bytes: u64,
+}
+
+impl Bounds {
+    /// Returns true if there are offsets or bytes between start and end.
+    pub fn has_any(&self) -> bool {
+        self.end > self.start || self.bytes > 0
+    }
 }
 
 /// State of an idempotent producer of a log.

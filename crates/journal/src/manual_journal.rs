@@ -203,6 +203,10 @@ impl Journal for ManualJournal {
         self.behind.bounds(log)
     }
 
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        self.behind.filled()
+    }
+
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.behind.owner(log)
     }

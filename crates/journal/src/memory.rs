@@ -128,6 +128,12 @@ impl Journal for MemoryJournal {
         Some(self.lock().logs.get(&log)?.bounds())
     }
 
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        let state = self.lock();
+        let bounds = state.logs.iter().map(|(id, log)| (*id, log.bounds()));
+        bounds.filter(|(_, bounds)| bounds.has_any()).collect()
+    }
+
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         Some(self.lock().logs.get(&log)?.owner)
     }

@@ -20,6 +20,9 @@ use crate::refusal;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// Kinds of coordinators (`FindCoordinatorRequest.key_type`).
+const OF_GROUP: i8 = 0;
+const OF_TRANSACTIONS: i8 = 1;
 
 /// A client of one cluster. Cheap to clone; all clones share their connections.
 #[derive(Debug, Clone)]
@@ -132,7 +135,12 @@ impl Client {
 
     /// Returns a connection to the coordinator of a group.
     pub async fn coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
-        self.retrying(|| self.find_coordinator(group)).await
+        self.retrying(|| self.find_coordinator(group, OF_GROUP)).await
+    }
+
+    /// Returns a connection to the coordinator of a transactional id.
+    pub(crate) async fn coordinator_of_transactions(&self, id: &str) -> Result<Arc<Connection>, ClientError> {
+        self.retrying(|| self.find_coordinator(id, OF_TRANSACTIONS)).await
     }
 
     /// Opens new connections from now on. A broker answers the requests of a connection in order: a request
@@ -141,20 +149,20 @@ impl Client {
         self.known().connections.clear();
     }
 
-    async fn find_coordinator(&self, group: &str) -> Result<Arc<Connection>, ClientError> {
+    async fn find_coordinator(&self, name: &str, kind: i8) -> Result<Arc<Connection>, ClientError> {
         let connection = self.any().await?;
         let version = connection.version::<FindCoordinatorRequest>(i16::MAX)?;
         let request = FindCoordinatorRequest {
             key: if version < 4 {
-                Str::copy_from(group)
+                Str::copy_from(name)
             } else {
                 Str::default()
             },
-            key_type: 0,
+            key_type: kind,
             coordinator_keys: if version < 4 {
                 Vec::new()
             } else {
-                vec![Str::copy_from(group)]
+                vec![Str::copy_from(name)]
             },
         };
         let answer: FindCoordinatorResponse =
@@ -173,7 +181,10 @@ impl Client {
             ApiKey::FindCoordinator,
             code,
             message,
-            || format!("group `{group}`"),
+            || match kind {
+                OF_GROUP => format!("group `{name}`"),
+                _ => format!("transactional id `{name}`"),
+            },
         )?;
         self.at(&address(host, port)).await
     }

@@ -16,7 +16,7 @@
 //!   values in them
 //! - [`admin`]: topics, their settings and sizes
 //! - [`groups`]: groups and their offsets, from outside
-//! - [`transactions`]: transactional ids, from outside
+//! - [`transactions`]: transactional ids, from outside; [`transactional`]: transactions of one's own
 //! - [`membership`]: a member of a group (classic protocol); [`assignor`] distributes partitions
 
 pub mod admin;
@@ -36,6 +36,7 @@ pub mod producer;
 pub mod raw;
 mod refusal;
 pub mod topic;
+pub mod transactional;
 pub mod transactions;
 pub mod values;
 
@@ -47,5 +48,6 @@ pub use offsets::Place;
 pub use options::{Login, Options};
 pub use producer::{Acks, Delivery, Producer, ProducerSettings};
 pub use topic::{Partition, Topic};
+pub use transactional::Transactional;
 // Re-exported types that this crate's API uses.
 pub use stafett_kafka_wire::{ErrorCode, Str, Uuid};

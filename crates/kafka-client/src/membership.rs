@@ -43,6 +43,7 @@ pub struct Membership {
     client: Client,
     group: Str,
     topics: Vec<Str>,
+    session: Duration,
     member: Str,
     generation: i32,
     /// True if a join was sent and has no answer.
@@ -63,10 +64,17 @@ impl Membership {
             client,
             group: Str::copy_from(group),
             topics: topics.iter().copied().map(Str::copy_from).collect(),
+            session: SESSION,
             member: Str::default(),
             generation: -1,
             joining: false,
         }
+    }
+
+    /// Sets the silence after which the group takes the member for dead.
+    #[must_use]
+    pub fn with_session(self, session: Duration) -> Self {
+        Self { session, ..self }
     }
 
     pub fn generation(&self) -> i32 {
@@ -157,7 +165,7 @@ impl Membership {
         loop {
             let request = JoinGroupRequest {
                 group_id: self.group.clone(),
-                session_timeout_ms: milliseconds(SESSION),
+                session_timeout_ms: milliseconds(self.session),
                 rebalance_timeout_ms: milliseconds(REBALANCE),
                 member_id: self.member.clone(),
                 protocol_type: PROTOCOL_TYPE,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-/// User and password of a login.
-#[derive(Clone)]
+/// User and password of a login by SASL PLAIN (RFC 4616). The password is never shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: String,
     pub password: String,

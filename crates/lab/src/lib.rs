@@ -5,7 +5,7 @@
 //! measured from outside, with the same instrument.
 //!
 //! - [`experiment`]: experiment files: questions, systems, loads and figures
-//! - [`factorial`]: 2^k·r designs; [`statistics`]: means and ratios with their intervals
+//! - [`statistics`], a crate of its own: means and ratios with their intervals, and designs of factors
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: clients of each protocol
@@ -24,7 +24,6 @@ pub mod clients;
 pub mod drivers;
 pub mod environment;
 pub mod experiment;
-pub mod factorial;
 pub mod grid;
 pub mod measure;
 #[cfg(feature = "page")]
@@ -32,6 +31,8 @@ pub mod page;
 pub mod report;
 pub mod results;
 pub mod run;
-pub mod statistics;
 pub mod systems;
 pub mod workload;
+
+pub use stafett_statistics as statistics;
+pub use stafett_statistics::factorial;

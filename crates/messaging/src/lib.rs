@@ -23,7 +23,7 @@ pub use consumers::{
 pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewExchange, Unbind};
 pub use messaging::Messaging;
 pub use publish::{
-    CommitError, Committed, JointSender, Moved, Preview, Publish, PublishError, PublishRefusal,
+    CommitError, Committed, JointSender, MoveTarget, Moved, Preview, Publish, PublishError, PublishRefusal,
     PublishTicket, Published, QUEUES_MAX, Send, SendError, Stopped, Transaction,
 };
 pub use queues::Queues;

@@ -16,8 +16,8 @@ use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
-    self, CommitError, Committed, JointSender, Moved, Preview, Publish, PublishError, PublishTicket,
-    ReleaseTask, Send, SendError, Transaction, move_chosen, move_messages,
+    self, CommitError, Committed, JointSender, MoveTarget, Moved, Preview, Publish, PublishError,
+    PublishTicket, ReleaseTask, Send, SendError, Transaction, move_chosen, move_messages,
 };
 use crate::queues::{Queue, Queues};
 use crate::readers::Readers;
@@ -216,26 +216,24 @@ impl Messaging {
         self.resolver.bind(namespace, new)
     }
 
-    /// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller
-    /// stops waiting.
+    /// Moves up to `count` messages from the front of a queue. Continues even if the caller stops waiting.
     pub fn move_messages(
         &self,
         from: &Arc<Queue>,
-        to: &Arc<Queue>,
+        to: impl Into<MoveTarget>,
         count: u64,
     ) -> Changing<Moved, NotStored> {
-        move_messages(&self.resolver, from, to, count)
+        move_messages(&self.resolver, from, to.into(), count)
     }
 
-    /// Moves chosen messages of a queue to another one, those of them that wait. Continues even if the caller
-    /// stops waiting.
+    /// Moves chosen messages of a queue, those of them that wait. Continues even if the caller stops waiting.
     pub fn move_chosen(
         &self,
         from: &Arc<Queue>,
-        to: &Arc<Queue>,
+        to: impl Into<MoveTarget>,
         chosen: Vec<DeliveryId>,
     ) -> Changing<Moved, NotStored> {
-        move_chosen(&self.resolver, from, to, chosen)
+        move_chosen(&self.resolver, from, to.into(), chosen)
     }
 
     /// Handles the deletion of a topic: ends its readers, deletes queues over it, and removes bindings

@@ -11,10 +11,12 @@
 //! - `batch_builder`: builds a batch from records
 //! - [`mod@records`]: reads the records of a batch
 //! - `message`: the records that queues store
+//! - `by_name`: things in the order of their names
 //! - `lock`: locks that a panic does not poison
 //! - `lock_order`: checks the order in which threads take locks, in builds with debug assertions
 //! - `namespace`: names of namespaces
 //! - [`mod@partition`]: choice of a partition by key
+//! - [`quantity`]: sizes, durations and rates as texts
 //! - `stored_message`: a message in place, inside a stored batch
 //! - `validate`: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
@@ -30,6 +32,7 @@
 mod append_time;
 pub mod batch;
 mod batch_builder;
+mod by_name;
 pub mod checksum;
 pub mod codec;
 pub mod compression;
@@ -41,6 +44,7 @@ mod lock_order;
 mod message;
 mod namespace;
 mod partition;
+pub mod quantity;
 pub mod recompress;
 mod record;
 pub mod records;
@@ -55,6 +59,7 @@ mod varint;
 pub use append_time::{SplitBatch, with_append_time};
 pub use batch::{BatchError, BatchHeader, Codec};
 pub use batch_builder::BatchBuilder;
+pub use by_name::{ByName, NameRange, Named};
 pub use durability::Durability;
 pub use fan_out::{Numbering, Selection, select};
 pub use id::{Epoch, LogId, Offset, ProducerId};

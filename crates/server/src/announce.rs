@@ -37,7 +37,7 @@ pub(crate) fn ready(kafka: Option<SocketAddr>, http: Option<SocketAddr>) {
 }
 
 /// Returns an address to reach a listener from the same machine.
-fn reachable(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -125,6 +125,10 @@ impl Core {
         &self.broker
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
     /// Waits until the journal has failed and returns the reason. The process then has to recover.
     pub(crate) async fn failed(&self) -> String {
         loop {

@@ -42,6 +42,7 @@ use tokio::time::{sleep, timeout};
 use crate::announce;
 use crate::config::tls::Edge;
 use crate::config::{Flags, Loaded, Settings};
+use crate::console;
 use crate::core::Core;
 use crate::endpoints::{Endpoint, Opened, Place, Sockets};
 use crate::failure::Failure;
@@ -55,6 +56,7 @@ use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
 use crate::signals::StopSignals;
+use crate::sinks::{SinksHere, Supervisor};
 use crate::tls::Certificates;
 use crate::trace;
 use crate::usage;
@@ -197,6 +199,8 @@ pub(crate) struct Process {
     audit: AuditTrail,
     /// RabbitMQ's HTTP API.
     pub(crate) management: Management,
+    /// Sinks that the broker keeps.
+    pub(crate) sinks: Arc<SinksHere>,
     /// Live topics, which share the HTTP listener and end with the other front ends.
     pub(crate) live: LiveFront,
     /// The listeners of the message protocols.
@@ -246,7 +250,8 @@ impl Process {
             front_ends.shared.shutdown.clone(),
             front_ends.tasks.clone(),
         );
-        let admin = backend(&settings, &front_ends, &node);
+        let sinks = SinksHere::new(&mut registry);
+        let admin = backend(&settings, &front_ends, &node, &sinks);
         Ok(Self {
             settings,
             descriptors,
@@ -258,6 +263,7 @@ impl Process {
             net,
             health,
             node,
+            sinks,
             live,
             http,
             front_ends,
@@ -291,6 +297,7 @@ impl Process {
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
+        let sinks = Supervisor::start(self, core.shared(), [kafka, http.plain]);
         let mut drain_max = DRAIN_MAX;
         let failure = tokio::select! {
             stop = signals.next() => {
@@ -315,7 +322,9 @@ impl Process {
         let hurry = async {
             signals.next().await;
         };
-        self.front_ends.end(drain_max, hurry).await;
+        // The runner is a client of the front ends.
+        let left = drain_max.saturating_sub(sinks.end().await);
+        self.front_ends.end(left, hurry).await;
         if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
             .await
             .is_err()
@@ -373,10 +382,11 @@ impl Process {
         let metrics = self.management.metrics_router(access.clone());
         let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
         let router = guarded
-            .merge(stafett_console::router())
+            .merge(console::router(&self.settings.console))
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
+        let router = console::guarded(&self.settings.console, router);
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         self.http.serve(opened.listeners.iter().cloned(), server);
         self.serve_management(connections_max, access).await?;
@@ -409,8 +419,14 @@ impl Process {
 }
 
 /// Returns the state of the HTTP API.
-fn backend(settings: &Settings, front_ends: &Listeners, node: &Arc<ThisNode>) -> Backend {
+fn backend(
+    settings: &Settings,
+    front_ends: &Listeners,
+    node: &Arc<ThisNode>,
+    sinks: &Arc<SinksHere>,
+) -> Backend {
     Backend {
+        sinks: Arc::<SinksHere>::clone(sinks),
         connections: Arc::clone(&front_ends.shared.connections),
         broker: Slot::default(),
         operations: Operations::default(),

@@ -180,6 +180,7 @@ impl Jobs {
                     weight: 1,
                     tasks_max: None,
                     deliver: true,
+                    eager: false,
                 };
                 if let Ok(joined) = app.join(&name(worker), spec) {
                     let worker = self.workers.entry(worker).or_default();
@@ -232,7 +233,7 @@ impl Jobs {
             match event.kind {
                 EventKind::Claimed { task, epoch, .. } => drop(claims.insert(task, epoch)),
                 // It goes on under a claim that is over.
-                EventKind::Lost { .. } => {}
+                EventKind::Lost { .. } | EventKind::Prepare { .. } => {}
                 EventKind::Revoke { task, epoch, .. } => {
                     claims.remove(&task);
                     let (app, worker, number) = (Arc::clone(app), worker.clone(), known.number);

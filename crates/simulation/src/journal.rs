@@ -78,6 +78,10 @@ impl Journal for ReadsAtOnce {
         self.journal.bounds(log)
     }
 
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        self.journal.filled()
+    }
+
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.journal.owner(log)
     }

@@ -12,11 +12,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use stafett_model::{Headers, Offset, StoredRecord};
+use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::Converter;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::gather::{Batch, Cause, Gather};
-use stafett_sinks::runner::target_of;
-use stafett_sinks::target::{Part, Place, Steps};
+use stafett_sinks::target::{Part, Place, Steps, Surroundings, target_of};
 
 const COLUMNS: &str = r#"
 [sink.rate.columns]
@@ -88,7 +88,14 @@ fn main() {
 async fn measure(to: &str, records: &[StoredRecord], what: &str) {
     let text = format!("[sink.rate]\nfrom = \"rate\"\n{to}\nflush = {{ records = 30000 }}\n{COLUMNS}");
     let sink = Definition::parse(&text).unwrap().remove(0);
-    let mut target = target_of(&sink, Steps::default(), || 0);
+    let surroundings = Surroundings {
+        steps: Steps::default(),
+        wall: || 0,
+        servers: Servers::default(),
+        webhook_allow: Vec::new(),
+        ledger: None,
+    };
+    let mut target = target_of(&sink, &surroundings);
     let place = Place {
         topic: format!("rate-{}", std::process::id()),
         partition: 0,

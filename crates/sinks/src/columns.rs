@@ -74,8 +74,14 @@ pub enum Origin {
     Path(Vec<String>),
     /// All fields of the value that no column takes, as one JSON object.
     Rest,
-    /// The value as a whole.
+    /// The value as a whole, as JSON.
     Whole,
+    /// The value as it is, whatever its form.
+    Value,
+    /// Key, headers and time of the record.
+    Key,
+    Headers,
+    Timestamp,
     /// Topic, partition and offset of the record.
     Topic,
     Partition,
@@ -103,6 +109,19 @@ impl Column {
             nullable: true,
             default: None,
         }
+    }
+
+    /// Columns of a record beside its value: key, headers and time. The key may be a field instead.
+    pub(crate) fn carried(key: Option<Vec<String>>) -> Vec<Self> {
+        let (kind, origin) = match key {
+            Some(path) => (Kind::Text, Origin::Path(path)),
+            None => (Kind::Bytea, Origin::Key),
+        };
+        vec![
+            Self::new("record key", kind, origin),
+            Self::new("record headers", Kind::Bytea, Origin::Headers),
+            Self::new("record time", Kind::Bigint, Origin::Timestamp),
+        ]
     }
 
     /// Columns of the record's place.

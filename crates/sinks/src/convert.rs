@@ -8,6 +8,7 @@ use stafett_model::StoredRecord;
 use crate::cells;
 use crate::columns::{Column, Kind, Origin};
 use crate::document::{Document, cited, write_line, write_object, write_string};
+use crate::headers;
 use crate::rows::{Cell, Cells, Rows};
 use crate::target::Place;
 use crate::transform::{Step, Verdict};
@@ -48,8 +49,12 @@ pub struct Converter {
     by_field: HashMap<String, usize>,
     /// Column of the field at each place of the record before.
     hints: Vec<Option<usize>>,
+    /// True if values are not read at all.
+    is_raw: bool,
     is_whole: bool,
     has_rest: bool,
+    /// True if a field goes into several columns.
+    has_twins: bool,
 }
 
 impl Converter {
@@ -59,19 +64,35 @@ impl Converter {
                 [field] => Some((field.clone(), place)),
                 _ => None,
             },
-            Origin::Rest | Origin::Whole | Origin::Topic | Origin::Partition | Origin::Offset => None,
+            Origin::Rest
+            | Origin::Whole
+            | Origin::Value
+            | Origin::Key
+            | Origin::Headers
+            | Origin::Timestamp
+            | Origin::Topic
+            | Origin::Partition
+            | Origin::Offset => None,
         };
-        let by_field = columns.iter().enumerate().filter_map(top).collect();
+        let tops = || columns.iter().enumerate().filter_map(top);
+        let by_field: HashMap<_, _> = tops().collect();
+        let has_twins = tops().count() > by_field.len();
         let has = |origin: &Origin| columns.iter().any(|column| column.origin == *origin);
-        let (is_whole, has_rest) = (has(&Origin::Whole), has(&Origin::Rest));
+        let has_paths = columns
+            .iter()
+            .any(|column| matches!(column.origin, Origin::Path(_)));
+        let is_raw = has(&Origin::Value) && !has_paths && steps.is_empty();
+        let (is_whole, has_rest) = (has(&Origin::Whole) && !has_paths, has(&Origin::Rest));
         Self {
             columns,
             steps,
             on_unknown,
             by_field,
             hints: Vec::new(),
+            is_raw,
             is_whole,
             has_rest,
+            has_twins,
         }
     }
 
@@ -86,6 +107,10 @@ impl Converter {
         record: &StoredRecord,
         rows: &mut Rows,
     ) -> Result<Converted, Reason> {
+        if self.is_raw {
+            self.push_whole(place, record, None, rows)?;
+            return Ok(Converted::Row);
+        }
         let value = record.value.as_deref().unwrap_or(b"null");
         let text = std::str::from_utf8(value).map_err(|why| Reason {
             class: "not_json",
@@ -108,27 +133,25 @@ impl Converter {
                 }
             }
         }
-        let offset = record.offset.0;
         if self.is_whole {
-            self.push_whole(place, offset, &document, rows)?;
+            self.push_whole(place, record, Some(&document), rows)?;
         } else {
-            self.push_columns(place, offset, &document, rows)?;
+            self.push_columns(place, record, &document, rows)?;
         }
         Ok(Converted::Row)
     }
 
-    /// Adds the value as it is, behind the columns of the place.
+    /// Adds the value as it is, behind the columns of the record.
     fn push_whole(
         &self,
         place: &Place,
-        offset: u64,
-        document: &Document<'_>,
+        record: &StoredRecord,
+        document: Option<&Document<'_>>,
         rows: &mut Rows,
     ) -> Result<(), Reason> {
-        rows.push(offset, |row| {
+        rows.push(record.offset.0, |row| {
             for column in &self.columns {
-                let whole = |row: &mut Cells<'_>| Cell::Json(row.written(|buffer| document.write(buffer)));
-                let cell = of_place(row, column, place, offset).unwrap_or_else(|| whole(row));
+                let cell = of_record(row, column, place, record, document).unwrap_or(Cell::Null);
                 row.push(cell);
             }
             Ok(())
@@ -138,7 +161,7 @@ impl Converter {
     fn push_columns(
         &mut self,
         place: &Place,
-        offset: u64,
+        record: &StoredRecord,
         document: &Document<'_>,
         rows: &mut Rows,
     ) -> Result<(), Reason> {
@@ -163,12 +186,12 @@ impl Converter {
             });
         }
         let keeps_rest = self.has_rest && self.on_unknown != OnUnknown::Drop;
-        rows.push(offset, |row| {
+        rows.push(record.offset.0, |row| {
             for (column, found) in self.columns.iter().zip(found) {
                 let nested;
                 let json = match (&column.origin, found) {
                     (_, Some(json)) => Some(json),
-                    (Origin::Path(path), None) if path.len() > 1 => {
+                    (Origin::Path(path), None) if path.len() > 1 || self.has_twins => {
                         nested = document.at(path);
                         nested.as_deref()
                     }
@@ -183,7 +206,10 @@ impl Converter {
                     }
                     _ => None,
                 };
-                push_cell(row, column, json, place, offset)?;
+                match of_record(row, column, place, record, Some(document)) {
+                    Some(cell) => row.push(cell),
+                    None => push_cell(row, column, json)?,
+                }
             }
             Ok(())
         })
@@ -195,17 +221,7 @@ fn takes(columns: &[Column], column: usize, field: &str) -> bool {
     matches!(origin, Some(Origin::Path(path)) if matches!(path.as_slice(), [only] if only == field))
 }
 
-fn push_cell(
-    row: &mut Cells<'_>,
-    column: &Column,
-    json: Option<&str>,
-    place: &Place,
-    offset: u64,
-) -> Result<(), Reason> {
-    if let Some(cell) = of_place(row, column, place, offset) {
-        row.push(cell);
-        return Ok(());
-    }
+fn push_cell(row: &mut Cells<'_>, column: &Column, json: Option<&str>) -> Result<(), Reason> {
     let json = json.filter(|json| *json != "null");
     let json = json.or(column.default.as_deref()).unwrap_or("null");
     if json == "null" && !column.nullable {
@@ -220,13 +236,31 @@ fn push_cell(
     })
 }
 
-/// Returns the cell of a column that comes from the record's place.
-fn of_place(row: &mut Cells<'_>, column: &Column, place: &Place, offset: u64) -> Option<Cell> {
+/// Returns the cell of a column that comes from the record as a whole. `None` for one of the value's fields.
+fn of_record(
+    row: &mut Cells<'_>,
+    column: &Column,
+    place: &Place,
+    record: &StoredRecord,
+    document: Option<&Document<'_>>,
+) -> Option<Cell> {
+    let bytes = |row: &mut Cells<'_>, bytes: Option<&bytes::Bytes>| {
+        bytes.map_or(Cell::Null, |bytes| Cell::Bytes(row.piece(bytes)))
+    };
     Some(match column.origin {
         Origin::Topic => Cell::Text(row.piece(place.topic.as_bytes())),
         Origin::Partition => Cell::Integer(i64::from(place.partition)),
-        Origin::Offset => Cell::Integer(i64::try_from(offset).unwrap_or(i64::MAX)),
-        Origin::Path(_) | Origin::Rest | Origin::Whole => return None,
+        Origin::Offset => Cell::Integer(i64::try_from(record.offset.0).unwrap_or(i64::MAX)),
+        Origin::Whole => {
+            let document = document?;
+            Cell::Json(row.written(|buffer| document.write(buffer)))
+        }
+        Origin::Value => bytes(row, record.value.as_ref()),
+        Origin::Key => bytes(row, record.key.as_ref()),
+        Origin::Headers if record.headers.is_empty() => Cell::Null,
+        Origin::Headers => Cell::Bytes(row.written(|buffer| headers::write(buffer, record.headers.iter()))),
+        Origin::Timestamp => Cell::Integer(record.timestamp),
+        Origin::Path(_) | Origin::Rest => return None,
     })
 }
 

@@ -4,21 +4,44 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use stafett_kafka_client::{Client, Producer, ProducerSettings};
-use stafett_model::{Lock, Record};
+use stafett_model::{Lock, Record, StoredRecord};
 
 use crate::flush::{DeadLetters, FlushError};
 use crate::gather::Poison;
 use crate::pace::PoisonCount;
-use crate::reader::record_at;
+use crate::reader::{Unwritten, record_at};
 use crate::target::Place;
 
 /// Bytes of a reason, at most.
 const REASON_BYTES: usize = 1000;
 
+/// Place where a record is found again.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// The broker that has the records.
+    Log(Client),
+    Queue(Unwritten),
+}
+
+impl Origin {
+    async fn record_at(&self, place: &Place, offset: u64) -> Result<Option<StoredRecord>, String> {
+        match self {
+            Self::Log(client) => record_at(client, place, offset)
+                .await
+                .map_err(|why| why.to_string()),
+            Self::Queue(unwritten) => {
+                let unwritten = unwritten.lock();
+                Ok(unwritten.iter().find(|record| record.offset.0 == offset).cloned())
+            }
+        }
+    }
+}
+
 /// Writer of a sink's dead letters.
 #[derive(Debug)]
 pub(crate) struct DeadTopic {
     pub(crate) client: Client,
+    pub(crate) source: Origin,
     pub(crate) sink: String,
     pub(crate) topic: String,
     /// False: poison stops the sink.
@@ -84,8 +107,7 @@ impl DeadTopic {
         found: &Poison,
         mark: u64,
     ) -> Result<(), String> {
-        let record = record_at(&self.client, place, found.offset).await;
-        let record = record.map_err(|why| why.to_string())?;
+        let record = self.source.record_at(place, found.offset).await?;
         let key = format!("{place}/{}", found.offset);
         let (partition, offset) = (place.partition.to_string(), found.offset.to_string());
         let reason = &found.reason;

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use crate::definition::DefinitionError;
-use crate::quantity;
+use stafett_model::quantity;
 
 /// A table of a definition, with its path for errors.
 pub(crate) struct Fields {
@@ -37,6 +37,10 @@ impl Fields {
 
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         self.table.remove(name)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.table.contains_key(name)
     }
 
     fn typed<T>(

@@ -12,9 +12,11 @@
 //! ```
 //!
 //! Without I/O and clocks:
-//! - [`definition`]: a sink as its file declares it; `fields`, `quantity`, `secret`: parts of it
-//! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them
-//! - `document`: fields of a record; [`transform`]: changes to them; [`convert`]: a record as a row
+//! - [`definition`]: a sink as its file declares it; `fields`, `secret`: parts of it
+//! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them;
+//!   `headers`: those of a record
+//! - `document`: fields of a record; [`transform`]: changes to them ([`personal`]: hashes and masks);
+//!   [`convert`]: a record as a row
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
 //! - [`pace`]: limits, and poison by period
 //!
@@ -24,9 +26,12 @@
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
 //! - [`trial`]: rows of the last records, without a target
-//! - [`runner`]: one sink; `work`: its claims; [`http`]: requests; [`status`]: state and counters
+//! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
+//!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
+//! - [`broker`], `tls`, [`http`]: connections; [`status`]: state and counters
 
 pub mod bisection;
+pub mod broker;
 pub mod columns;
 pub mod convert;
 pub mod definition;
@@ -41,17 +46,23 @@ pub mod target;
 pub mod transform;
 pub mod trial;
 
+mod amqp;
 mod cells;
+mod claims;
 mod dead;
 mod document;
 mod fields;
+mod headers;
+mod ledger;
+pub mod personal;
 mod pump;
-mod quantity;
 mod reader;
 mod secret;
+mod session;
+mod tls;
 mod work;
 mod writer;
 
 pub use definition::{Definition, DefinitionError};
-pub use target::{Place, Target};
+pub use target::{Place, Target, target_of};
 pub use work::App;

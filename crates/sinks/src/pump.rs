@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_kafka_client::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::warn;
 
+use crate::amqp::Feed;
 use crate::convert::Converter;
 use crate::definition::Definition;
 use crate::gather::{Cause, Gather};
-use crate::reader::{Piece, ReadError, Reader, begin};
+use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::status::{State, Status};
-use crate::target::{Opened, Place};
+use crate::target::{Opened, Place, TargetError};
 use crate::writer::{Stored, Writer};
 
 /// Wait before reading is tried again.
@@ -35,8 +36,17 @@ pub(crate) enum Order {
 pub(crate) enum News {
     /// The target is behind this offset.
     Stored { task: String, topic: String, next: u64 },
+    /// A batch is about to be sent to a target that holds no position.
+    Begin {
+        task: String,
+        topic: String,
+        bounds: (u64, u64),
+        reply: oneshot::Sender<Result<(), TargetError>>,
+    },
     /// Too much poison.
-    Poisoned,
+    Poisoned { task: String },
+    /// The records of a queue that were read and not written have to come again.
+    Broken { task: String },
 }
 
 /// A partition on its way into the target.
@@ -44,11 +54,15 @@ pub(crate) struct Pump {
     pub(crate) definition: Arc<Definition>,
     pub(crate) task: String,
     pub(crate) place: Place,
+    /// Of the broker that has the records.
     pub(crate) client: Client,
     pub(crate) status: Arc<Status>,
     pub(crate) orders: watch::Receiver<Order>,
     pub(crate) news: mpsc::Sender<News>,
     pub(crate) now_ms: fn() -> u64,
+    /// Messages of a queue, until they are read.
+    pub(crate) feed: Option<Feed>,
+    pub(crate) unwritten: Unwritten,
 }
 
 /// A writer that is back, and the end of its batch.
@@ -117,7 +131,14 @@ impl Pump {
             if !self.awaits_run().await {
                 return;
             }
+            let is_queue = self.feed.is_some();
             match self.follow(writer, opened).await {
+                Some(_) if is_queue => {
+                    let task = self.task.clone();
+                    // The runner is gone if it fails, and this with it.
+                    let _ = self.news.send(News::Broken { task }).await;
+                    return;
+                }
                 Some((back, at)) => (writer, opened) = (back, at),
                 None => return,
             }
@@ -129,7 +150,11 @@ impl Pump {
         let (client, place) = (self.client.clone(), self.place.clone());
         let where_to_begin = self.definition.begin;
         let mut orders = self.orders.clone();
+        let is_queue = self.feed.is_some();
         let opening = async {
+            if is_queue {
+                return writer.open(0).await;
+            }
             let start = loop {
                 match begin(&client, &place, where_to_begin).await {
                     Ok(start) => break start,
@@ -178,8 +203,15 @@ impl Pump {
             }
             match self.event(&mut course, order, cause).await? {
                 Event::Order | Event::Due => {}
-                Event::Read(Some(Ok(piece))) => course.ahead = Some(piece),
+                Event::Read(Some(Ok(piece))) => {
+                    self.status.ends(&self.place, piece.end);
+                    course.ahead = Some(piece);
+                }
                 Event::Read(ended) => {
+                    if let Reader::Queue { .. } = course.reader {
+                        // The connection ended. Its messages come again, and this ends with the claim.
+                        return std::future::pending().await;
+                    }
                     self.reading_failed(ended).await;
                     course.reader = self.reader(course.gather.next());
                 }
@@ -192,13 +224,15 @@ impl Pump {
                                 epoch: writer.epoch,
                                 begun: None,
                             };
+                            self.forget_below(next);
                             self.tell(next).await;
                             course.idle = Some(writer);
                         }
                         Stored::Elsewhere(opened) => return Some((writer, opened)),
                         Stored::Poisoned => {
                             // It is read again once an operator resumes the sink.
-                            let _ = self.news.send(News::Poisoned).await;
+                            let task = self.task.clone();
+                            let _ = self.news.send(News::Poisoned { task }).await;
                             self.orders.wait_for(|order| *order != Order::Run).await.ok()?;
                             return Some((writer, course.position));
                         }
@@ -208,8 +242,8 @@ impl Pump {
         }
     }
 
-    fn course(&self, writer: Writer, opened: Opened) -> Course {
-        let definition = &self.definition;
+    fn course(&mut self, writer: Writer, opened: Opened) -> Course {
+        let definition = Arc::clone(&self.definition);
         let columns = definition.columns.clone();
         let width = columns.len();
         Course {
@@ -249,7 +283,15 @@ impl Pump {
         }
     }
 
-    fn reader(&self, from: u64) -> Reader {
+    fn reader(&mut self, from: u64) -> Reader {
+        if let Some(feed) = self.feed.take() {
+            let unwritten = Arc::clone(&self.unwritten);
+            return Reader::Queue {
+                feed,
+                base: from,
+                unwritten,
+            };
+        }
         Reader::spawn(
             self.client.clone(),
             self.place.clone(),
@@ -258,7 +300,13 @@ impl Pump {
         )
     }
 
+    /// Forgets the records of a queue that are in the target.
+    fn forget_below(&self, next: u64) {
+        self.unwritten.lock().retain(|record| record.offset.0 >= next);
+    }
+
     async fn tell(&self, next: u64) {
+        self.status.at(&self.place, next);
         let (task, topic) = (self.task.clone(), self.place.topic.clone());
         // The runner is gone if it fails, and this with it.
         let _ = self.news.send(News::Stored { task, topic, next }).await;

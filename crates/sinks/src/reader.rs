@@ -1,5 +1,7 @@
 //! Records of one partition, read ahead by a bounded number of batches.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,11 +9,12 @@ use stafett_kafka_client::batches::{Aborted, Batches};
 use stafett_kafka_client::{
     Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, Topic,
 };
-use stafett_model::{Offset, StoredRecord, records};
+use stafett_model::{Lock, Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::amqp::Feed;
 use crate::definition::{Begin, OnGap};
 use crate::target::Place;
 
@@ -43,11 +46,23 @@ pub(crate) enum ReadError {
     Unreadable(String),
 }
 
-/// A task that reads a partition; it ends with this.
+/// Records of a queue that are not in the target yet, for dead letters.
+pub(crate) type Unwritten = Arc<Lock<VecDeque<StoredRecord>>>;
+
+/// Reader of a partition or a queue.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    pieces: mpsc::Receiver<Result<Piece, ReadError>>,
-    _task: JoinSet<()>,
+pub(crate) enum Reader {
+    /// A task that reads; it ends with this.
+    Log {
+        pieces: mpsc::Receiver<Result<Piece, ReadError>>,
+        _task: JoinSet<()>,
+    },
+    Queue {
+        feed: Feed,
+        /// Offset of the first message.
+        base: u64,
+        unwritten: Unwritten,
+    },
 }
 
 fn index(place: &Place) -> i32 {
@@ -94,12 +109,32 @@ impl Reader {
                 let _ = sender.send(Err(why)).await;
             }
         });
-        Self { pieces, _task: task }
+        Self::Log { pieces, _task: task }
     }
 
-    /// Returns the next piece. `None` once reading has ended.
+    /// Returns the next piece. `None` once reading has ended. Safe to drop.
     pub(crate) async fn next(&mut self) -> Option<Result<Piece, ReadError>> {
-        self.pieces.recv().await
+        match self {
+            Self::Log { pieces, .. } => pieces.recv().await,
+            Self::Queue {
+                feed,
+                base,
+                unwritten,
+            } => {
+                let mut records = feed.recv().await?;
+                for record in &mut records {
+                    record.offset.0 += *base;
+                }
+                let next = records.last().map_or(*base, |last| last.offset.0 + 1);
+                *base = next;
+                unwritten.lock().extend(records.iter().cloned());
+                Some(Ok(Piece {
+                    records,
+                    next,
+                    end: next,
+                }))
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! State and counters of a sink in this process.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +8,7 @@ use stafett_model::Lock;
 
 use crate::flush::Flushed;
 use crate::gather::{Batch, Cause};
-use crate::target::TargetError;
+use crate::target::{Place, TargetError};
 
 /// State of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,34 @@ pub struct Status {
     retries: AtomicU64,
     stops: AtomicU64,
     fenced: AtomicU64,
+    places: Lock<BTreeMap<Place, Progress>>,
+}
+
+/// Progress of a partition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Next offset that the target does not have.
+    pub next: u64,
+    /// Offset behind the last record, as it was read last.
+    pub end: u64,
+}
+
+/// State and counters at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub state: State,
+    /// Reason of the state.
+    pub why: String,
+    pub rows: u64,
+    pub bytes: u64,
+    pub poison: u64,
+    pub flush_ms: u64,
+    pub limited_ms: u64,
+    /// By the words of causes and classes.
+    pub flushes: BTreeMap<&'static str, u64>,
+    pub retries: BTreeMap<&'static str, u64>,
+    pub fenced: u64,
+    pub places: BTreeMap<Place, Progress>,
 }
 
 impl Status {
@@ -64,7 +93,53 @@ impl Status {
             retries: AtomicU64::default(),
             stops: AtomicU64::default(),
             fenced: AtomicU64::default(),
+            places: Lock::default(),
         }
+    }
+
+    /// Returns all of it, as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (state, why) = self.state();
+        let flushes = CAUSES.iter().zip(&self.flushes);
+        Snapshot {
+            state,
+            why,
+            rows: value(&self.rows),
+            bytes: value(&self.bytes),
+            poison: value(&self.poison),
+            flush_ms: value(&self.flush_ms),
+            limited_ms: value(&self.limited_ms),
+            flushes: flushes
+                .map(|(cause, counter)| (cause.word(), value(counter)))
+                .collect(),
+            retries: [("retry", value(&self.retries)), ("stop", value(&self.stops))].into(),
+            fenced: value(&self.fenced),
+            places: self.places.lock().clone(),
+        }
+    }
+
+    /// Notes that the target is behind an offset.
+    pub(crate) fn at(&self, place: &Place, next: u64) {
+        let mut places = self.places.lock();
+        if let Some(progress) = places.get_mut(place) {
+            progress.next = next;
+            progress.end = progress.end.max(next);
+        } else {
+            places.insert(place.clone(), Progress { next, end: next });
+        }
+    }
+
+    /// Notes the end of a partition, as it was read.
+    pub(crate) fn ends(&self, place: &Place, end: u64) {
+        if let Some(progress) = self.places.lock().get_mut(place) {
+            progress.end = progress.end.max(end);
+        }
+    }
+
+    /// Forgets a partition that another worker has.
+    pub(crate) fn forget(&self, place: &Place) {
+        self.places.lock().remove(place);
     }
 
     /// Returns the state and its reason.
@@ -73,7 +148,7 @@ impl Status {
     }
 
     /// Notes a state. Returns true if it or its reason is another one.
-    pub(crate) fn enter(&self, state: State, why: &str) -> bool {
+    pub fn enter(&self, state: State, why: &str) -> bool {
         let mut known = self.state.lock();
         let changes = known.0 != state || known.1 != why;
         if changes {
@@ -135,6 +210,10 @@ impl Status {
         line("retries_total", ",class=\"retry\"", value(&self.retries));
         line("retries_total", ",class=\"stop\"", value(&self.stops));
         line("fenced_total", "", value(&self.fenced));
+        for (place, progress) in self.places.lock().iter() {
+            let labels = format!(",topic=\"{}\",partition=\"{}\"", place.topic, place.partition);
+            line("lag_records", &labels, progress.end.saturating_sub(progress.next));
+        }
         let (now, _) = self.state();
         for state in STATES {
             line(

@@ -10,6 +10,8 @@ use jiff::tz::TimeZone;
 use crate::cells::{decimal, string};
 use crate::columns::Kind;
 use crate::document::{Document, Field, cited};
+use crate::personal::{HashKey, Mask};
+use crate::secret::SecretError;
 
 /// A path of fields; `*` is every field of one level.
 pub type Path = Vec<String>;
@@ -23,6 +25,10 @@ pub enum Step {
     Rename(Vec<(String, String)>),
     Cast(Vec<(String, Cast)>),
     Flatten(Flatten),
+    /// Fields whose values become hashes.
+    Hash(Vec<Path>, HashKey),
+    /// A field of which a part stays.
+    Mask(Path, Mask),
 }
 
 /// Result of a step.
@@ -77,9 +83,66 @@ impl Step {
                 }
             }
             Self::Flatten(rules) => flatten(document, rules)?,
+            Self::Hash(paths, key) => {
+                for path in paths {
+                    change_at(document, path, &|_, plain| Ok(key.hash(plain)))?;
+                }
+            }
+            Self::Mask(path, mask) => change_at(document, path, &|name, plain| {
+                let left = mask.of(plain);
+                // The value itself is not told: the mask hides it.
+                left.ok_or_else(|| format!("{name} is no IP address"))
+            })?,
         }
         Ok(Verdict::Keep)
     }
+
+    /// Reads the secrets of the step.
+    pub(crate) fn read_keys(&mut self) -> Result<(), SecretError> {
+        match self {
+            Self::Hash(_, key) => key.read(),
+            Self::Keep(_)
+            | Self::Drop(_)
+            | Self::Rename(_)
+            | Self::Cast(_)
+            | Self::Flatten(_)
+            | Self::Mask(..) => Ok(()),
+        }
+    }
+}
+
+/// Replaces texts and numbers at a path. Null and absent fields stay as they are; objects and lists are
+/// refused, as they may hold anything.
+fn change_at(
+    document: &mut Document<'_>,
+    path: &[String],
+    change: &dyn Fn(&str, &str) -> Result<String, String>,
+) -> Result<(), String> {
+    let Some((first, rest)) = path.split_first() else {
+        return Ok(());
+    };
+    for field in document
+        .fields
+        .iter_mut()
+        .filter(|field| is_it(first, &field.name))
+    {
+        if !rest.is_empty() {
+            let mut changed = Ok(());
+            within(field, |inner| changed = change_at(inner, rest, change));
+            changed?;
+            continue;
+        }
+        if field.json == "null" {
+            continue;
+        }
+        if field.json.starts_with(['{', '[']) {
+            return Err(format!("{} is no text and no number", field.name));
+        }
+        let text = string(&field.json);
+        let changed = change(&field.name, text.as_deref().unwrap_or(&field.json))?;
+        field.json = Cow::Owned(serde_json::to_string(&changed).unwrap_or_default());
+    }
+    Ok(())
 }
 
 fn is_it(segment: &str, name: &str) -> bool {

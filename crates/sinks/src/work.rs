@@ -7,8 +7,10 @@ use hyper::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
+use crate::amqp::Feed;
 use crate::definition::{Definition, OnGap};
 use crate::http::{Http, HttpError};
+use crate::target::Place;
 
 /// Time that a request for events waits.
 const POLL: Duration = Duration::from_secs(2);
@@ -63,6 +65,29 @@ impl App {
         self.ask(Method::GET, "", None, None).await
     }
 
+    /// Returns the positions of all tasks.
+    pub async fn positions(&mut self) -> Result<Vec<(Place, u64)>, HttpError> {
+        let shown = self.show().await?;
+        let tasks = shown.get("tasks").and_then(Value::as_array);
+        let mut positions = Vec::new();
+        for task in tasks.into_iter().flatten() {
+            let partition = task
+                .get("task")
+                .and_then(Value::as_str)
+                .and_then(|task| task.parse().ok());
+            let next = task.pointer("/position/next").and_then(Value::as_object);
+            let (Some(partition), Some(next)) = (partition, next) else {
+                continue;
+            };
+            for (topic, next) in next {
+                let topic = topic.clone();
+                positions.push((Place { topic, partition }, next.as_u64().unwrap_or(0)));
+            }
+        }
+        positions.sort();
+        Ok(positions)
+    }
+
     pub async fn pause(&mut self, paused: bool) -> Result<(), HttpError> {
         let word = if paused { "/pause" } else { "/resume" };
         self.ask(Method::POST, word, None, None).await?;
@@ -82,9 +107,11 @@ impl App {
 }
 
 /// A change of the worker's claims.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Change {
     Claimed(Claim),
+    /// A queue, with its messages.
+    Opened(Claim, Feed),
     /// The task goes to another worker once it is released.
     Revoke(String),
     Lost(String),
@@ -100,6 +127,41 @@ pub(crate) struct Claim {
     pub(crate) seq: u64,
     /// Positions by topic, as the app knows them.
     pub(crate) next: BTreeMap<String, u64>,
+    /// Offsets by topic from which another worker would go on.
+    pub(crate) safe: BTreeMap<String, u64>,
+    /// The only topic of the task. `None` is all topics of the sink.
+    topic: Option<String>,
+}
+
+impl Claim {
+    /// Returns the claim of one partition of one topic.
+    pub(crate) fn of_place(topic: &str, partition: u32) -> Self {
+        Self {
+            task: format!("{topic}/{partition}"),
+            epoch: 0,
+            partition,
+            seq: 0,
+            next: BTreeMap::new(),
+            safe: BTreeMap::new(),
+            topic: Some(topic.to_owned()),
+        }
+    }
+
+    /// Returns the places of the task, of a sink with these topics.
+    pub(crate) fn places(&self, topics: &[String]) -> Vec<Place> {
+        let topics = self.topic.as_ref().map_or(topics, std::slice::from_ref);
+        let place = |topic: &String| Place {
+            topic: topic.clone(),
+            partition: self.partition,
+        };
+        topics.iter().map(place).collect()
+    }
+
+    /// Returns position and end of a batch that was begun, as the app knows them.
+    pub(crate) fn bounds(&self, topic: &str) -> (u64, u64) {
+        let of = |offsets: &BTreeMap<String, u64>| offsets.get(topic).copied().unwrap_or(0);
+        (of(&self.safe), of(&self.next))
+    }
 }
 
 /// A session of a worker.
@@ -113,16 +175,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Joins the app. Claims come as events; those of an earlier session of this name are given back first.
-    pub(crate) async fn join(mut app: App, name: &str) -> Result<Self, (App, HttpError)> {
+    pub(crate) async fn join(mut app: App, name: &str) -> Result<Self, HttpError> {
         let path = format!("/workers/{name}");
         let wanted = json!({"deliver": false});
         let joined = app
             .ask(Method::POST, &format!("{path}/join"), None, Some(&wanted))
-            .await;
-        let joined = match joined {
-            Ok(joined) => joined,
-            Err(why) => return Err((app, why)),
-        };
+            .await?;
         let token = joined.get("token").and_then(Value::as_str).unwrap_or_default();
         Ok(Self {
             token: token.to_owned(),
@@ -130,10 +188,6 @@ impl Worker {
             path,
             after: 0,
         })
-    }
-
-    pub(crate) fn into_app(self) -> App {
-        self.app
     }
 
     pub(crate) fn app(&mut self) -> &mut App {
@@ -181,16 +235,43 @@ impl Worker {
         topic: &str,
         next: u64,
     ) -> Result<(), HttpError> {
-        let known = claim.next.get(topic).copied().unwrap_or(0);
-        if next <= known {
+        let (safe, known) = claim.bounds(topic);
+        if next <= safe {
             return Ok(());
         }
+        self.store(claim, topic, (known.max(next), known.max(next))).await
+    }
+
+    /// Stores the bounds of a batch that is about to be sent: another worker goes on at their begin, with the
+    /// same batch.
+    pub(crate) async fn begin(
+        &mut self,
+        claim: &mut Claim,
+        topic: &str,
+        (from, next): (u64, u64),
+    ) -> Result<(), HttpError> {
+        let (safe, known) = claim.bounds(topic);
+        let bounds = (from, known.max(next));
+        if bounds == (safe, known) {
+            return Ok(());
+        }
+        self.store(claim, topic, bounds).await
+    }
+
+    async fn store(
+        &mut self,
+        claim: &mut Claim,
+        topic: &str,
+        (safe, next): (u64, u64),
+    ) -> Result<(), HttpError> {
         let body = json!({
-            "task": claim.task, "epoch": claim.epoch, "seq": claim.seq + 1, "next": {topic: next},
+            "task": claim.task, "epoch": claim.epoch, "seq": claim.seq + 1,
+            "next": {topic: next}, "safe": {topic: safe},
         });
         self.command("commit", &body).await?;
         claim.seq += 1;
         claim.next.insert(topic.to_owned(), next);
+        claim.safe.insert(topic.to_owned(), safe);
         Ok(())
     }
 
@@ -211,16 +292,21 @@ fn change(event: &Value) -> Option<Change> {
     let task = event.get("task")?.as_str()?.to_owned();
     Some(match event.get("event")?.as_str()? {
         "claimed" => {
-            let next = event.get("next").and_then(Value::as_object);
-            let next = next.into_iter().flatten();
+            let offsets = |name: &str| {
+                let offsets = event.get(name).and_then(Value::as_object);
+                let offsets = offsets.into_iter().flatten();
+                offsets
+                    .filter_map(|(topic, next)| Some((topic.clone(), next.as_u64()?)))
+                    .collect()
+            };
             Change::Claimed(Claim {
                 task,
                 epoch: number("epoch")?,
                 partition: u32::try_from(number("partition")?).ok()?,
                 seq: number("seq")?,
-                next: next
-                    .filter_map(|(topic, next)| Some((topic.clone(), next.as_u64()?)))
-                    .collect(),
+                next: offsets("next"),
+                safe: offsets("safe"),
+                topic: None,
             })
         }
         "revoke" => Change::Revoke(task),

@@ -20,6 +20,7 @@ pub use clock::{Clock, ReadWallClock, wall_ms};
 pub use delta_policy::DeltaPolicy;
 pub use durable::{Changes, Changing, Progress, Stored, stage, stage_unwatched};
 pub use staging::{
-    FRAMES_MAX, NotStored, StageOutcome, all_outcomes, appends, await_stored, only_outcome, store_synced,
+    FRAMES_MAX, NotStored, NotStoredKind, StageOutcome, all_outcomes, appends, await_stored, only_outcome,
+    store_synced,
 };
 pub use table::{SingleValue, Table};

@@ -64,7 +64,10 @@ pub const TOPIC_PERMISSIONS: Table = Table::tagged(16, 5, "the topic permission"
 /// Policies of queues: key maker, namespace and name.
 pub const POLICIES: Table = Table::new(17, "the policy");
 
-const TABLES: [Table; 24] = [
+/// Definitions of sinks: key name.
+pub const SINKS: Table = Table::new(18, "the sink");
+
+const TABLES: [Table; 25] = [
     TOPICS,
     COMMITS,
     GROUPS,
@@ -89,6 +92,7 @@ const TABLES: [Table; 24] = [
     TOPIC_PERMISSIONS,
     APPS,
     POLICIES,
+    SINKS,
 ];
 
 /// Visitor of rows; returns `None` if it does not know a row's format.

@@ -20,6 +20,38 @@ pub enum NotStored {
     Unknown,
 }
 
+/// Kind of such a reason, as far as callers tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStoredKind {
+    Unknown,
+    DiskFull,
+    /// The journal takes nothing more.
+    Closed,
+    /// A condition of the change does not hold.
+    Refused,
+}
+
+impl NotStored {
+    pub fn kind(self) -> NotStoredKind {
+        match self {
+            Self::Unknown => NotStoredKind::Unknown,
+            Self::Refused(Refusal::DiskFull) => NotStoredKind::DiskFull,
+            Self::Refused(Refusal::Closed) => NotStoredKind::Closed,
+            Self::Refused(
+                Refusal::NoSuchLog(_)
+                | Refusal::Fenced { .. }
+                | Refusal::OutOfSequence { .. }
+                | Refusal::StaleProducer { .. }
+                | Refusal::OutsideTransaction { .. }
+                | Refusal::NotAtOffset { .. }
+                | Refusal::StaleOwner { .. }
+                | Refusal::OffsetsExhausted(_)
+                | Refusal::TooLarge { .. },
+            ) => NotStoredKind::Refused,
+        }
+    }
+}
+
 /// Splits frames, in order, into appends of at most `frames_max` each.
 pub fn appends(frames: Vec<Frame>, frames_max: usize, wait: StateWait) -> Vec<Append> {
     if frames.len() <= frames_max {

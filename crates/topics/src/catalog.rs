@@ -5,6 +5,7 @@
 
 mod changes;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,6 +156,11 @@ impl TopicCatalog {
 
     pub fn bounds(&self, log: LogId) -> Option<Bounds> {
         self.journal.bounds(log)
+    }
+
+    /// Returns the bounds of all logs that have records.
+    pub fn filled(&self) -> HashMap<LogId, Bounds> {
+        self.journal.filled().into_iter().collect()
     }
 
     /// Returns the log's idempotent producers, or `None` if the log does not exist.

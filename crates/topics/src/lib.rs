@@ -6,7 +6,7 @@
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
 //! - `truncation`: which offsets a partition may be truncated before
 //! - `settings`: settings of topics that have not set their own
-//! - `registry`: all topics, by name and by id
+//! - `registry`: all topics, by name and by id; `ordered`: in the order of their names, for lists
 //! - `source`: the groups' view of topics
 //! - `change_log`: names of recently changed topics
 //! - `log_read`: read of one log; `batches`: walk over the batches of a read
@@ -26,6 +26,7 @@ mod cursor;
 mod log_read;
 pub mod names;
 mod new_records;
+mod ordered;
 mod partitioner;
 mod producer_ids;
 mod record_tail;
@@ -45,6 +46,7 @@ pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
+pub use ordered::{TopicPage, TopicRange};
 pub use partitioner::partition_by_name;
 pub use record_tail::{RecordItem, RecordTail};
 pub use registry::{Claim, Topics};
@@ -57,6 +59,8 @@ pub use stafett_journal::{
 };
 pub use start_position::{StartPosition, offset_at_time};
 pub use tail::{Tail, TailItem};
-pub use topic::{AUDIT_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicSettings, is_internal};
+pub use topic::{
+    AUDIT_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Topic, TopicId, TopicKind, TopicSettings, is_internal,
+};
 pub use traffic::{LogTraffic, Traffic, TrafficCounts};
 pub use truncation::TruncateError;

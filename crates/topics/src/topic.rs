@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stafett_journal::{LogSpec, Retention};
-use stafett_model::{Codec, Durability, LogId};
+use stafett_model::{Codec, Durability, LogId, Named};
 
 use crate::cleanup::{CleanupPolicy, CompactionOptions};
 use crate::settings::TopicDefaults;
@@ -49,6 +49,16 @@ impl TopicId {
     pub fn is_queue(self) -> bool {
         self.0 >> 64 == QUEUE_TOPIC
     }
+}
+
+/// Kind of a topic, by its definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopicKind {
+    Stored,
+    /// It shows a queue; each partition is a priority.
+    Queue,
+    /// Declared by a client of queues.
+    Declared,
 }
 
 /// A stored topic.
@@ -105,6 +115,12 @@ pub struct TopicSettings {
     pub other: BTreeMap<Box<str>, Box<str>>,
 }
 
+impl Named for Topic {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Topic {
     pub fn new(id: TopicId, name: Box<str>, first: LogId, count: u32, settings: Arc<TopicSettings>) -> Self {
         Self {
@@ -139,6 +155,16 @@ impl Topic {
             name: self.name.clone(),
             logs: Logs::of(runs),
             settings: Arc::clone(&self.settings),
+        }
+    }
+
+    pub fn kind(&self) -> TopicKind {
+        if self.id.is_queue() {
+            TopicKind::Queue
+        } else if self.settings.declared.is_some() {
+            TopicKind::Declared
+        } else {
+            TopicKind::Stored
         }
     }
 

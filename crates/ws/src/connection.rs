@@ -491,6 +491,7 @@ impl<S: Session> Running<S> {
 
     fn refuse(&mut self, error: FrameError) {
         self.connection.entry.metrics.error("websocket");
+        self.session.on_refused(error, &mut self.outbound);
         self.close(error.close_code(), &error.to_string());
     }
 

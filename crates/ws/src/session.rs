@@ -7,6 +7,7 @@ use bytes::{Buf, BytesMut};
 use stafett_net::{ConnectionEntry, Intake};
 
 use crate::connection::Working;
+use crate::frame::FrameError;
 
 /// A message of the peer: its text, or the reason why it has none.
 pub type Incoming<'a> = Result<&'a str, &'a str>;
@@ -47,6 +48,9 @@ pub trait Session: Send + Sync {
 
     /// Executes a message; answers are appended to `out`.
     fn on_message(&mut self, message: Incoming<'_>, out: &mut BytesMut) -> Step;
+
+    /// Appends an answer to a message that ends the connection, if there is one.
+    fn on_refused(&mut self, _why: FrameError, _out: &mut BytesMut) {}
 
     /// Returns true if [`Self::on_texts`] is worthwhile now.
     fn takes_several(&self) -> bool {

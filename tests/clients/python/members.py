@@ -43,6 +43,18 @@ class Members:
         self.processes.append(process)
         return process
 
+    def await_end(self, process):
+        """Waits until a process that was asked to leave has left. Its last steps are shown if it has not."""
+        try:
+            code = process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code == 0:
+            return
+        number = self.processes.index(process)
+        steps = (FOLDER / f"member-{number}.log").read_text(errors="replace").splitlines()[-60:]
+        raise AssertionError(f"member {number} ended with {code}; members: {known()}; its last steps:\n" + "\n".join(steps))
+
     def await_share(self, share):
         """Waits until this share of the file has been reported, counting repetitions."""
         while self.done < share * LINES:
@@ -101,12 +113,12 @@ def main():
     second.send_signal(signal.SIGCONT)
     members.await_share(0.5)
     third.terminate()
-    assert third.wait(LIMIT) == 0, "the third could not leave"
+    members.await_end(third)
     members.join()
     eventually(lambda: all(offset == end for offset, end in committed()))
     for process in (second, fourth, members.processes[-1]):
         process.terminate()
-        assert process.wait(LIMIT) == 0, "a member could not leave"
+        members.await_end(process)
     lag = sum(end - max(offset, 0) for offset, end in committed())
     assert lag == 0, f"a lag of {lag} is left"
     print(f"{LINES} lines, {verify()} of them twice")

@@ -1,7 +1,7 @@
 """A member of a group that writes down all it gets, and commits after it has written: at least once.
 
 Arguments: bootstrap, topic, group, protocol, a file. Each message becomes a line `partition offset value` in the file; after each
-commit the number of messages since the one before goes to stdout. SIGTERM makes it leave.
+commit the number of messages since the one before goes to stdout. SIGTERM makes it leave. Steps of the membership go to stderr.
 """
 
 import signal
@@ -30,6 +30,7 @@ def main():
         "enable.auto.commit": False,
         "queued.min.messages": BATCH,
         "fetch.message.max.bytes": 65_536,
+        "debug": "cgrp",
     }
     if PROTOCOL == "classic":
         settings |= {"session.timeout.ms": 3000, "heartbeat.interval.ms": 300}

@@ -4,7 +4,7 @@ import { useLive, useOnce } from '../../api/live';
 import { useCaller } from '../../api/session';
 import type { AccessRuleList, TokenList, User as State, UserSettings } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { count, visible } from '../../ui/format';
+import { count, counted, visible } from '../../ui/format';
 import { Badge, Facts, Failure, Field, Head } from '../../ui/parts';
 import { go, to } from '../../ui/route';
 import { May } from './May';
@@ -101,7 +101,7 @@ function Delete({ user, rules }: { user: State; rules?: number }) {
   return (
     <Action<State> right="administer" label="Delete" destroys title={`Delete ${visible(user.name)}`} confirm="Delete the user" typed={user.name} call={() => ({ method: 'DELETE', path: userUrl(user.name) })} after={() => go(to(['users']))}>
       <p>
-        The user goes with <b>{count(tokens?.length)} tokens</b> and <b>its rules</b>
+        The user goes with <b>{counted(tokens?.length, 'token')}</b> and <b>its rules</b>
         {rules === undefined ? '' : `, of ${count(rules)} in all`}. Its connections of all protocols end at once, and their messages in flight return to their queues. This cannot be taken back.
       </p>
     </Action>

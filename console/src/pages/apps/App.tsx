@@ -5,7 +5,7 @@ import { useLive } from '../../api/live';
 import type { App as State, AppMove, AppMoves, DeletedApp } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { DryRun, useDryRun } from '../../ui/DryRun';
-import { bytes, count, short, visible } from '../../ui/format';
+import { bytes, count, counted, short, visible } from '../../ui/format';
 import { Badge, Durability, Failure, Figures, Head, Tabs, useTab } from '../../ui/parts';
 import { go, to } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
@@ -118,11 +118,11 @@ function Rebalance({ app }: { app: State }) {
     <Action<AppMoves>
       label="Rebalance"
       title={`Rebalance ${visible(app.name)}`}
-      confirm={moves ? `Move ${count(moves.length)} tasks` : 'Look first'}
+      confirm={moves ? `Move ${counted(moves.length, 'task')}` : 'Look first'}
       incomplete={!moves || moves.length === 0}
       onOpen={dry.forget}
       call={() => ({ method: 'POST', path: appUrl(app.name, '/rebalance') })}
-      result={({ moves: begun }) => `${count(begun.length)} moves have begun: each worker finishes its record, commits, and releases the task.`}
+      result={({ moves: begun }) => `${counted(begun.length, 'move')} begun: each worker finishes its record, commits, and releases the task.`}
     >
       <p>Moves as few tasks as give each worker its share. A task rests from its release to its next claim.</p>
       <DryRun of={dry} label="Show what would move (dry run)" />
@@ -153,7 +153,7 @@ function Delete({ app }: { app: State }) {
       after={() => go(to(['apps']))}
     >
       <p>
-        The app goes with its positions and its state: <b>{entries === null ? 'an unknown number of' : count(entries)} entries</b> ({bytes(sum(app, 'bytes'))}) in {count(app.tables.length)} tables. Records of its topics stay. This
+        The app goes with its positions and its state: <b>{entries === null ? 'an unknown number of entries' : counted(entries, 'entry', 'entries')}</b> ({bytes(sum(app, 'bytes'))}) in {counted(app.tables.length, 'table')}. Records of its topics stay. This
         cannot be taken back.
       </p>
       {held > 0 && (

@@ -3,7 +3,7 @@ import { request } from '../../api/http';
 import type { App, AppReset, AppResets } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { DryRun, useDryRun } from '../../ui/DryRun';
-import { change, count, visible } from '../../ui/format';
+import { change, count, counted, visible } from '../../ui/format';
 import { Field } from '../../ui/parts';
 import { Scroll, Table, type Column } from '../../ui/Table';
 import { appUrl } from './Apps';
@@ -54,12 +54,12 @@ export function Reset({ app }: { app: App }) {
       disabled={why !== undefined}
       why={why}
       title={`Set the positions of ${visible(app.name)}`}
-      confirm={places ? `Set ${count(places.length)} positions` : 'Look first'}
+      confirm={places ? `Set ${counted(places.length, 'position')}` : 'Look first'}
       incomplete={!places}
       typed={state === 'drop' ? app.name : undefined}
       onOpen={dry.forget}
       call={() => ({ method: 'POST', path: appUrl(app.name, '/reset'), body: { json: body() } })}
-      result={(done) => `${count(placesOf(done).length)} positions are set. The app is still paused: resume it.`}
+      result={(done) => `${counted(placesOf(done).length, 'position')} set. The app is still paused: resume it.`}
     >
       <p>All claims end, and workers claim the tasks again from the new positions. With the state kept, a record that is done again counts again; results are sent again.</p>
       <div className="form two">

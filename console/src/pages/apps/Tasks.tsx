@@ -2,7 +2,7 @@ import { useState } from 'react';
 import type { App, AppDone, AppTask } from '../../api/types';
 import { seg } from '../../api/http';
 import { Action } from '../../ui/Action';
-import { age, bytes, count, short, visible } from '../../ui/format';
+import { age, bytes, count, counted, short, visible } from '../../ui/format';
 import { Badge, Field } from '../../ui/parts';
 import { Link, to, useParam } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
@@ -62,7 +62,7 @@ export function Tasks({ app }: { app: App }) {
       )}
       <div className="foot">
         <span>
-          {count(rows.length)} of {count(app.tasks_total)} tasks
+          {count(rows.length)} of {counted(app.tasks_total, 'task')}
         </span>
         {sorted.length > rows.length && (
           <button type="button" onClick={() => setAll(true)}>
@@ -133,7 +133,7 @@ function Trouble({ of: { gap, failure } }: { of: AppTask }) {
       )}
       {failure && (
         <p className={`${failure.retry === null ? 'error' : 'hint'} tight`}>
-          Record {count(failure.offset)} of {visible(failure.topic)} failed {count(failure.attempts)} times: {visible(failure.error)}.{' '}
+          Record {count(failure.offset)} of {visible(failure.topic)} failed {counted(failure.attempts, 'time')}: {visible(failure.error)}.{' '}
           {failure.retry === null ? 'The task rests: set a topic for dead letters in the settings, or reset its position behind the record.' : `It is tried again ${due(failure.retry)}.`}
         </p>
       )}
@@ -196,7 +196,7 @@ function AcceptGap({ app, task }: { app: App; task: AppTask }) {
       label="Accept the gap"
       destroys
       title={`Let task ${task.task} go on behind the gap`}
-      confirm={`Go on without ${count(Number(until) - Number(from))} records`}
+      confirm={`Go on without ${counted(Number(until) - Number(from), 'record')}`}
       call={() => ({ method: 'POST', path: appUrl(app.name, `/tasks/${seg(task.task)}/accept-gap`) })}
     >
       <p>

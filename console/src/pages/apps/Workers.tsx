@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { seg } from '../../api/http';
 import type { App, AppDone, AppWorker } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { count, duration, share, visible } from '../../ui/format';
+import { count, counted, duration, share, visible } from '../../ui/format';
 import { Badge, Commands, Field, Meter } from '../../ui/parts';
 import { Scroll, Table, type Column } from '../../ui/Table';
 import { appUrl } from './Apps';
@@ -44,7 +44,7 @@ const columns = (app: App): Column<AppWorker>[] => [
     ),
   },
   { head: 'Share of the tasks', wide: true, phone: 'less', cell: ({ tasks }) => <Meter share={tasks / Math.max(1, app.tasks_total)} /> },
-  { head: 'Weight', num: true, cell: ({ weight, tasks_max: max }) => `${count(weight)}${max === null ? '' : `, at most ${count(max)} tasks`}` },
+  { head: 'Weight', num: true, cell: ({ weight, tasks_max: max }) => `${count(weight)}${max === null ? '' : `, at most ${counted(max, 'task')}`}` },
   { head: 'Load', num: true, cell: ({ load }) => <span title="as it reports it, of a core">{share(load)}</span> },
   { head: 'Last sign of life', num: true, cell: ({ silent_ms: ms }) => `${duration(ms)} ago` },
   { head: 'Events waiting', num: true, phone: 'less', cell: ({ events_waiting: n }) => count(n) },
@@ -61,12 +61,12 @@ function Drain({ app, worker }: { app: App; worker: AppWorker }) {
         label="Drain"
         hidden={worker.draining}
         title={`Drain ${visible(worker.name)}`}
-        confirm={`Hand over ${count(worker.tasks)} tasks`}
+        confirm={`Hand over ${counted(worker.tasks, 'task')}`}
         call={() => ({ method: 'POST', path: path({ over: over === '' ? undefined : `${over}s` }) })}
         result={() => `${visible(worker.name)} hands its tasks over, and is given none.`}
       >
         <p>
-          Before its program is stopped: its <b>{count(worker.tasks)} tasks</b> {others === 0 ? 'wait without a worker, as there is no other one' : `go to the other ${count(others)}`}, each after a commit, and it is given nothing meanwhile.
+          Before its program is stopped: its tasks (<b>{count(worker.tasks)}</b>) {others === 0 ? 'wait without a worker, as there is no other one' : `go to ${others === 1 ? 'the other one' : `the other ${count(others)}`}`}, each after a commit, and it is given nothing meanwhile.
         </p>
         <Field label="Over seconds" help="Empty: at once">
           <input type="number" min="0" max="3600" value={over} onChange={(event) => setOver(event.target.value)} autoFocus data-focus />

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 import { useCaller } from '../../api/session';
-import { count, visible } from '../../ui/format';
+import { count, counted, visible } from '../../ui/format';
 import { Commands, Done, Failure, Field, Head, quoted, save } from '../../ui/parts';
 import { collect, fileOf, itemsOf, KINDS, type Collected, type Fields, type Item, type Kind } from './collect';
 import { Import } from './Import';
@@ -131,14 +131,14 @@ function Choose() {
           }}
         />
       </Field>
-      {seen !== undefined && <Done>Comparing with {count(seen)} things that are here</Done>}
+      {seen !== undefined && <Done>Comparing with {counted(seen, 'thing')} here</Done>}
       <Failure error={error} />
       {found && (
         <>
           <Refused of={found.refused} />
           {found.left.length > 0 && (
             <details className="hint above">
-              <summary>{count(found.left.length)} entries of the file have no meaning here</summary>
+              <summary>{counted(found.left.length, 'entry', 'entries')} of the file without a meaning here</summary>
               <ul className="plain-list">
                 {found.left.map((text) => (
                   <li key={text}>{visible(text)}</li>

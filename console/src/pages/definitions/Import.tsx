@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { request } from '../../api/http';
-import { count, visible } from '../../ui/format';
+import { count, counted, visible } from '../../ui/format';
 import { Badge } from '../../ui/parts';
 import { Scroll, Table, type Column } from '../../ui/Table';
 import { canonical } from './collect';
@@ -91,7 +91,7 @@ export function Import({ name, steps, onDone }: { name: string; steps: Step[]; o
       )}
       <div className="row above">
         <button type="button" className="main" disabled={wanted.length === 0} onClick={() => void run()}>
-          {wanted.length === 0 ? 'Nothing to do' : `Make ${count(wanted.length)} changes`}
+          {wanted.length === 0 ? 'Nothing to do' : `Make ${counted(wanted.length, 'change')}`}
         </button>
         <button type="button" onClick={onDone}>
           Cancel

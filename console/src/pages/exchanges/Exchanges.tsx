@@ -3,8 +3,8 @@ import { useLive } from '../../api/live';
 import { api, request, seg } from '../../api/http';
 import type { Exchange as State, ExchangeDeletion, NewExchange, Publication, Routed } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { Chart, Ranges, type Series } from '../../ui/Chart';
-import { count, rate, short, visible } from '../../ui/format';
+import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
+import { count, counted, rate, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
 import { exchangeAt, queueAt } from '../../ui/pages';
 import { Badge, Failure, Field, Figures, Head } from '../../ui/parts';
@@ -89,6 +89,8 @@ const RATES: Series[] = [
   { name: 'unroutable_rate', label: 'Nowhere' },
 ];
 
+const CHARTS: Drawn[] = [{ title: 'Messages per second', series: RATES, format: rate }];
+
 export function Exchange({ namespace, name: shown }: { namespace: string; name: string }) {
   const name = shown === DEFAULT ? '' : shown;
   // The default exchange has no name that a path can have: the list has it.
@@ -130,7 +132,7 @@ export function Exchange({ namespace, name: shown }: { namespace: string; name: 
           after={() => go(to(['exchanges']))}
         >
           <p>
-            It goes with <b>{count(exchange.bindings)} bindings</b> from it, and those to it. Queues and their messages stay; what is published to it is refused from then on.
+            It goes with <b>{counted(exchange.bindings, 'binding')}</b> from it, and those to it. Queues and their messages stay; what is published to it is refused from then on.
           </p>
         </Action>
       </Head>
@@ -155,7 +157,7 @@ export function Exchange({ namespace, name: shown }: { namespace: string; name: 
             <h2>History</h2>
             <Ranges />
           </div>
-          <Chart title="Messages per second" of={`exchange:${name}`} namespace={namespace} series={RATES} format={rate} />
+          <Charts of={`exchange:${name}`} namespace={namespace} charts={CHARTS} />
         </>
       )}
     </>

@@ -3,15 +3,17 @@ import { useLive } from '../../api/live';
 import { api, request, seg } from '../../api/http';
 import type { Commit, CommitMove, CommitMoves, DeletedGroup, Group as State, Member, Reset } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { Chart, Ranges, type Series } from '../../ui/Chart';
+import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
 import { DryRun, useDryRun } from '../../ui/DryRun';
-import { change, count, rate, short, visible } from '../../ui/format';
+import { change, count, counted, rate, short, visible } from '../../ui/format';
 import { Badge, Failure, Field, Figures, Head, Meter, Time } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
 
 const COMMITS: Series[] = [{ name: 'commits_rate', label: 'Commits' }];
 const SHOWN = 500;
+
+const CHARTS: Drawn[] = [{ title: 'Commits per second', series: COMMITS, format: rate }];
 
 export function Group({ name }: { name: string }) {
   const { data: group, error } = useLive<State>(api(`groups/${seg(name)}`));
@@ -25,7 +27,7 @@ export function Group({ name }: { name: string }) {
   }
   const topics = [...new Set(group.commits.map(({ topic }) => topic))];
   const isUsed = group.members_total > 0;
-  const why = isUsed ? `It has ${count(group.members_total)} members, which would go on from where they are: stop them first` : undefined;
+  const why = isUsed ? `It has ${counted(group.members_total, 'member')}. A member goes on from where it is: stop all first` : undefined;
   return (
     <>
       <Head
@@ -51,7 +53,7 @@ export function Group({ name }: { name: string }) {
           after={() => go(to(['groups']))}
         >
           <p>
-            The group goes with its places in <b>{count(group.commits_total)} partitions</b>. Consumers that begin under this name begin as new ones. Records stay. This cannot be taken back.
+            The group goes with its places in <b>{counted(group.commits_total, 'partition')}</b>. Consumers that begin under this name begin as new ones. Records stay. This cannot be taken back.
           </p>
         </Action>
       </Head>
@@ -88,7 +90,7 @@ export function Group({ name }: { name: string }) {
         <h2>History</h2>
         <Ranges />
       </div>
-      <Chart title="Commits per second" of={`group:${name}`} series={COMMITS} format={rate} />
+      <Charts of={`group:${name}`} charts={CHARTS} />
     </>
   );
 }
@@ -167,11 +169,11 @@ function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: 
       why={why}
       wide
       title={`Move the places of ${visible(group.name)}`}
-      confirm={moves ? `Move ${count(differ.length)} places` : 'Look first'}
+      confirm={moves ? `Move ${counted(differ.length, 'place')}` : 'Look first'}
       incomplete={!moves || differ.length === 0}
       onOpen={dry.forget}
       call={() => ({ method: 'POST', path, body: { json: body(false) } })}
-      result={({ moved }) => `${count(moved.length)} places are moved.`}
+      result={({ moved }) => `${counted(moved.length, 'place')} moved.`}
     >
       <p>Members that begin later read from there: records between are read again, or not at all.</p>
       <div className="form two">

@@ -5,7 +5,7 @@ import { seg } from '../../api/http';
 import type { Message, Messages as Found, MessageCount, Moved, Queue } from '../../api/types';
 import { Action, curl } from '../../ui/Action';
 import { firstLine } from '../../ui/Content';
-import { bytes, count, short, time, visible } from '../../ui/format';
+import { bytes, count, counted, short, time, visible } from '../../ui/format';
 import { Badge, Copy, Failure, save, Time } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
@@ -73,7 +73,7 @@ export function Messages({ queue }: { queue: Queue }) {
               <strong>No message waits.</strong> Send one with the button above, or see the consumers: what is in flight is with them.
             </p>
           ) : (
-            <p>Nothing matches among {count(found.data.looked_at)} messages that were looked at.</p>
+            <p>Nothing matches among {counted(found.data.looked_at, 'message')} looked at.</p>
           )}
         </div>
       )}
@@ -137,7 +137,7 @@ const columns = (onOpen: (id: string) => void): Column<Message>[] => [
         <button type="button" className="link line mono" onClick={() => onOpen(message.id)}>
           {firstLine({ value: message.content, base64: message.content_base64 })}
         </button>
-        <Holder of={message} /> {message.redelivered && <Badge>delivered {count(message.delivery_count)} times</Badge>} <Death of={message} />
+        <Holder of={message} /> {message.redelivered && <Badge>delivered {counted(message.delivery_count, 'time')}</Badge>} <Death of={message} />
       </>
     ),
   },
@@ -159,10 +159,10 @@ function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
       title="Send dead letters back"
       confirm="Send back"
       call={() => ({ method: 'POST', path: queueUrl(queue, '/move', { wait: '0' }), body: { json: { to: { queue: target } } } })}
-      result={({ messages, stopped }) => `${count(messages)} messages are in ${target} again.${stopped ? ` Stopped: ${stopped}` : ''}`}
+      result={({ messages, stopped }) => `${counted(messages, 'message')} back in ${target}.${stopped ? ` Stopped: ${stopped}` : ''}`}
     >
       <p>
-        All {count(queue.ready)} messages of this queue move to the one in which they died. What made them die may do so again: look at a message for the reason.
+        All messages of this queue ({count(queue.ready)}) move to the one in which they died. What made them die may do so again: look at a message for the reason.
       </p>
       <label className="field">
         <span>Back to</span>
@@ -179,7 +179,7 @@ function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
 
 export function Discard({ queue, ids, after }: { queue: Queue; ids: string[]; after?: () => void }) {
   const [isLetter, setLetter] = useState(queue.dead_letter !== null);
-  const n = `${count(ids.length)} message${ids.length === 1 ? '' : 's'}`;
+  const n = counted(ids.length, 'message');
   return (
     <Action<MessageCount>
       label={`Discard ${n}`}

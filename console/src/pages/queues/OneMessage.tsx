@@ -3,7 +3,7 @@ import { useLive } from '../../api/live';
 import type { Message, Queue } from '../../api/types';
 import { Content, Headers } from '../../ui/Content';
 import { Dialog } from '../../ui/Dialog';
-import { count, time, visible } from '../../ui/format';
+import { count, counted, time, visible } from '../../ui/format';
 import { queueAt } from '../../ui/pages';
 import { Facts, Failure, Time } from '../../ui/parts';
 import { Link } from '../../ui/route';
@@ -42,11 +42,11 @@ export function OneMessage({ queue, id, known, onClose }: { queue: Queue; id: st
           {message.deaths.map((death) => (
             <li key={death.queue + death.reason}>
               It {reason(death.reason)} in <Link href={queueAt(message.namespace, death.queue)}>{visible(death.queue)}</Link>
-              {death.count > 1 && ` ${count(death.count)} times`}, first at {time(death.first_at)}.
+              {death.count > 1 && ` ${counted(death.count, 'time')}`}, first at {time(death.first_at)}.
             </li>
           ))}
           <li>
-            <b>{message.state.replaceAll('_', ' ')}</b>: {STATES[message.state] ?? ''} {message.delivery_count > 0 && `It was handed out ${count(message.delivery_count)} times.`}
+            <b>{message.state.replaceAll('_', ' ')}</b>: {STATES[message.state] ?? ''} {message.delivery_count > 0 && `It was handed out ${counted(message.delivery_count, 'time')}.`}
           </li>
           {message.expires_at && <li>It expires at {time(message.expires_at)}.</li>}
           {queue.state === 'paused' && message.state === 'ready' && <li>The queue is paused: nothing is handed out.</li>}

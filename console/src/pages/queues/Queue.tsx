@@ -4,8 +4,8 @@ import { useLive } from '../../api/live';
 import { request } from '../../api/http';
 import type { MessageCount, Moved, Queue as State } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { Chart, Ranges, type Series } from '../../ui/Chart';
-import { bytes, count, duration, rate, short, visible } from '../../ui/format';
+import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
+import { bytes, count, counted, duration, rate, short, visible } from '../../ui/format';
 import { Durability, Facts, Failure, Field, Figures, Head, Meter, Tabs, useTab } from '../../ui/parts';
 import { go, to } from '../../ui/route';
 import { Consumers } from '../Consumers';
@@ -24,6 +24,11 @@ const RATES: Series[] = [
   { name: 'published_rate', label: 'Published' },
   { name: 'delivered_rate', label: 'Delivered' },
   { name: 'completed_rate', label: 'Completed' },
+];
+
+const CHARTS: Drawn[] = [
+  { title: 'Waiting', series: WAITING, format: short },
+  { title: 'Messages per second', series: RATES, format: rate },
 ];
 
 export function Queue({ namespace, name }: { namespace: string; name: string }) {
@@ -88,10 +93,7 @@ function Inside({ queue }: { queue: State }) {
         <h2>History</h2>
         <Ranges />
       </div>
-      <div className="grid">
-        <Chart title="Waiting" of={of} namespace={queue.namespace} series={WAITING} format={short} />
-        <Chart title="Messages per second" of={of} namespace={queue.namespace} series={RATES} format={rate} />
-      </div>
+      <Charts of={of} namespace={queue.namespace} charts={CHARTS} />
       <div className="grid">
         {queue.priority_max > 0 && queue.ready > 0 && <Lanes queue={queue} />}
         <section className="card">
@@ -155,7 +157,7 @@ function Actions({ queue }: { queue: State }) {
     setError(undefined);
     request('POST', queueUrl(queue, isPaused ? '/resume' : '/pause')).then(() => client.invalidateQueries(), setError);
   };
-  const messages = (n: number) => `${count(n)} message${n === 1 ? '' : 's'}`;
+  const messages = (n: number) => counted(n, 'message');
   return (
     <>
       <Send queue={queue} />
@@ -215,7 +217,7 @@ function Actions({ queue }: { queue: State }) {
         after={() => go(to(['queues']))}
       >
         <p>
-          The queue goes with <b>{messages(seen.ready)}</b> that wait, {messages(seen.in_flight)} in flight, and its bindings. {count(seen.consumers)} consumers are cancelled. This cannot be taken back.
+          The queue goes with <b>{messages(seen.ready)}</b> waiting, {messages(seen.in_flight)} in flight, and its bindings. Consumers that are cancelled: {count(seen.consumers)}. This cannot be taken back.
         </p>
       </Action>
       <Failure error={error} />

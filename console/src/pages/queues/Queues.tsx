@@ -2,7 +2,7 @@ import { useOnce } from '../../api/live';
 import { api, request, seg } from '../../api/http';
 import type { NamespaceList, Queue } from '../../api/types';
 import { useQueryClient } from '@tanstack/react-query';
-import { bytes, count, rate, short, visible } from '../../ui/format';
+import { bytes, count, counted, rate, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
 import { queueAt } from '../../ui/pages';
 import { Badge, Commands, Durability, Head } from '../../ui/parts';
@@ -90,7 +90,7 @@ export function Queues() {
             <Many
               label={`Purge ${rows.length}`}
               title={`Purge ${rows.length} queues`}
-              lines={rows.map((row) => `${row.name}: ${count(row.ready)} messages`)}
+              lines={rows.map((row) => `${row.name}: ${counted(row.ready, 'message')}`)}
               typed={rows.reduce((sum, { ready }) => sum + ready, 0) > 1000 ? 'purge' : undefined}
               confirm={`Purge ${count(rows.reduce((sum, { ready }) => sum + ready, 0))} messages`}
               names={rows.map(({ name }) => name)}
@@ -100,7 +100,7 @@ export function Queues() {
             <Many
               label={`Delete ${rows.length}`}
               title={`Delete ${rows.length} queues`}
-              lines={rows.map((row) => `${row.name}: ${count(row.ready)} messages, ${count(row.consumers)} consumers`)}
+              lines={rows.map((row) => `${row.name}: ${counted(row.ready, 'message')}, ${counted(row.consumers, 'consumer')}`)}
               typed="delete"
               confirm={`Delete ${rows.length} queues`}
               names={rows.map(({ name }) => name)}

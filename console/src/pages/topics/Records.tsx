@@ -6,7 +6,7 @@ import type { PartitionRecords, Record as Entry, Topic, TopicRecords } from '../
 import { curl } from '../../ui/Action';
 import { Content, firstLine, Headers } from '../../ui/Content';
 import { Dialog } from '../../ui/Dialog';
-import { bytes, count, visible } from '../../ui/format';
+import { bytes, count, counted, visible } from '../../ui/format';
 import { Copy, Facts, Failure, Field, save, Time } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
@@ -121,7 +121,7 @@ function Page({ topic }: { topic: Topic }) {
               <strong>There is no record yet.</strong> Publish one with the button above; any client of Kafka's protocol does so, too.
             </p>
           ) : (
-            <p>Nothing matches{data.looked_at !== undefined && ` among the ${count(data.looked_at)} records that were looked at`}.</p>
+            <p>Nothing matches{data.looked_at !== undefined && ` among the ${counted(data.looked_at, 'record')} looked at`}.</p>
           )}
         </div>
       )}

@@ -2,8 +2,8 @@ import { useState } from 'react';
 import { useLive } from '../../api/live';
 import type { Freed, GroupEntry, Partition, Producer, Topic as State, Truncated } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { Chart, Ranges, type Series } from '../../ui/Chart';
-import { byteRate, bytes, count, duration, rate, short, visible } from '../../ui/format';
+import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
+import { byteRate, bytes, count, counted, duration, rate, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
 import { queueAt } from '../../ui/pages';
 import { Badge, Durability, Failure, Figures, Head, Tabs, Time, useTab } from '../../ui/parts';
@@ -20,6 +20,11 @@ const RECORDS: Series[] = [
 const BYTES: Series[] = [
   { name: 'bytes_in_rate', label: 'In' },
   { name: 'bytes_out_rate', label: 'Out' },
+];
+
+const CHARTS: Drawn[] = [
+  { title: 'Records per second', series: RECORDS, format: rate },
+  { title: 'Bytes per second', series: BYTES, format: byteRate },
 ];
 
 export function Topic({ name }: { name: string }) {
@@ -51,13 +56,13 @@ export function Topic({ name }: { name: string }) {
           label="Delete"
           destroys
           title={`Delete ${visible(name)}`}
-          confirm={`Delete ${count(topic.records)} records`}
+          confirm={`Delete ${counted(topic.records, 'record')}`}
           typed={topic.records > 1000 ? name : undefined}
           call={() => ({ method: 'DELETE', path: topicUrl(name, '', { if_id: topic.id }) })}
           after={() => go(to(['topics']))}
         >
           <p>
-            The topic goes with <b>{count(topic.records)} records ({bytes(topic.bytes)})</b> in {count(topic.partitions)} partitions, and the commits of groups in it. This cannot be taken back.
+            The topic goes with <b>{counted(topic.records, 'record')} ({bytes(topic.bytes)})</b> in {counted(topic.partitions, 'partition')}, and the commits of groups in it. This cannot be taken back.
           </p>
           {topic.queues_over.length > 0 && <p className="hint">Queues show this topic: {topic.queues_over.map((queue) => queue.name).join(', ')}</p>}
         </Action>
@@ -113,10 +118,7 @@ const Inside = ({ topic }: { topic: State }) => (
       <h2>History</h2>
       <Ranges />
     </div>
-    <div className="grid">
-      <Chart title="Records per second" of={`topic:${topic.name}`} series={RECORDS} format={rate} />
-      <Chart title="Bytes per second" of={`topic:${topic.name}`} series={BYTES} format={byteRate} />
-    </div>
+    <Charts of={`topic:${topic.name}`} charts={CHARTS} />
   </>
 );
 
@@ -165,7 +167,7 @@ function Truncate({ topic, partition }: { topic: State; partition: Partition }) 
       destroys
       disabled={partition.start === partition.end}
       title={`Truncate partition ${partition.partition} of ${visible(topic.name)}`}
-      confirm={`Free up to ${count(gone)} records`}
+      confirm={`Free up to ${counted(gone, 'record')}`}
       typed={gone > 1000 ? topic.name : undefined}
       call={() => ({
         method: 'POST',

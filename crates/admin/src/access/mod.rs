@@ -11,11 +11,13 @@
 //! - `rights`: the right of every route
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
+//! - `pages`: pages of the broker that only show
 //! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 mod limits;
 mod may;
+mod pages;
 mod quotas;
 pub(crate) mod rights;
 mod routes;
@@ -39,6 +41,8 @@ use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
 use stafett_net::TlsSession;
 
+pub use pages::pages_only_show;
+pub(crate) use pages::{OnlyShows, refusal as refusal_of_pages};
 pub(crate) use quotas::SendQuota;
 pub(crate) use routes::routes;
 use standing::Standing;

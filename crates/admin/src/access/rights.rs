@@ -79,6 +79,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
             Needs::Cluster(operated)
         }
+        // A sink reaches stores outside, with the secrets of the broker's environment.
+        _ if rest.starts_with("/sinks") => Needs::Cluster(match *method {
+            _ if reads => Describe,
+            Method::POST => Operate,
+            _ => Alter,
+        }),
         _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;

@@ -13,7 +13,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_access::{Action, Kind, Resource};
-use stafett_apps::{App, Definition, Format, NewCommit, NewEntry};
+use stafett_apps::{App, Committed, Definition, Format, NewCommit, NewEntry};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::body::{self, Object};
@@ -23,6 +23,7 @@ use stafett_store::wall_ms;
 use stafett_topics::NewRecord;
 
 use super::shape::{Key, Offsets, decoded};
+use super::together::{Answer, Wanted};
 use super::worker::{NamedClaim, Names, command};
 use super::{WORKERS, find, of_app, session};
 use crate::content::{self, Headers};
@@ -34,7 +35,7 @@ use crate::{Routes, access, answer, refusals};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AppCommit")]
-struct Commit {
+pub(super) struct Commit {
     task: String,
     epoch: u64,
     /// The last one and 1. The same again is answered as before and stores nothing.
@@ -151,7 +152,7 @@ enum Output {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppCommitted")]
-struct Stored {
+pub(super) struct Stored {
     seq: u64,
     /// True if it was stored before. Places are not known then.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -179,10 +180,10 @@ pub(super) fn routes(routes: Routes) -> Routes {
     routes.route(
         post(
             command!("commit"),
-            "Stores position, finished keys, entries, timers and results of a task, all or nothing.",
+            "Stores position, finished keys, entries, timers and results of a task, or of several, all or nothing.",
         )
-        .body::<Commit>()
-        .answers::<Stored>(200)
+        .body::<Wanted>()
+        .answers::<Answer>(200)
         .refuses(&WORKERS)
         .refuses(&refusals::STORAGE)
         .refuses(&[
@@ -206,41 +207,62 @@ async fn commit(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Problem> {
-    let wanted: Commit = body::json(request).await?;
+    let wanted: Wanted = body::json(request).await?;
     let session = session(&worker, &headers)?;
     let broker = broker.get()?;
     let app = find(&broker, &name)?;
-    check_targets(&broker, &wanted.emit)?;
-    let claim = NamedClaim {
-        task: wanted.task.clone(),
-        epoch: wanted.epoch,
+    let (wanted, is_together) = wanted.commits();
+    let (mut commits, mut queued) = (Vec::new(), Vec::new());
+    for commit in wanted {
+        check_targets(&broker, &commit.emit)?;
+        let claim = NamedClaim {
+            task: commit.task.clone(),
+            epoch: commit.epoch,
+        };
+        let (claim, commit) = (claim.read()?, commit.read(&app)?);
+        queued.push(queued_of(&commit));
+        commits.push((claim, commit));
+    }
+    let stored = app.commit_together(session, commits).await;
+    let stored = stored.map_err(|why| of_app(&why))?.into_iter().zip(queued);
+    let mut stored: Vec<Stored> = stored
+        .map(|(committed, queued)| Stored::of(&app, committed, queued))
+        .collect();
+    let shown = match stored.pop() {
+        Some(only) if !is_together => Answer::One(only),
+        last => Answer::Together {
+            tasks: stored.into_iter().chain(last).collect(),
+        },
     };
-    let claim = claim.read()?;
-    let commit = wanted.read(&app)?;
+    Ok(answer(StatusCode::OK, &shown))
+}
+
+/// Returns the number of results for each queue.
+fn queued_of(commit: &NewCommit) -> BTreeMap<String, u32> {
     let mut queued: BTreeMap<String, u32> = BTreeMap::new();
     for (queue, _) in &commit.messages {
         *queued.entry(queue.to_string()).or_default() += 1;
     }
-    let committed = app
-        .commit(session, claim, commit)
-        .await
-        .map_err(|why| of_app(&why))?;
-    let queued = queued.into_iter().filter(|_| !committed.repeated);
-    let queued = queued.map(|(queue, count)| Place::Queue { queue, count });
-    let emitted = committed.emitted.into_iter().map(|place| Place::Topic {
-        topic: place.topic.into(),
-        partition: place.partition,
-        base: place.base,
-        count: place.count,
-    });
-    let emitted = emitted.chain(queued);
-    let stored = Stored {
-        seq: committed.seq,
-        repeated: committed.repeated,
-        durability: app.level().to_string(),
-        emitted: emitted.collect(),
-    };
-    Ok(answer(StatusCode::OK, &stored))
+    queued
+}
+
+impl Stored {
+    fn of(app: &App, committed: Committed, queued: BTreeMap<String, u32>) -> Self {
+        let queued = queued.into_iter().filter(|_| !committed.repeated);
+        let queued = queued.map(|(queue, count)| Place::Queue { queue, count });
+        let emitted = committed.emitted.into_iter().map(|place| Place::Topic {
+            topic: place.topic.into(),
+            partition: place.partition,
+            base: place.base,
+            count: place.count,
+        });
+        Self {
+            seq: committed.seq,
+            repeated: committed.repeated,
+            durability: app.level().to_string(),
+            emitted: emitted.chain(queued).collect(),
+        }
+    }
 }
 
 impl Commit {

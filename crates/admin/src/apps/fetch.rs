@@ -80,7 +80,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
         .body::<Fetch>()
         .answers::<FetchedTask>(200)
         .refuses(&WORKERS)
-        .refuses(&[Code::Paused, Code::Gap, Code::RecordFailed, Code::BadOffset, Code::NoSuchTopic, Code::Unreadable]),
+        .refuses(&[Code::Paused, Code::Gap, Code::RecordFailed, Code::BadOffset, Code::NoSuchTopic, Code::TopicMadeAgain, Code::Unreadable]),
         fetch,
     )
 }

@@ -118,6 +118,18 @@ fn task_routes(routes: Routes) -> Routes {
         )
         .route(
             post(
+                "/v1/apps/{app}/accept-gap",
+                "Lets the app go on behind all that is gone: ranges of records, and topics that were deleted and made \
+                 again, of which it reads the new one from its first record.",
+            )
+            .event("app.gaps_accepted")
+            .answers::<Done>(200)
+            .refuses(&refusals::STORAGE)
+            .refuses(&[Code::NoSuchApp, Code::NotCopartitioned, Code::Unreadable]),
+            accept_gaps,
+        )
+        .route(
+            post(
                 "/v1/apps/{app}/tasks/{task}/accept-gap",
                 "Lets a task go on behind a range of records that is gone.",
             )
@@ -212,6 +224,19 @@ async fn unpin(
     let id = task(&id)?;
     let unpinned = app.mark(|machine, now, effects| machine.unpin(id, now, effects).map(drop));
     unpinned.await.map_err(|why| of_app(&why))?;
+    Ok(answer(StatusCode::OK, &Done {}))
+}
+
+async fn accept_gaps(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let app = find(&*broker.get()?, &name)?;
+    let accepted = app.accept_topics().await;
+    accepted.map_err(|why| of_app(&why))?;
+    for task in app.stored().tasks.keys() {
+        app.accept_gap(*task).map_err(|why| of_app(&why))?;
+    }
     Ok(answer(StatusCode::OK, &Done {}))
 }
 

@@ -4,12 +4,13 @@
 //! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
-//! - `worker`: join, poll, claims; `fetch`: records; `commit`: commits; `fail`: records that fail;
+//! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `commit`: commits, of one task or several `together`; `fail`: records that fail;
 //!   `state`: state from inside and outside
 
 mod change;
 mod commit;
 mod declare;
+pub(crate) mod event;
 mod fail;
 pub(crate) mod fetch;
 mod manage;
@@ -19,6 +20,7 @@ pub(crate) mod shape;
 mod show;
 mod split;
 mod state;
+mod together;
 pub(crate) mod worker;
 
 use std::sync::Arc;
@@ -92,6 +94,7 @@ pub(crate) fn of_app(error: &AppError) -> Problem {
         AppError::NotPaused => problem(Code::NotPaused),
         AppError::Bad { field, .. } => problem(Code::BadRequest).with("field", *field),
         AppError::NoSuchTopic(name) => problem(Code::NoSuchTopic).with("topic", &**name),
+        AppError::TopicMadeAgain(name) => problem(Code::TopicMadeAgain).with("topic", &**name),
         AppError::NotCopartitioned {
             partitions, others, ..
         } => problem(Code::NotCopartitioned)

@@ -71,6 +71,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Code::NoSuchApp,
             Code::NoSuchTask,
             Code::NoSuchTopic,
+            Code::TopicMadeAgain,
             Code::NotPaused,
             Code::BadOffset,
             Code::Unreadable,

@@ -32,7 +32,7 @@ pub(super) struct AppEntry {
     /// Records between positions and ends.
     lag: u64,
     paused: bool,
-    /// Tasks that rest at a gap or at a record that fails.
+    /// Tasks that rest at a gap, at a record that fails, or because a topic is gone.
     stopped: usize,
 }
 
@@ -61,7 +61,12 @@ const LIST: List<Row, AppEntry> = List {
             .count(),
         lag: row.shown.lag,
         paused: row.shown.paused,
-        stopped: row.shown.tasks.iter().filter(|task| task.rests()).count(),
+        stopped: row
+            .shown
+            .tasks
+            .iter()
+            .filter(|task| !row.shown.lost.is_empty() || task.rests())
+            .count(),
     },
 };
 
@@ -79,9 +84,20 @@ struct Shown {
     paused: bool,
     /// Records between positions and ends.
     lag: u64,
+    /// Topics that are gone. The app rests until each is made again and, if it stops at gaps, accepted.
+    lost: Vec<LostShown>,
     tasks_total: usize,
     tasks: Vec<TaskShown>,
     workers: Vec<WorkerShown>,
+}
+
+/// A topic that was deleted. Records behind the positions of the tasks, which were not done, are lost.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "AppLostTopic")]
+struct LostShown {
+    topic: String,
+    /// True if there is another one of its name, with which the app can go on.
+    made_again: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -177,7 +193,7 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
         app.know_positions().await;
         rows.push(Row {
             name: app.name.to_string(),
-            shown: Shown::of(&broker, &app),
+            shown: Shown::of(&app),
         });
     }
     Ok(answer(StatusCode::OK, &LIST.page(&query, rows)?))
@@ -187,19 +203,16 @@ async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> R
     let broker = broker.get()?;
     let app = find(&broker, &name)?;
     app.know_positions().await;
-    Ok(answer(StatusCode::OK, &Shown::of(&broker, &app)))
+    Ok(answer(StatusCode::OK, &Shown::of(&app)))
 }
 
 impl Shown {
-    fn of(broker: &Broker, app: &Arc<App>) -> Self {
+    fn of(app: &Arc<App>) -> Self {
         let stored = app.stored();
         let it = &stored.definition;
         let (views, workers) =
             app.with_machine(|machine| (machine.tasks().collect::<Vec<_>>(), machine.workers()));
-        let tasks: Vec<_> = views
-            .into_iter()
-            .map(|view| TaskShown::of(broker, app, view))
-            .collect();
+        let tasks: Vec<_> = views.into_iter().map(|view| TaskShown::of(app, view)).collect();
         let now_ms = app.steady_ms();
         Self {
             name: app.name.to_string(),
@@ -214,6 +227,14 @@ impl Shown {
                 .iter()
                 .filter_map(|task| Some(task.position.as_ref()?.lag))
                 .sum(),
+            lost: app
+                .lost_topics()
+                .into_iter()
+                .map(|lost| LostShown {
+                    topic: lost.name.into(),
+                    made_again: lost.is_made_again,
+                })
+                .collect(),
             tasks_total: tasks.len(),
             tasks,
             workers: workers
@@ -240,26 +261,18 @@ impl TaskShown {
         self.gap.is_some() || self.failure.as_ref().is_some_and(has_failed)
     }
 
-    fn of(broker: &Broker, app: &App, view: TaskView) -> Self {
+    fn of(app: &App, view: TaskView) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
         let position = app.known(view.task).map(|Known { position, totals }| {
-            let topics = app.topics().unwrap_or_default();
-            let ends: Vec<u64> = topics
-                .iter()
-                .map(|topic| {
-                    let bounds = topic
-                        .log(view.task.partition)
-                        .and_then(|log| broker.catalog().bounds(log));
-                    bounds.map_or(0, |bounds| bounds.stable.0)
-                })
-                .collect();
-            let lags = position.next.iter().zip(&ends);
+            let (ends, lag) = app.ends(view.task, &position.next);
+            let names = definition.topics.iter().map(ToString::to_string);
+            let end = names.zip(ends).filter_map(|(name, end)| Some((name, end?)));
             TaskPosition {
                 seq: position.seq,
                 next: by_topic(definition, &position.next),
-                end: by_topic(definition, &ends),
-                lag: lags.map(|(next, end)| end.saturating_sub(*next)).sum(),
+                end: end.collect(),
+                lag,
                 state: totals.map(TaskState::of).unwrap_or_default(),
             }
         });

@@ -6,7 +6,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_apps::{App, Entry, Format, TaskId};
+use stafett_apps::{App, AppError, Claim, Entry, Format, Session, TaskId};
 use stafett_broker::Broker;
 use stafett_http::api::{get, post};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -60,8 +60,12 @@ struct Scan {
 #[schemars(rename = "AppEntries")]
 struct TablePage {
     entries: Vec<EntryShown>,
+    /// Keys whose entries were deleted behind `after`.
+    deleted: Vec<Text>,
     /// Place to go on from; null at the end. A page may have no entry and a next one.
     next: Option<u64>,
+    /// Place behind what was read. A later scan from there has what has changed since.
+    place: u64,
     seq: u64,
 }
 
@@ -175,6 +179,11 @@ fn value(entry: &Entry, format: Format) -> Value {
     }
 }
 
+/// Refuses a read of a claim. One of a task that was split or merged meanwhile is lost.
+fn of_read(app: &App, session: Session<'_>, claim: Claim, why: &AppError) -> Problem {
+    of_app(app.check_read(session, claim).as_ref().err().unwrap_or(why))
+}
+
 async fn get_values(
     State(broker): State<Slot<Broker>>,
     Path((name, worker)): Names,
@@ -194,14 +203,14 @@ async fn get_values(
         epoch: wanted.epoch,
     };
     let claim = claim.read()?;
-    app.check(session, claim).map_err(|why| of_app(&why))?;
+    app.check_read(session, claim).map_err(|why| of_app(&why))?;
     let keys = wanted
         .keys
         .into_iter()
         .map(Key::bytes)
         .collect::<Result<Vec<_>, _>>()?;
     let found = Box::pin(app.get(claim.task, &wanted.table, &keys)).await;
-    let (found, seq) = found.map_err(|why| of_app(&why))?;
+    let (found, seq) = found.map_err(|why| of_read(&app, session, claim, &why))?;
     let format = format(&app, &wanted.table);
     let values = found
         .iter()
@@ -224,19 +233,24 @@ async fn scan(
         epoch: wanted.epoch,
     };
     let claim = claim.read()?;
-    app.check(session, claim).map_err(|why| of_app(&why))?;
+    app.check_read(session, claim).map_err(|why| of_app(&why))?;
     let count = wanted.count.unwrap_or(COUNT).clamp(1, COUNT_MAX);
     let prefix = wanted.prefix.as_bytes();
     let found = Box::pin(app.scan(claim.task, &wanted.table, prefix, wanted.after, count)).await;
-    let (found, seq) = found.map_err(|why| of_app(&why))?;
+    let (found, seq) = found.map_err(|why| of_read(&app, session, claim, &why))?;
     let format = format(&app, &wanted.table);
     let entries = found.entries.iter().map(|entry| EntryShown {
         key: Text::of(&entry.key),
         value: value(entry, format),
     });
-    let entries = entries.collect();
-    let next = found.next;
-    Ok(answer(StatusCode::OK, &TablePage { entries, next, seq }))
+    let page = TablePage {
+        entries: entries.collect(),
+        deleted: found.deleted.iter().map(|key| Text::of(key)).collect(),
+        next: found.next,
+        place: found.end,
+        seq,
+    };
+    Ok(answer(StatusCode::OK, &page))
 }
 
 async fn show(
@@ -269,9 +283,7 @@ async fn show(
 
 /// Returns the task of a key.
 fn task_of(app: &App, key: &[u8]) -> Result<TaskId, Problem> {
-    let topics = app.topics().map_err(|why| of_app(&why))?;
-    let partitions = topics.first().map_or(0, |topic| topic.partitions());
-    let partition = partition_of(key, partitions);
+    let partition = partition_of(key, app.partitions());
     let stored = app.stored();
     let mut tasks = stored.tasks.keys().copied();
     let found = tasks.find(|task| task.partition == partition && task.slice().has(Some(key)));

@@ -8,18 +8,20 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_apps::machine::{Event, EventKind, JoinSpec};
+use stafett_apps::machine::JoinSpec;
 use stafett_apps::{App, Claim, NAME_BYTES_MAX, Session};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::{Code, Draining, Path, Problem, Slot, body};
 
-use super::shape::{ShownOffsets, by_topic, token};
+use super::declare::word;
+use super::event::EventShown;
+use super::shape::token;
 use super::{WORKERS, find, of_app, session, task};
-use crate::content::Text;
 use crate::{Routes, answer};
 
 const EVENTS_MAX: usize = 1000;
+const STATES: [(&str, bool); 2] = [("lazy", false), ("eager", true)];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,8 @@ struct Join {
     tasks_max: Option<u32>,
     /// False for a worker that reads the topics by itself.
     deliver: Option<bool>,
+    /// `lazy`, the default, or `eager`: before a planned move brings a task, its state may be read.
+    state: Option<String>,
 }
 
 /// A worker's session.
@@ -70,41 +74,6 @@ struct Poll {
 struct Events {
     /// Events behind `after`; those up to it are forgotten.
     events: Vec<EventShown>,
-}
-
-/// Something that a worker has to know.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "AppEvent")]
-pub(crate) struct EventShown {
-    pub(crate) number: u64,
-    /// `claimed`, `revoke` (commit, and release the task in time), or `lost`.
-    pub(crate) event: &'static str,
-    pub(crate) task: String,
-    pub(crate) epoch: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-    /// Worker that had the task before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    deadline_ms: Option<u64>,
-    #[serde(flatten)]
-    position: Option<PositionShown>,
-}
-
-/// Position and state of a claimed task.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "AppPosition")]
-struct PositionShown {
-    partition: u32,
-    next: ShownOffsets,
-    safe: ShownOffsets,
-    /// Finished keys with the offsets of their last records.
-    done: Vec<(Text, ShownOffsets)>,
-    seq: u64,
-    time: Option<i64>,
-    entries: usize,
-    bytes: u64,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -213,6 +182,16 @@ fn claim_routes(routes: Routes) -> Routes {
         )
         .route(
             post(
+                command!("prepared"),
+                "Says that the state of a task that is about to come was read.",
+            )
+            .body::<NamedClaim>()
+            .answers::<Done>(200)
+            .refuses(&WORKERS),
+            prepared,
+        )
+        .route(
+            post(
                 command!("beat"),
                 "Gives a sign of life, and reports the load of tasks.",
             )
@@ -258,6 +237,7 @@ async fn join(
         weight: wanted.weight.unwrap_or(1),
         tasks_max: wanted.tasks_max,
         deliver: wanted.deliver.unwrap_or(true),
+        eager: word("state", wanted.state.as_deref(), &STATES)?,
     };
     let joined = app.join(&worker, spec).map_err(|why| of_app(&why))?;
     app.settled(&joined).await;
@@ -320,81 +300,6 @@ async fn poll(
     Ok(answer(StatusCode::OK, &Events { events: shown }))
 }
 
-impl EventShown {
-    pub(crate) async fn of(app: &App, session: Session<'_>, event: Event) -> Self {
-        if let EventKind::Claimed { task, .. } = &event.kind {
-            app.read_in(*task).await;
-        }
-        let shown = |event: &'static str, task: stafett_apps::TaskId, epoch| Self {
-            number: 0,
-            event,
-            task: task.to_string(),
-            epoch,
-            reason: None,
-            from: None,
-            deadline_ms: None,
-            position: None,
-        };
-        let shown = match event.kind {
-            EventKind::Claimed {
-                task,
-                epoch,
-                reason,
-                from,
-            } => Self {
-                reason: Some(reason.word()),
-                from: from.map(|from| from.to_string()),
-                position: PositionShown::of(app, session, Claim { task, epoch }),
-                ..shown("claimed", task, epoch)
-            },
-            EventKind::Revoke {
-                task,
-                epoch,
-                deadline_ms,
-            } => Self {
-                deadline_ms: Some(deadline_ms),
-                ..shown("revoke", task, epoch)
-            },
-            EventKind::Lost { task, epoch, reason } => Self {
-                reason: Some(reason),
-                ..shown("lost", task, epoch)
-            },
-        };
-        Self {
-            number: event.number,
-            ..shown
-        }
-    }
-}
-
-impl PositionShown {
-    /// `None` if the worker does not have the task any more.
-    fn of(app: &App, session: Session<'_>, claim: Claim) -> Option<Self> {
-        let view = app.claim_view(session, claim)?;
-        let stored = app.stored();
-        let definition = &stored.definition;
-        let last = |behind: &[u64]| {
-            let names = definition.topics.iter().zip(behind);
-            let last = names.filter_map(|(name, behind)| Some((name.to_string(), behind.checked_sub(1)?)));
-            last.collect()
-        };
-        Some(Self {
-            partition: claim.task.partition,
-            next: by_topic(definition, &view.position.next),
-            safe: by_topic(definition, &view.position.safe),
-            done: view
-                .done
-                .iter()
-                .map(|(key, behind)| (Text::of(key), last(behind)))
-                .collect(),
-            seq: view.position.seq,
-            time: Some(view.position.time).filter(|time| *time > i64::MIN),
-            entries: view.totals.entries,
-            bytes: view.totals.bytes,
-        })
-    }
-}
-
 async fn claim(
     State(broker): State<Slot<Broker>>,
     Path((name, worker)): Names,
@@ -427,6 +332,20 @@ async fn release(
     let app = find(&*broker.get()?, &name)?;
     let released = app.release(session, wanted.read()?).await;
     released.map_err(|why| of_app(&why))?;
+    Ok(answer(StatusCode::OK, &Done {}))
+}
+
+async fn prepared(
+    State(broker): State<Slot<Broker>>,
+    Path((name, worker)): Names,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, Problem> {
+    let wanted: NamedClaim = body::json(request).await?;
+    let session = session(&worker, &headers)?;
+    let app = find(&*broker.get()?, &name)?;
+    let claim = wanted.read()?;
+    app.prepared(session, claim.task).map_err(|why| of_app(&why))?;
     Ok(answer(StatusCode::OK, &Done {}))
 }
 

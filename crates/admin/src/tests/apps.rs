@@ -16,8 +16,12 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(super) async fn join(world: &'a World, name: &'a str) -> Worker<'a> {
+        Self::join_as(world, name, "{}").await
+    }
+
+    pub(super) async fn join_as(world: &'a World, name: &'a str, wishes: &str) -> Worker<'a> {
         let path = format!("POST /v1/apps/sum/workers/{name}/join");
-        let (status, joined) = world.send(&path, "{}").await;
+        let (status, joined) = world.send(&path, wishes).await;
         assert_eq!(status, StatusCode::OK, "{joined}");
         Self {
             world,
@@ -45,6 +49,16 @@ impl<'a> Worker<'a> {
         }
         self.events.extend(events.iter().cloned());
         events
+    }
+
+    /// Polls until the worker was told this, and returns it.
+    pub(super) async fn event(&mut self, word: &str) -> Value {
+        loop {
+            if let Some(event) = self.events.iter().rev().find(|event| event["event"] == word) {
+                return event.clone();
+            }
+            self.poll().await;
+        }
     }
 
     /// Polls until the worker was told this many claims.
@@ -132,7 +146,7 @@ async fn app_shows_its_settings_as_they_are_changed() {
     assert_eq!(changed["attempts_max"], 5);
 }
 
-async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
+pub(super) async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
     let records: Vec<_> = records
         .iter()
         .map(|(key, value)| json!({"key": key, "value": value, "partition": partition}))

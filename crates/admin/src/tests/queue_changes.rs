@@ -332,3 +332,103 @@ async fn messages_move_by_id_or_by_a_choice() {
     let (_, counts) = world.ask("GET /v1/queues/from").await;
     assert_eq!((&counts["ready"], &counts["in_flight"]), (&json!(1), &json!(0)));
 }
+
+/// Sends messages to a queue that lets nothing wait, with `dead` as its dead-letter queue.
+async fn with_dead_letters(world: &World, bodies: &[&str]) {
+    let dying = r#"{"ttl_ms": 0, "dead_letter": {"routing_key": "dead"}}"#;
+    assert_eq!(
+        world.send("PUT /v1/queues/orders", dying).await.0,
+        StatusCode::CREATED
+    );
+    world.queue("/", "dead").await;
+    for body in bodies {
+        let message = json!({"to": {"queues": ["orders"]}, "content": body});
+        let (status, why) = world.send("POST /v1/messages", &message.to_string()).await;
+        assert!(status.is_success(), "{why}");
+    }
+    let ready = async || world.ask("GET /v1/queues/dead").await.1["ready"].as_u64();
+    while ready().await != Some(bodies.len() as u64) {
+        tokio::task::yield_now().await;
+    }
+    let lives = r#"{"ttl_ms": null}"#;
+    assert_eq!(
+        world.send("PATCH /v1/queues/orders", lives).await.0,
+        StatusCode::OK
+    );
+}
+
+#[tokio::test]
+async fn dead_letters_go_back_to_where_they_were_published_to() {
+    let world = World::new().await;
+    with_dead_letters(&world, &["one", "two"]).await;
+    let (status, moved) = world
+        .send("POST /v1/queues/dead/move", r#"{"to": "origin"}"#)
+        .await;
+    assert_eq!(
+        (status, &moved["messages"]),
+        (StatusCode::OK, &json!(2)),
+        "{moved}"
+    );
+    let (_, orders) = world.ask("GET /v1/queues/orders").await;
+    assert_eq!(orders["ready"], 2, "{orders}");
+    // They are no dead letters of this queue: the move ends at the first one without an origin.
+    world.publish("dead", b"alive", 0, None).await;
+    let why = refused(&world, "POST /v1/queues/dead/move", r#"{"to": "origin"}"#).await;
+    assert_eq!((why.0, why.1), (409, json!("unroutable")));
+    let (_, dead) = world.ask("GET /v1/queues/dead").await;
+    assert_eq!(dead["ready"], 1, "it is where it was: {dead}");
+}
+
+#[tokio::test]
+async fn messages_move_to_an_exchange_with_their_key_or_another_one() {
+    let world = World::new().await;
+    world.queue("/", "from").await;
+    for name in ["a", "b"] {
+        world.queue("/", name).await;
+    }
+    world.send("PUT /v1/exchanges/all", r#"{"type": "fanout"}"#).await;
+    for name in ["a", "b", "from"] {
+        let binding = format!(r#"{{"source": "all", "destination": {{"queue": "{name}"}}}}"#);
+        let (status, why) = world.send("POST /v1/bindings", &binding).await;
+        assert!(status.is_success(), "{why}");
+    }
+    for body in [b"one", b"two"] {
+        world.publish("from", body, 0, None).await;
+    }
+    let ready = async |name: &str| world.ask(&format!("GET /v1/queues/{name}")).await.1["ready"].clone();
+    let one = r#"{"to": {"exchange": "all"}, "count": 1}"#;
+    let (status, moved) = world.send("POST /v1/queues/from/move", one).await;
+    assert_eq!(
+        (status, &moved["messages"]),
+        (StatusCode::OK, &json!(1)),
+        "{moved}"
+    );
+    // Not to the queue that it came from, although that is bound as well.
+    let counts = [ready("a").await, ready("b").await, ready("from").await];
+    assert_eq!(counts, [1, 1, 1]);
+    // At the default exchange the key is the name of a queue.
+    let named = r#"{"to": {"exchange": "", "routing_key": "b"}}"#;
+    let (_, moved) = world.send("POST /v1/queues/from/move", named).await;
+    assert_eq!(moved["messages"], 1, "{moved}");
+    assert_eq!([ready("b").await, ready("from").await], [2, 0]);
+    // Its own key leads back to the queue that it leaves.
+    world.publish("from", b"three", 0, None).await;
+    let own_key = r#"{"to": {"exchange": ""}}"#;
+    let why = refused(&world, "POST /v1/queues/from/move", own_key).await;
+    assert_eq!((why.0, why.1), (409, json!("unroutable")));
+    let none = r#"{"to": {"exchange": "none"}}"#;
+    let why = refused(&world, "POST /v1/queues/from/move", none).await;
+    assert_eq!((why.0, why.1), (404, json!("no_such_exchange")));
+    for bad in [
+        r#"{"to": {"exchange": "all", "queue": "a"}}"#,
+        r#"{"to": "elsewhere"}"#,
+        r#"{"to": {}}"#,
+    ] {
+        assert_eq!(
+            refused(&world, "POST /v1/queues/from/move", bad).await.0,
+            400,
+            "{bad}"
+        );
+    }
+    assert_eq!(ready("from").await, 1);
+}

@@ -9,6 +9,7 @@ mod partitions;
 mod settings;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -18,9 +19,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::get;
-use stafett_http::list::List;
+use stafett_http::list::{self, List, NumberOrder, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_topics::{Topic, TopicCatalog, is_internal};
+use stafett_model::{LogId, NameRange};
+use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -54,8 +56,9 @@ const LIST: List<Row, TopicEntry> = List {
 
 /// Kind of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "TopicKind")]
 #[serde(rename_all = "snake_case")]
-enum TopicKind {
+enum KindShown {
     Stored,
     /// It shows a queue; each partition is a priority.
     Queue,
@@ -63,26 +66,24 @@ enum TopicKind {
     Declared,
 }
 
-impl TopicKind {
-    fn of(topic: &Topic) -> Self {
-        if topic.id.is_queue() {
-            Self::Queue
-        } else if topic.settings.declared.is_some() {
-            Self::Declared
-        } else {
-            Self::Stored
+impl From<TopicKind> for KindShown {
+    fn from(kind: TopicKind) -> Self {
+        match kind {
+            TopicKind::Stored => Self::Stored,
+            TopicKind::Queue => Self::Queue,
+            TopicKind::Declared => Self::Declared,
         }
     }
+}
 
-    fn read(word: &str) -> Result<Self, Problem> {
-        match word {
-            "stored" => Ok(Self::Stored),
-            "queue" => Ok(Self::Queue),
-            "declared" => Ok(Self::Declared),
-            other => Err(Problem::bad_request(format!(
-                "kind is stored, queue or declared, not {other:?}"
-            ))),
-        }
+fn kind_of(word: &str) -> Result<TopicKind, Problem> {
+    match word {
+        "stored" => Ok(TopicKind::Stored),
+        "queue" => Ok(TopicKind::Queue),
+        "declared" => Ok(TopicKind::Declared),
+        other => Err(Problem::bad_request(format!(
+            "kind is stored, queue or declared, not {other:?}"
+        ))),
     }
 }
 
@@ -92,7 +93,7 @@ struct TopicEntry {
     name: String,
     /// Hexadecimal digits. A topic that is made again under a name has another id.
     id: String,
-    kind: TopicKind,
+    kind: KindShown,
     /// True if only the broker writes into it.
     internal: bool,
     partitions: u32,
@@ -178,19 +179,72 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
-    let kind = query.get("kind").map(TopicKind::read).transpose()?;
-    let with_internal = query.flag("internal")?;
+    let mut range = TopicRange {
+        kind: query.get("kind").map(kind_of).transpose()?,
+        with_internal: query.flag("internal")?,
+        ..TopicRange::default()
+    };
     let broker = broker.get()?;
-    let mut topics = broker.topics().all();
-    topics.retain(|topic| {
-        kind.is_none_or(|kind| TopicKind::of(topic) == kind) && (with_internal || !is_internal(&topic.name))
-    });
-    let rows = topics.into_iter().map(|topic| Row {
-        catalog: Arc::clone(broker.catalog()),
+    let (topics, catalog) = (broker.topics(), broker.catalog());
+    let row = |topic: Arc<Topic>| Row {
+        catalog: Arc::clone(catalog),
         topic,
         totals: OnceCell::new(),
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
+    };
+    let page = if let Some(order) = LIST.name_order(&query)? {
+        let after = order.after.as_ref();
+        range.names = NameRange {
+            prefix: &order.prefix,
+            after: after.map(|(_, name)| name.as_str()),
+            descends: order.descends,
+        };
+        range.count = order.count;
+        found(topics.page(&range), row)
+    } else if let Some(order) = LIST.number_order(&query)? {
+        range.names.descends = order.descends;
+        range.count = order.count;
+        let after = order
+            .after
+            .as_ref()
+            .map(|(number, name)| (*number, name.as_str()));
+        found(topics.page_by(&range, after, number(&order, catalog)), row)
+    } else {
+        let is_chosen = list::choice(&query);
+        let wants = |topic: &Topic| range.wants(topic) && is_chosen(&topic.name);
+        let rows = topics.chosen(wants).into_iter().map(row).collect();
+        let mut page = LIST.page_of_sorted(&query, rows)?;
+        page.total = topics.page(&range).total;
+        return Ok(answer(StatusCode::OK, &page));
+    };
+    Ok(answer(StatusCode::OK, &LIST.ordered_page(&query, &page)?))
+}
+
+fn found(page: TopicPage, row: impl Fn(Arc<Topic>) -> Row) -> Ordered<Row> {
+    Ordered {
+        entries: page.topics.into_iter().map(row).collect(),
+        has_more: page.has_more,
+        matched: page.matched,
+        total: page.total,
+    }
+}
+
+/// Returns the number by which topics are sorted. Bounds are asked for once, those of logs that have records:
+/// most have none.
+fn number(order: &NumberOrder, catalog: &TopicCatalog) -> impl Fn(&Topic) -> u64 {
+    let field = order.field;
+    let filled = if field == "partitions" {
+        HashMap::new()
+    } else {
+        catalog.filled()
+    };
+    move |topic| {
+        let totals = || Totals::sum(topic, |log| filled.get(&log).copied());
+        match field {
+            "records" => totals().records,
+            "bytes" => totals().bytes,
+            _ => topic.partitions().into(),
+        }
+    }
 }
 
 async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
@@ -228,8 +282,12 @@ impl Row {
 
 impl Totals {
     fn of(catalog: &TopicCatalog, topic: &Topic) -> Self {
+        Self::sum(topic, |log| catalog.bounds(log))
+    }
+
+    fn sum(topic: &Topic, bounds: impl Fn(LogId) -> Option<Bounds>) -> Self {
         let logs = (0..topic.partitions()).filter_map(|partition| topic.log(partition));
-        let bounds = logs.filter_map(|log| catalog.bounds(log));
+        let bounds = logs.filter_map(bounds);
         bounds.fold(Self::default(), |sum, bounds| Self {
             records: sum.records + bounds.end.0.saturating_sub(bounds.start.0),
             bytes: sum.bytes + bounds.bytes,
@@ -239,7 +297,7 @@ impl Totals {
 
 impl TopicEntry {
     fn of(catalog: &TopicCatalog, topic: &Topic, totals: Totals) -> Self {
-        let kind = TopicKind::of(topic);
+        let kind = topic.kind();
         let traffic = catalog.topics().traffic();
         let counts = traffic.total(topic);
         let [records_in, bytes_in, records_out, bytes_out] = traffic.rates(topic);
@@ -247,7 +305,7 @@ impl TopicEntry {
         Self {
             name: topic.name.to_string(),
             id: id_text(topic),
-            kind,
+            kind: kind.into(),
             internal: is_internal(&topic.name),
             partitions: topic.partitions(),
             records: totals.records,

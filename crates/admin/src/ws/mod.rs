@@ -173,6 +173,7 @@ async fn upgrade(
         namespace: namespace(&query),
         routes: front.routes(request.extensions().get()),
         watches: front.watches.clone(),
+        only_shows: request.extensions().get::<access::OnlyShows>().is_some(),
         dialect: if upgrade.protocol() == Some(MSGPACK_PROTOCOL) {
             MSGPACK
         } else {

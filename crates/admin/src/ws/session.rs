@@ -53,6 +53,8 @@ pub(super) struct Parts {
     pub(super) namespace: Namespace,
     pub(super) routes: Routes,
     pub(super) watches: Watches,
+    /// True for a page that may do nothing.
+    pub(super) only_shows: bool,
     pub(super) dialect: Dialect,
 }
 
@@ -188,6 +190,9 @@ impl Session {
             return Step::AfterWork;
         }
         let executed = match command.op {
+            _ if self.parts.only_shows && !matches!(command.op, Op::Watch | Op::Unwatch | Op::Ping) => {
+                Err(access::refusal_of_pages())
+            }
             Op::Send => match self.send(command) {
                 Ok(None) => return Step::AfterWork,
                 Ok(Some(sent)) => {

@@ -38,6 +38,7 @@ impl Client {
             namespace: Namespace::default(),
             routes: front.routes(None),
             watches: front.watches,
+            only_shows: false,
             dialect: Dialect {
                 frame: put_line,
                 read_binary: None,

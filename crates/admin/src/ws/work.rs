@@ -21,6 +21,7 @@ use stafett_http::query::encoded;
 use stafett_http::{Api, Code, Path, Problem, Upgrade};
 use stafett_net::{Client, ClientWords, ConnectionEntry};
 use stafett_ws::connection::{self, Ending, Working};
+use stafett_ws::frame::FrameError;
 use stafett_ws::session::{Close, Incoming, Step};
 use tokio::sync::{Notify, watch};
 use tokio_util::task::TaskTracker;
@@ -28,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use super::command::Fields;
 use super::routed::{Answered, Routes, request_of};
 use super::session::Dialect;
-use super::work_command::{COMMANDS, Head, Then, WantedCredit, drain_query};
+use super::work_command::{COMMANDS, CommittedTask, Head, Then, WantedCredit, drain_query};
 use super::work_flow::{Credit, Flow};
 use super::{Front, JSON, MSGPACK, WebSockets};
 use crate::access;
@@ -231,12 +232,7 @@ impl Session {
             worker = self.joined.as_ref().ok_or_else(why)?.worker.clone();
             let task = text_of(&fields, "task").unwrap_or_default();
             match command {
-                "commit" => Then::Committed {
-                    task,
-                    next: fields
-                        .get("next")
-                        .and_then(|next| serde_json::from_str(next.get()).ok()),
-                },
+                "commit" => Then::Committed(CommittedTask::of(&fields)),
                 "fail" => Then::Failed { task },
                 "release" => Then::Released { task },
                 "leave" => Then::Left,
@@ -301,9 +297,11 @@ impl Session {
         match then {
             Then::Nothing => {}
             Then::Join { worker, credit } => self.join(worker, credit, body),
-            Then::Committed { task, next } => {
+            Then::Committed(tasks) => {
                 if let Some(flow) = flow {
-                    flow.on_commit(&task, next);
+                    for CommittedTask { task, next } in tasks {
+                        flow.on_commit(&task, next);
+                    }
                 }
             }
             Then::Failed { task } => {
@@ -388,6 +386,14 @@ impl stafett_ws::Session for Session {
             self.refuse(id.as_deref(), why.to_value(), out);
         }
         Step::Done
+    }
+
+    /// The close frame comes behind it.
+    fn on_refused(&mut self, why: FrameError, out: &mut BytesMut) {
+        if let FrameError::TooLarge { max } = why {
+            let problem = Problem::new(Code::TooLarge, why).with("bytes_max", max);
+            self.refuse(None, problem.to_value(), out);
+        }
     }
 
     fn take_work(&mut self) -> Option<Working<Answered>> {

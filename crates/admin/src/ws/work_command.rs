@@ -11,7 +11,7 @@ use super::command::Fields;
 use super::work_flow::Credit;
 use crate::apps::shape::Offsets;
 
-pub(super) const COMMANDS: [&str; 12] = [
+pub(super) const COMMANDS: [&str; 13] = [
     "join",
     "claim",
     "fetch",
@@ -19,6 +19,7 @@ pub(super) const COMMANDS: [&str; 12] = [
     "scan",
     "commit",
     "fail",
+    "prepared",
     "release",
     "beat",
     "drain",
@@ -30,10 +31,30 @@ pub(super) const COMMANDS: [&str; 12] = [
 pub(super) enum Then {
     Nothing,
     Join { worker: String, credit: Credit },
-    Committed { task: String, next: Option<Offsets> },
+    Committed(Vec<CommittedTask>),
     Failed { task: String },
     Released { task: String },
     Left,
+}
+
+/// A task of a commit, and the place that it reaches.
+#[derive(Deserialize)]
+pub(super) struct CommittedTask {
+    pub(super) task: String,
+    pub(super) next: Option<Offsets>,
+}
+
+impl CommittedTask {
+    /// Reads the tasks of a commit. What cannot be read is refused by its route.
+    pub(super) fn of(fields: &Fields<'_>) -> Vec<Self> {
+        let read = |name: &str| fields.get(name).map(|value| value.get());
+        if let Some(tasks) = read("tasks") {
+            return serde_json::from_str(tasks).unwrap_or_default();
+        }
+        let task = read("task").and_then(|task| serde_json::from_str(task).ok());
+        let next = read("next").and_then(|next| serde_json::from_str(next).ok());
+        task.map(|task| Self { task, next }).into_iter().collect()
+    }
 }
 
 #[derive(Deserialize)]

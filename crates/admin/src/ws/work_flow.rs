@@ -17,10 +17,10 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::apps::event::EventShown;
 use crate::apps::fetch::FetchedTask;
 use crate::apps::of_app;
 use crate::apps::shape::{Offsets, ShownOffsets};
-use crate::apps::worker::EventShown;
 
 /// Messages that wait to be sent, from which on nothing is added.
 const WAITING_MAX: usize = 64;

@@ -89,8 +89,13 @@ impl Reason {
 /// Work for the owner of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// The epoch is to be stored; then [`Machine::on_claimed`] is called.
-    Claim { task: TaskId, epoch: u64 },
+    /// The epoch is to be stored; then [`Machine::on_claimed`] is called. With the worker that had the task
+    /// before, if it fell silent.
+    Claim {
+        task: TaskId,
+        epoch: u64,
+        died: Option<Arc<str>>,
+    },
     /// The worker has new events.
     Wake(Arc<str>),
     /// A drain ended by itself: [`Machine::marks`] are to be stored.
@@ -136,13 +141,26 @@ struct Task {
     holder: Holder,
     /// Cause of the next claim, and the worker that had it last.
     last: (Reason, Option<WorkerName>),
+    /// Worker that fell silent with the task, until the next claim.
+    died: Option<WorkerName>,
     /// Time since which no worker does the task.
     free_ms: i64,
     pin: Option<(WorkerName, Absent)>,
-    /// Worker to which a move by load brings it.
+    /// Worker to which a move brings it.
     goes_to: Option<WorkerName>,
+    /// Planned move whose worker reads the state first.
+    prepare: Option<Prepare>,
     load: u64,
     moves: u64,
+}
+
+/// A planned move that has not begun for the holder of the task.
+#[derive(Debug)]
+struct Prepare {
+    to: WorkerName,
+    reason: Reason,
+    /// Time at which it begins whatever was read.
+    deadline_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,11 +282,14 @@ impl Machine {
             Holder::Revoking { deadline_ms, .. } => Some(deadline_ms),
             Holder::Free | Holder::Claiming(_) | Holder::Held(_) => None,
         });
+        let prepares = self.tasks.values().filter_map(|task| task.prepare.as_ref());
+        let prepares = prepares.map(|prepare| prepare.deadline_ms);
         let by_load = (self.rules.balance == Balance::Load && self.rules.auto && self.workers.len() > 1)
             .then_some(self.load_from_ms);
         silent
             .chain(drains)
             .chain(overdue)
+            .chain(prepares)
             .chain(by_load)
             .chain(self.retry_ms)
             .min()
@@ -310,15 +331,29 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Checks that a worker may read the state of a task: it has it, or is about to.
+    pub fn check_read(&self, worker: &str, task: TaskId, epoch: u64) -> Result<(), WorkerError> {
+        let known = self.tasks.get(&task).filter(|known| known.epoch == epoch);
+        let prepare = known.and_then(|known| known.prepare.as_ref());
+        if prepare.is_some_and(|prepare| *prepare.to == *worker) {
+            return Ok(());
+        }
+        self.check_claim(worker, task, epoch)
+    }
+}
+
 impl Task {
     fn new(epoch: u64, reason: Reason) -> Self {
         Self {
             epoch,
             holder: Holder::Free,
             last: (reason, None),
+            died: None,
             free_ms: i64::MAX,
             pin: None,
             goes_to: None,
+            prepare: None,
             load: 0,
             moves: 0,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::worker::WorkerName;
-use super::{Absent, Balance, Effect, EventKind, Holder, Machine, Reason, WorkerError};
+use super::{Absent, Balance, Effect, EventKind, Holder, Machine, Prepare, Reason, WorkerError};
 use crate::balance::{Candidate, Place, assign, move_by_load, shares};
 use crate::task::TaskId;
 
@@ -52,6 +52,10 @@ impl Machine {
                 continue;
             };
             let (holder, is_pin) = (task.holder.clone(), task.pin.is_some());
+            if holder.worker() == Some(wanted) {
+                // It stays after all.
+                task.prepare = None;
+            }
             match holder {
                 Holder::Free => {
                     let by_load = task.goes_to.take().filter(|to| plan.workers.contains(to));
@@ -64,7 +68,7 @@ impl Machine {
                 {
                     let reason = if is_pin { Reason::Assigned } else { Reason::Balance };
                     begun.push((place.task, Arc::clone(&holder), Arc::clone(wanted)));
-                    self.revoke(place.task, reason, now_ms, effects);
+                    self.hand_over(place.task, wanted, reason, now_ms, effects);
                 }
                 Holder::Held(_) | Holder::Claiming(_) | Holder::Revoking { .. } => {}
             }
@@ -156,8 +160,12 @@ impl Machine {
             task.epoch += 1;
             task.holder = Holder::Claiming(Arc::clone(worker));
             task.last.0 = reason.unwrap_or(task.last.0);
-            let epoch = task.epoch;
-            effects.push(Effect::Claim { task: id, epoch });
+            let (epoch, died) = (task.epoch, task.died.take());
+            effects.push(Effect::Claim {
+                task: id,
+                epoch,
+                died,
+            });
         }
     }
 
@@ -199,6 +207,70 @@ impl Machine {
         self.balance(now_ms, effects);
     }
 
+    /// Begins to move a held task. A worker that reads states ahead is told first, and then the holder.
+    pub(super) fn hand_over(
+        &mut self,
+        id: TaskId,
+        to: &WorkerName,
+        reason: Reason,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_eager = self.workers.get(to).is_some_and(|worker| worker.spec.eager);
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
+        let Holder::Held(from) = &task.holder else {
+            return;
+        };
+        if !is_eager {
+            self.revoke(id, reason, now_ms, effects);
+            return;
+        }
+        if task.prepare.as_ref().is_some_and(|prepare| prepare.to == *to) {
+            return;
+        }
+        let (from, epoch) = (Arc::clone(from), task.epoch);
+        task.prepare = Some(Prepare {
+            to: Arc::clone(to),
+            reason,
+            deadline_ms: now_ms.saturating_add_unsigned(self.rules.revoke_ms),
+        });
+        let task = id;
+        self.tell(to, EventKind::Prepare { task, epoch, from }, effects);
+    }
+
+    /// Goes on with a move whose worker has read the state.
+    pub fn prepared(
+        &mut self,
+        name: &str,
+        id: TaskId,
+        now_ms: i64,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), WorkerError> {
+        let task = self.tasks.get_mut(&id).ok_or(WorkerError::NoSuchTask(id))?;
+        let prepare = task.prepare.take_if(|prepare| *prepare.to == *name);
+        let Some(prepare) = prepare else {
+            return Err(WorkerError::LostClaim {
+                task: id,
+                epoch: task.epoch,
+                holder: task.holder.worker().cloned(),
+            });
+        };
+        task.goes_to = Some(prepare.to);
+        self.revoke(id, prepare.reason, now_ms, effects);
+        Ok(())
+    }
+
+    /// Returns the worker that would be given a task now.
+    pub(super) fn wanted(&self, id: TaskId) -> Option<WorkerName> {
+        let plan = self.plan();
+        let assigned = assign(&plan.candidates, &plan.places);
+        let mut wanted = plan.places.iter().zip(assigned);
+        let (_, wanted) = wanted.find(|(place, _)| place.task == id)?;
+        plan.workers.get(wanted?).cloned()
+    }
+
     /// Begins to take a held task from its worker.
     pub(super) fn revoke(&mut self, id: TaskId, reason: Reason, now_ms: i64, effects: &mut Vec<Effect>) {
         let revoke_ms = self.rules.revoke_ms;
@@ -208,6 +280,7 @@ impl Machine {
         let Holder::Held(worker) = task.holder.clone() else {
             return;
         };
+        task.prepare = None;
         task.holder = Holder::Revoking {
             worker: Arc::clone(&worker),
             deadline_ms: now_ms.saturating_add_unsigned(revoke_ms),
@@ -244,6 +317,7 @@ impl Machine {
             };
             let from = task.holder.worker().cloned();
             task.holder = Holder::Free;
+            task.prepare = None;
             task.last = (reason, from);
             task.free_ms = now_ms;
         }
@@ -364,6 +438,14 @@ impl Machine {
             let reason = "overdue";
             self.tell(&worker, EventKind::Lost { task, epoch, reason }, effects);
         }
+        let late = self.tasks.iter().filter_map(|(id, task)| {
+            let prepare = task.prepare.as_ref()?;
+            (prepare.deadline_ms <= now_ms).then(|| (*id, Arc::clone(&prepare.to)))
+        });
+        for (task, to) in late.collect::<Vec<_>>() {
+            // Its worker reads on when it has the task.
+            let _moved = self.prepared(&to, task, now_ms, effects);
+        }
         self.end_absent_drains(now_ms, effects);
         self.drain_due(now_ms, effects);
         if self.rules.balance == Balance::Load && self.rules.auto && self.load_from_ms <= now_ms {
@@ -387,7 +469,7 @@ impl Machine {
             && let Some(task) = self.tasks.get_mut(&place.task)
         {
             task.goes_to = Some(Arc::clone(to));
-            self.revoke(place.task, Reason::Balance, now_ms, effects);
+            self.hand_over(place.task, to, Reason::Balance, now_ms, effects);
         }
     }
 }

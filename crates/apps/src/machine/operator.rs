@@ -56,7 +56,9 @@ impl Machine {
         }
         task.pin = Some((worker.into(), absent));
         let is_elsewhere = matches!(&task.holder, Holder::Held(holder) if **holder != *worker);
-        if is_elsewhere && (is_there || absent == Absent::Wait) {
+        if is_elsewhere && is_there {
+            self.hand_over(id, &worker.into(), Reason::Assigned, now_ms, effects);
+        } else if is_elsewhere && absent == Absent::Wait {
             self.revoke(id, Reason::Assigned, now_ms, effects);
         }
         self.balance(now_ms, effects);
@@ -167,7 +169,10 @@ impl Machine {
                 drain.next_ms = drain.next_ms.saturating_add(drain.step_ms);
                 let next = self.held(&name).into_iter().next();
                 if let Some(task) = next {
-                    self.revoke(task, Reason::Handover, now_ms, effects);
+                    match self.wanted(task) {
+                        Some(to) => self.hand_over(task, &to, Reason::Handover, now_ms, effects),
+                        None => self.revoke(task, Reason::Handover, now_ms, effects),
+                    }
                 } else if let Some(drain) = self.drains.get_mut(&name) {
                     // Nothing is due until the drain is ended or the worker leaves.
                     drain.next_ms = i64::MAX;
@@ -176,9 +181,11 @@ impl Machine {
         }
     }
 
-    /// Returns the tasks that a worker holds and that are not being revoked.
+    /// Returns the tasks that a worker holds, and of which no move has begun.
     fn held(&self, name: &str) -> Vec<TaskId> {
-        let holds = |task: &Task| matches!(&task.holder, Holder::Held(holder) if **holder == *name);
+        let holds = |task: &Task| {
+            task.prepare.is_none() && matches!(&task.holder, Holder::Held(holder) if **holder == *name)
+        };
         let held = self.tasks.iter().filter(|(_, task)| holds(task));
         held.map(|(id, _)| *id).collect()
     }

@@ -8,6 +8,7 @@ const SPEC: JoinSpec = JoinSpec {
     weight: 1,
     tasks_max: None,
     deliver: true,
+    eager: false,
 };
 
 /// A machine with a clock, whose claims are stored at once.
@@ -42,7 +43,7 @@ impl World {
         let mut effects = Vec::new();
         let result = change(&mut self.machine, self.now_ms, &mut effects);
         while !effects.is_empty() {
-            if let Effect::Claim { task, epoch } = effects.remove(0) {
+            if let Effect::Claim { task, epoch, .. } = effects.remove(0) {
                 let before = self.epochs.insert(task, epoch);
                 assert!(before.is_none_or(|before| before < epoch), "epochs grow");
                 self.machine
@@ -76,6 +77,7 @@ impl World {
             EventKind::Claimed {
                 task, epoch, reason, ..
             } => format!("claimed {task} {epoch} {}", reason.word()),
+            EventKind::Prepare { task, epoch, from } => format!("prepare {task} {epoch} {from}"),
             EventKind::Revoke { task, epoch, .. } => format!("revoke {task} {epoch}"),
             EventKind::Lost { task, epoch, reason } => format!("lost {task} {epoch} {reason}"),
         };
@@ -131,6 +133,93 @@ fn the_first_worker_gets_all_and_a_second_one_its_half() {
         .step(|machine, now, effects| machine.release("a", TaskId::whole(2), 1, now, effects))
         .unwrap();
     assert_eq!(world.told("b"), ["claimed 2 2 balance"]);
+}
+
+const EAGER: JoinSpec = JoinSpec { eager: true, ..SPEC };
+
+#[test]
+fn a_worker_that_reads_ahead_is_told_before_the_holder_is() {
+    let mut world = World::new(2, Balance::Count);
+    world.join("a");
+    world.told("a");
+    world.join_as("b", EAGER);
+    let task = TaskId::whole(1);
+    assert_eq!(
+        (world.told("a"), world.told("b")),
+        (vec![], vec!["prepare 1 1 a".to_owned()])
+    );
+    assert_eq!(world.machine.check_claim("a", task, 1), Ok(()), "it goes on");
+    assert_eq!(world.machine.check_read("b", task, 1), Ok(()));
+    assert!(world.machine.check_read("b", TaskId::whole(0), 1).is_err());
+    world.step(|machine, now, effects| machine.balance(now, effects));
+    assert!(world.told("b").is_empty(), "it is told once");
+    world
+        .step(|machine, now, effects| machine.prepared("b", task, now, effects))
+        .unwrap();
+    assert_eq!(world.told("a"), ["revoke 1 1"]);
+    assert!(world.machine.check_read("b", task, 1).is_err());
+    world.release_all();
+    assert_eq!(world.told("b"), ["claimed 1 2 balance"]);
+    let again = world.step(|machine, now, effects| machine.prepared("b", task, now, effects));
+    assert!(matches!(again, Err(WorkerError::LostClaim { epoch: 2, .. })));
+}
+
+#[test]
+fn a_move_that_is_not_prepared_in_time_begins_and_one_whose_worker_leaves_does_not() {
+    let mut world = World::new(1, Balance::Manual);
+    world.join("a");
+    let task = TaskId::whole(0);
+    world
+        .step(|machine, _, effects| machine.claim("a", &[task], effects))
+        .unwrap();
+    world.told("a");
+    for round in 0..2 {
+        world.join_as("b", EAGER);
+        world
+            .step(|machine, now, effects| machine.pin(task, "b", Absent::Wait, now, effects))
+            .unwrap();
+        assert_eq!(world.told("b"), ["prepare 0 1 a"]);
+        assert!(world.told("a").is_empty());
+        if round == 0 {
+            world.step(|machine, now, effects| machine.leave("b", now, effects));
+            world
+                .step(|machine, now, effects| machine.unpin(task, now, effects))
+                .unwrap();
+        }
+    }
+    for _ in 0..6 {
+        world.now_ms += 5_000;
+        world.beat("a");
+        world.beat("b");
+        world.step(Machine::on_time);
+    }
+    assert_eq!(world.told("a"), ["revoke 0 1"]);
+}
+
+#[test]
+fn a_drained_worker_hands_over_to_workers_that_read_ahead() {
+    let mut world = World::new(4, Balance::Count);
+    world.join("a");
+    world.join_as("b", EAGER);
+    for task in [2, 3] {
+        world
+            .step(|machine, now, effects| machine.prepared("b", TaskId::whole(task), now, effects))
+            .unwrap();
+    }
+    world.release_all();
+    (world.told("a"), world.told("b"));
+    world
+        .step(|machine, now, effects| machine.drain("a", 0, now, effects))
+        .unwrap();
+    assert_eq!(world.told("b"), ["prepare 0 1 a", "prepare 1 1 a"]);
+    // The one that was to have them is gone: a third gets them.
+    world.join("c");
+    world.step(|machine, now, effects| machine.leave("b", now, effects));
+    world.step(Machine::on_time);
+    world.release_all();
+    let mut told = world.told("c");
+    told.sort();
+    assert_eq!(told.len(), 4, "{told:?}");
 }
 
 #[test]
@@ -340,6 +429,7 @@ fn a_claim_that_is_not_stored_is_nobodys_and_is_tried_again() {
     let claim = Effect::Claim {
         task: TaskId::whole(0),
         epoch: 1,
+        died: None,
     };
     assert_eq!(effects, [claim]);
     let mut effects = Vec::new();

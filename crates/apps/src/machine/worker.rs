@@ -19,6 +19,8 @@ pub struct JoinSpec {
     pub tasks_max: Option<u32>,
     /// False for a worker that reads by itself.
     pub deliver: bool,
+    /// True for a worker that reads the state of a task before a planned move brings it.
+    pub eager: bool,
 }
 
 /// Answer to a worker that joined.
@@ -45,6 +47,12 @@ pub enum EventKind {
         epoch: u64,
         reason: Reason,
         from: Option<Arc<str>>,
+    },
+    /// The task is about to come from another worker, which has it under this epoch: its state may be read.
+    Prepare {
+        task: TaskId,
+        epoch: u64,
+        from: Arc<str>,
     },
     /// The worker is to commit and release the task in this time.
     Revoke {
@@ -237,7 +245,17 @@ impl Machine {
         let is_silent = reason == Reason::Takeover && worker.seen_ms > i64::MIN;
         let free_ms = if is_silent { worker.seen_ms } else { now_ms };
         for task in self.tasks.values_mut() {
+            if task.prepare.take_if(|prepare| prepare.to == name).is_some()
+                && let Some(drain) = task.holder.worker().and_then(|it| self.drains.get_mut(it))
+            {
+                // It goes to another one.
+                drain.next_ms = now_ms;
+            }
             if task.holder.worker() == Some(&name) {
+                task.prepare = None;
+                if is_silent && !matches!(task.holder, Holder::Claiming(_)) {
+                    task.died = Some(Arc::clone(&name));
+                }
                 task.holder = Holder::Free;
                 task.last = (reason, Some(Arc::clone(&name)));
                 task.free_ms = free_ms;

@@ -6,11 +6,16 @@
     reason = "a test fails by panicking"
 )]
 
+mod deaths;
 mod failures;
 mod kept;
+mod lost_topics;
 mod model;
 mod power;
 mod split;
+mod split_power;
+mod split_reads;
 mod takeover;
+mod together;
 mod work;
 mod world;

@@ -15,7 +15,7 @@ const COMMITS: u64 = 5;
 const EACH: u64 = 3;
 const TASK: TaskId = TaskId::whole(0);
 
-fn open(disk: &SimulatedDisk, boot: u8) -> Option<Arc<DiskJournal>> {
+pub(crate) fn open(disk: &SimulatedDisk, boot: u8) -> Option<Arc<DiskJournal>> {
     let settings = Settings {
         segment_bytes: 64 << 10,
         disk_free_bytes_min: 0,
@@ -33,6 +33,7 @@ async fn claim(app: &Arc<App>, journal: &dyn Journal) -> Option<(u64, Claim)> {
         weight: 1,
         tasks_max: None,
         deliver: true,
+        eager: false,
     };
     let number = app.join("w", spec).ok()?.session;
     let session = Session::new("w", number);
@@ -142,7 +143,7 @@ async fn check(disk: &SimulatedDisk, boot: u8, acknowledged: u64) {
     world.apps.finish().await;
 }
 
-fn run(work: impl Future<Output = ()>) {
+pub(crate) fn run(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()

@@ -12,6 +12,7 @@ const SPEC: JoinSpec = JoinSpec {
     weight: 1,
     tasks_max: None,
     deliver: true,
+    eager: false,
 };
 
 fn keys(fetched: &stafett_apps::Fetched) -> Vec<String> {

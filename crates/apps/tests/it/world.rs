@@ -158,6 +158,7 @@ impl Worker {
             weight: 1,
             tasks_max: None,
             deliver: true,
+            eager: false,
         };
         let joined = app.join(name, spec).unwrap();
         Self {
@@ -190,7 +191,7 @@ impl Worker {
                         self.claims.remove(task);
                     }
                 }
-                EventKind::Revoke { .. } => {}
+                EventKind::Prepare { .. } | EventKind::Revoke { .. } => {}
             }
             self.told.push(event.kind);
         }

@@ -1,14 +1,18 @@
 //! Places of share groups: what is answered as stored is stored.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_broker::{Broker, BrokerSettings};
+use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Append, ManualJournal, MemoryJournal, Outcome, Refusal};
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 use stafett_shares::{AcknowledgeKind, Acknowledgement, Acquire, Acquired, Place, PlaceStart, ShareRules};
 use stafett_store::NotStored;
 use stafett_topics::{LogRead, NewTopic, Topic, TopicSettings, Visibility};
+
+use crate::simulated::{losing_power_at, on_disk};
 
 const RULES: ShareRules = ShareRules {
     lock_ms: 30_000,
@@ -17,13 +21,14 @@ const RULES: ShareRules = ShareRules {
     visibility: Visibility::Stored,
 };
 
-async fn topic(broker: &Broker, records: u32) -> Arc<Topic> {
+/// Creates a topic with records; `None` if the disk is gone.
+async fn topic_if_stored(broker: &Broker, records: u64) -> Option<Arc<Topic>> {
     let new = NewTopic {
         name: "t".into(),
         partitions: Some(1),
         settings: TopicSettings::default(),
     };
-    let topic = broker.catalog().create(vec![new]).await.remove(0).unwrap();
+    let topic = broker.catalog().create(vec![new]).await.remove(0).ok()?;
     let mut batch = BatchBuilder::new(Codec::None);
     for _ in 0..records {
         let record = Record {
@@ -34,10 +39,13 @@ async fn topic(broker: &Broker, records: u32) -> Arc<Topic> {
         };
         batch.push(&record).unwrap();
     }
-    let append = Append::batch(topic.log(0).unwrap(), batch.finish().unwrap());
+    let append = Append::batch(topic.log(0)?, batch.finish().unwrap());
     let appended = broker.catalog().append(vec![append]).await;
-    assert!(matches!(appended[..], [Outcome::Committed(_)]), "{appended:?}");
-    topic
+    matches!(appended[..], [Outcome::Committed(_)]).then_some(topic)
+}
+
+async fn topic(broker: &Broker, records: u64) -> Arc<Topic> {
+    topic_if_stored(broker, records).await.unwrap()
 }
 
 /// Acquires what there is.
@@ -162,4 +170,78 @@ async fn starts(behind: &MemoryJournal, topic: &Topic) -> Vec<Option<u64>> {
         Some(place.counts(0)?.start.0)
     };
     ["large", "small", "deleted"].iter().map(start).collect()
+}
+
+/// Answers of a run, and the offset that was accepted without an answer.
+#[derive(Debug, Default)]
+struct Told {
+    accepted: BTreeSet<u64>,
+    begun: Option<u64>,
+}
+
+const RECORDS: u64 = 8;
+
+/// Accepts every record, the odd ones first, each answered as stored before the next.
+async fn accept_all(broker: &Broker, told: &mut Told) -> Option<()> {
+    let topic = topic_if_stored(broker, RECORDS).await?;
+    let place = broker
+        .shares()
+        .get_or_make("g", &topic, PlaceStart::First)
+        .await
+        .ok()?;
+    if acquire(broker, &topic, &place).await.records() < RECORDS {
+        return None;
+    }
+    let order = (1..RECORDS).step_by(2).chain((0..RECORDS).step_by(2));
+    for offset in order {
+        told.begun = Some(offset);
+        accept(&place, offset);
+        broker.shares().stored(&[Arc::clone(&place)]).await.ok()?;
+        told.begun = None;
+        told.accepted.insert(offset);
+    }
+    Some(())
+}
+
+/// Returns the offsets that come again.
+async fn left(broker: &Broker) -> Option<BTreeSet<u64>> {
+    let topic = broker.topics().named("t")?;
+    let place = broker.shares().get("g", topic.id)?;
+    if place.next_offset(0, &RULES).is_none() {
+        return Some(BTreeSet::new());
+    }
+    let acquired = acquire(broker, &topic, &place).await;
+    let ranges = acquired.ranges.iter();
+    Some(ranges.flat_map(|range| range.first.0..=range.last.0).collect())
+}
+
+#[test]
+fn what_was_acknowledged_and_stored_never_comes_again_wherever_the_power_goes() {
+    let disk = SimulatedDisk::new();
+    let run = async |broker: &Arc<Broker>, _: &_| {
+        let mut told = Told::default();
+        let _ = accept_all(broker, &mut told).await;
+        told
+    };
+    let whole = on_disk(&disk, 1, run).unwrap();
+    assert_eq!(whole.accepted, (0..RECORDS).collect());
+    let changes = disk.changes();
+    assert!(changes > 20, "{changes}");
+    for change in 1..=changes {
+        let disk = losing_power_at(change);
+        let told = on_disk(&disk, 1, run).unwrap_or_default();
+        disk.lose_power(change);
+        let again = on_disk(&disk, 2, async |broker, _| left(broker).await).unwrap();
+        let Some(again) = again else {
+            assert!(told.accepted.is_empty() && told.begun.is_none(), "{told:?}");
+            continue;
+        };
+        let maybe = told.begun.filter(|offset| !again.contains(offset));
+        let done: BTreeSet<u64> = told.accepted.iter().copied().chain(maybe).collect();
+        let all: BTreeSet<u64> = again.union(&done).copied().collect();
+        assert!(again.is_disjoint(&told.accepted), "{again:?} {told:?}");
+        if !told.accepted.is_empty() {
+            assert_eq!(all, (0..RECORDS).collect(), "{again:?} {told:?}");
+        }
+    }
 }

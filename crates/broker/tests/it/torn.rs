@@ -71,6 +71,10 @@ impl Journal for Torn {
         self.whole.bounds(log)
     }
 
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        self.whole.filled()
+    }
+
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         self.whole.owner(log)
     }

@@ -3,12 +3,17 @@
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
+use stafett_console::Console;
 use tower::ServiceExt;
 
 async fn ask(path: &str, codings: &str) -> Response {
+    ask_of(Console::default(), path, codings).await
+}
+
+async fn ask_of(console: Console, path: &str, codings: &str) -> Response {
     let request = Request::get(path).header(header::ACCEPT_ENCODING, codings);
     let request = request.body(Body::empty()).unwrap();
-    stafett_console::router().oneshot(request).await.unwrap()
+    stafett_console::router(console).oneshot(request).await.unwrap()
 }
 
 async fn text(response: Response) -> String {
@@ -84,5 +89,49 @@ async fn other_files_are_not_found() {
         "/console/assets/sources.sha256",
     ] {
         assert_eq!(ask(path, "").await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn files_of_a_folder_take_the_place_of_those_in_the_binary() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page");
+    std::fs::create_dir_all(page.join("assets")).unwrap();
+    std::fs::write(page.join("index.html"), "of the folder").unwrap();
+    std::fs::write(page.join("assets/app.js"), "0").unwrap();
+    std::fs::write(folder.path().join("secret.js"), "outside").unwrap();
+    let console = || Console {
+        folder: Some(page.clone()),
+        settings: "{\"shows_only\":true}".to_owned(),
+    };
+    let response = ask_of(console(), "/console/queues", "gzip").await;
+    assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
+    assert_eq!(text(response).await, "of the folder");
+    assert_eq!(
+        text(ask_of(console(), "/console/assets/app.js", "").await).await,
+        "0"
+    );
+    for path in [
+        "..%2F..%2Fsecret.js",
+        "..",
+        "none.js",
+        "%2Fetc%2Fpasswd.js",
+        ".js",
+    ] {
+        let response = ask_of(console(), &format!("/console/assets/{path}"), "").await;
+        assert_ne!(response.status(), StatusCode::OK, "{path}");
+    }
+    let settings = ask_of(console(), "/console/settings.json", "").await;
+    assert_eq!(settings.headers()[header::CONTENT_TYPE], "application/json");
+    assert_eq!(text(settings).await, "{\"shows_only\":true}");
+}
+
+#[tokio::test]
+async fn a_console_that_is_switched_off_says_so() {
+    for path in ["/console", "/console/", "/console/queues"] {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = stafett_console::without_pages().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        assert!(text(response).await.contains("console.enabled"), "{path}");
     }
 }

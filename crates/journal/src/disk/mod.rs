@@ -286,6 +286,12 @@ impl Journal for DiskJournal {
         Some(self.core.logs.get(log)?.lock().bounds())
     }
 
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        let logs = self.core.logs.all().into_iter();
+        let bounds = logs.map(|log| (log.id, log.lock().bounds()));
+        bounds.filter(|(_, bounds)| bounds.has_any()).collect()
+    }
+
     fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
         Some(self.core.logs.get(log)?.lock().owner)
     }

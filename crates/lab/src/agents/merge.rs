@@ -139,9 +139,7 @@ impl Row {
     fn close(&mut self) {
         for role in &mut self.roles {
             if let Some(latencies) = role.latencies.take() {
-                let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
-                let sample = &mut role.sample;
-                (sample.p50_us, sample.p99_us, sample.max_us) = (of(0.5), of(0.99), of(1.0));
+                role.sample.take_quantiles(&latencies);
             }
         }
     }
@@ -358,12 +356,7 @@ mod tests {
 
     fn plan() -> Plan {
         let text = "question = \"?\"\nsystems = [\"stafett\"]\n[roles.c]\ndoes = \"consume\"\n[roles.p]\ndoes = \"produce\"\nclients = 2";
-        Source {
-            place: "x".to_owned(),
-            text: text.to_owned(),
-        }
-        .plan(1.0, &BTreeMap::new())
-        .unwrap()
+        Source::new("x", text).plan(1.0, &BTreeMap::new()).unwrap()
     }
 
     fn share(stream: u32, came: &[(u32, Range<u64>)]) -> Loaded {

@@ -105,13 +105,13 @@ mod tests {
     }
 
     fn placed(roles: &str) -> Result<Seating, String> {
-        let source = Source {
-            place: "x".to_owned(),
-            text: format!(
+        let source = Source::new(
+            "x",
+            format!(
                 "question = \"?\"\nsystems = [\"stafett\"]\n{roles}\n[[figures]]\ntitle = \"T\"\nkind = \"bars\"\n\
                  x = \"system\"\ny = [\"delivery_p99_us\"]\n"
             ),
-        };
+        );
         let experiment = source.experiment().unwrap();
         let plan = source.plan(1.0, &std::collections::BTreeMap::new()).unwrap();
         let seating = seat(&plan, &agents())?;
@@ -137,10 +137,7 @@ mod tests {
         let text = "question = \"?\"\nsystems = [\"kafka\"]\n[topics.songs]\nfilter = \"1s\"\n[roles.p]\ndoes = \"produce\"\n\
                     clients = 4\nrate = { adaptive = { first = 1, p99 = \"1s\", every = \"1s\" } }\n[roles.q]\n\
                     does = \"produce\"\nahead = 10\n[roles.c]\ndoes = \"consume\"";
-        let source = Source {
-            place: "x".to_owned(),
-            text: text.to_owned(),
-        };
+        let source = Source::new("x", text);
         let plan = source.plan(1.0, &std::collections::BTreeMap::new()).unwrap();
         let plan = crate::workload::filter::before(&plan, "kafka");
         let seating = seat(&plan, &agents()).unwrap();

@@ -120,10 +120,10 @@ impl Lab {
 
 /// The load that the text describes; `[run]` may be left out.
 fn plan(load: &str) -> Plan {
-    let source = Source {
-        place: "simulated".to_owned(),
-        text: format!("question = \"?\"\nsystems = [\"kafka\"]\n{load}"),
-    };
+    let source = Source::new(
+        "simulated",
+        format!("question = \"?\"\nsystems = [\"kafka\"]\n{load}"),
+    );
     filter::before(&source.plan(1.0, &BTreeMap::new()).unwrap(), "kafka")
 }
 

@@ -22,10 +22,7 @@ const CLOSED: &str = "question = \"?\"\nsystems = [\"kafka\"]\n[run]\nduration =
                       [roles.consumers]\ndoes = \"consume\"";
 
 fn plan(text: &str) -> Plan {
-    let source = Source {
-        place: "x".to_owned(),
-        text: text.to_owned(),
-    };
+    let source = Source::new("x", text);
     source.plan(1.0, &BTreeMap::new()).unwrap()
 }
 

@@ -36,6 +36,9 @@ pub(super) struct Run {
     /// Factor of durations and totals; below 1 the experiment's [small] holds
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = scale)]
     scale: f64,
+    /// The whole grid, with the experiment's [full]; not with a scale below 1
+    #[arg(long)]
+    full: bool,
     /// How often each point is measured, instead of the experiment's own number
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
@@ -87,7 +90,13 @@ impl Run {
     }
 
     fn request(self) -> Result<Request, Failure> {
-        let (name, source) = find(&self.experiment)?;
+        let (name, mut source) = find(&self.experiment)?;
+        if self.full {
+            if self.scale < 1.0 {
+                return Err(Failure::Usage("--full is for a scale of 1 or more".to_owned()));
+            }
+            source = source.full().map_err(|error| Failure::Usage(error.to_string()))?;
+        }
         let out = self.out.unwrap_or_else(|| {
             let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
             Path::new("lab").join(format!("{name}-{time}"))

@@ -14,9 +14,13 @@ use crate::systems;
 /// The systems that an experiment can ask.
 pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
 pub(super) const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
-const SERIES: [&str; 10] = [
+const SERIES: [&str; 14] = [
     "rate",
+    "p2_5",
+    "p50",
+    "p97_5",
     "p99",
+    "max",
     "clients",
     "timed_out",
     "failed",
@@ -84,6 +88,10 @@ pub fn experiment(experiment: &Experiment) -> Checked {
                 "design", count == 2, "factors have a low and a high level, and `{path}` has {count} value{plural}";
             }
         }
+    }
+    let is_factorial = experiment.run.design == Design::Factorial;
+    rules! { "run" =>
+        "fraction", experiment.run.fraction.is_none() || is_factorial, "a fraction is one of a design = \"factorial\"";
     }
     for (place, figure) in experiment.figures.iter().enumerate() {
         check_figure(&format!("figures.{place}"), figure, experiment)?;

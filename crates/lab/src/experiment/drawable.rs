@@ -76,7 +76,9 @@ fn latency(plan: &Plan, name: &str) -> (bool, &'static str) {
 
 fn series(plan: &Plan, name: &str) -> (bool, &'static str) {
     match name {
-        "rate" | "p99" => (sends(plan) || does(plan, &[Does::Consume]), SENDER),
+        "rate" | "p2_5" | "p50" | "p97_5" | "p99" | "max" => {
+            (sends(plan) || does(plan, &[Does::Consume]), SENDER)
+        }
         "timed_out" => (does(plan, &[Does::Request]), REQUESTER),
         "backlog" => (sends(plan) && does(plan, &[Does::Consume]), CONSUMER),
         _ => (!plan.roles.is_empty(), ROLE),

@@ -11,8 +11,8 @@ pub struct Figure {
     /// Dimension along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
     pub x: Option<String>,
     /// Names of drawn values. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of
-    /// latencies, such as `delivery`. `time`: `rate`, `p99`, `clients`, `timed_out`, `failed`, `reconnects`,
-    /// `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
+    /// latencies, such as `delivery`. `time`: `rate`, `p2_5`, `p50`, `p97_5`, `p99`, `max`, `clients`,
+    /// `timed_out`, `failed`, `reconnects`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
     pub y: Vec<String>,
     /// Dimensions that make a line of their own: paths of parameters, `system`, `durability`. By default all
     /// that are not along x.

@@ -64,10 +64,10 @@ built_in![
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<Source> {
     let (name, text) = EXPERIMENTS.iter().find(|(known, _)| *known == name)?;
-    Some(Source {
-        place: format!("experiments/{name}.toml"),
-        text: (*text).to_owned(),
-    })
+    Some(Source::new(
+        format!("experiments/{name}.toml"),
+        (*text).to_owned(),
+    ))
 }
 
 /// All of them, read.

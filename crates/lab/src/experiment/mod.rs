@@ -7,13 +7,16 @@
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
 //! - [`check`]: contradictions; `drawable`: figures that roles can give; `scale`: smaller runs
 //! - [`system`], [`load`], [`figure`]: the parts of a file
-//! - `ranges`: ranges in the grid, which stand for lists
+//! - `ranges`: ranges in the grid, which stand for lists; [`fraction`]: the points of a grid
 //! - [`units`]: durations and sizes as people write them; [`path`]: names of settings
+//! - [`edit`]: changes of a text that keep its comments
 //! - [`library`]: the experiments that come with the program
 
 pub mod check;
 mod drawable;
+pub mod edit;
 pub mod figure;
+pub mod fraction;
 pub mod library;
 pub mod load;
 pub mod path;
@@ -65,6 +68,10 @@ pub struct Experiment {
     /// Other values for a scale below 1, by path; `grid` paths replace lists of values.
     #[serde(default)]
     pub small: Parameters,
+    /// Other values for a run with `--full`, by path, as `small`: the whole of a grid of which the file has a
+    /// part.
+    #[serde(default)]
+    pub full: Parameters,
     #[serde(default)]
     pub figures: Vec<Figure>,
 }
@@ -89,6 +96,9 @@ pub struct RunSettings {
     pub restart: Restart,
     /// Design of the grid: every combination, or factors with a low and a high level each (2^k·r).
     pub design: Design,
+    /// Fraction of a factorial design (2^(k-p)), by its generators: `d = abc, e = bcd`. A letter stands for a
+    /// factor, as the check of the file tells.
+    pub fraction: Option<String>,
     /// Seed of the order of points, and of random parts of the load.
     pub seed: u64,
     /// Time that consumers may go on reading when producers have ended, before missing messages are lost.
@@ -108,6 +118,7 @@ impl Default for RunSettings {
             protocol: None,
             restart: Restart::Settings,
             design: Design::Grid,
+            fraction: None,
             seed: 1,
             settle: Span::seconds(10),
             agents: Vec::new(),

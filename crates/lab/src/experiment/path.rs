@@ -21,6 +21,25 @@ pub fn parts(path: &str) -> Option<Vec<&str>> {
     }
 }
 
+/// The last part of a path, and as much before it as tells it from the others: `batch`, `producers batch`.
+pub fn short(path: &str, all: &[String]) -> String {
+    let of = |path: &str| -> Vec<String> {
+        parts(path).map_or_else(
+            || vec![path.to_owned()],
+            |parts| parts.into_iter().map(str::to_owned).collect(),
+        )
+    };
+    let own = of(path);
+    for taken in 1..=own.len() {
+        let end = |path: &str| of(path).into_iter().rev().take(taken).rev().collect::<Vec<_>>();
+        let name = end(path);
+        if all.iter().filter(|other| end(other) == name).count() <= 1 {
+            return name.join(" ").replace('_', " ");
+        }
+    }
+    path.to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::parts;

@@ -23,7 +23,7 @@ pub(super) struct WrongRange {
 /// Returns the text with lists in place of ranges; `None` if it has no ranges.
 pub(super) fn written_out(text: &str, tree: &DeTable<'_>) -> Result<Option<String>, WrongRange> {
     let mut lists = Vec::new();
-    for (table, prefix) in [("grid", ""), ("small", "grid.")] {
+    for (table, prefix) in [("grid", ""), ("small", "grid."), ("full", "grid.")] {
         let Some(DeValue::Table(settings)) = tree.get(table).map(Spanned::get_ref) else {
             continue;
         };
@@ -152,10 +152,7 @@ mod tests {
         let text = format!(
             "question = \"?\"\nsystems = [\"stafett\"]\n[roles.p]\ndoes = \"produce\"\n[grid]\n{setting}\n"
         );
-        let source = Source {
-            place: "x".to_owned(),
-            text,
-        };
+        let source = Source::new("x", text);
         let grid = source.grid(1.0).map_err(|error| error.to_string())?;
         Ok(grid
             .into_values()

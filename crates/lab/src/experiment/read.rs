@@ -12,8 +12,8 @@ use serde::Deserialize as _;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{Experiment, Plan, Topics, check, path, ranges};
-use crate::grid::{self, Grid, Parameters};
+use super::{Experiment, Plan, Topics, check, edit, fraction, path, ranges};
+use crate::grid::{Grid, Parameters};
 
 /// The set of topics where a file names none.
 pub const TOPICS_DEFAULT: &str = "main";
@@ -45,6 +45,11 @@ struct Sweep<'a> {
 }
 
 impl Source {
+    pub fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
+        let (place, text) = (place.into(), text.into());
+        Self { place, text }
+    }
+
     pub fn open(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Unreadable {
             path: path.to_owned(),
@@ -66,14 +71,45 @@ impl Source {
         check::experiment(&experiment).map_err(|found| self.wrong_at(&found))?;
         for scale in [1.0, 0.5] {
             let mut plans = Vec::new();
-            for parameters in grid::combinations(&self.grid(scale)?) {
+            for parameters in self.points(scale)? {
                 let plan = self.plan(scale, &parameters)?;
                 check::clients(&plan, &experiment.systems).map_err(|found| self.wrong_at(&found))?;
                 plans.push(plan);
             }
             check::drawable(&experiment, &plans).map_err(|found| self.wrong_at(&found))?;
         }
+        if !experiment.full.is_empty() {
+            self.full()?.experiment()?;
+        }
         Ok(experiment)
+    }
+
+    /// The experiment in full: with the values of `[full]` in their places.
+    pub fn full(&self) -> Result<Self, ExperimentError> {
+        let tree = edit::tree(&self.text).map_err(|error| self.wrong(None, error.to_string()))?;
+        let Some(full) = tree.get("full") else {
+            return Err(self.wrong(None, "it has no [full]: the file is all of it"));
+        };
+        let settings = full.as_object().into_iter().flatten();
+        let mut changes: Vec<edit::Change> = settings
+            .map(|(path, value)| edit::Change {
+                path: match path.strip_prefix("grid.") {
+                    Some(of_grid) => format!("grid.\"{of_grid}\""),
+                    None => path.clone(),
+                },
+                value: value.clone(),
+            })
+            .collect();
+        changes.push(edit::Change {
+            path: "full".to_owned(),
+            value: serde_json::Value::Null,
+        });
+        let text =
+            edit::changed(&self.text, &changes).map_err(|error| self.wrong(None, error.to_string()))?;
+        Ok(Self {
+            place: format!("{} in full", self.place),
+            text,
+        })
     }
 
     /// The lists of values by path, at this scale.
@@ -92,6 +128,21 @@ impl Source {
             grid.insert(sweep.path, values);
         }
         Ok(grid)
+    }
+
+    /// The parameters of all points, at this scale.
+    pub fn points(&self, scale: f64) -> Result<Vec<Parameters>, ExperimentError> {
+        if let Some(source) = self.written_out()? {
+            return source.points(scale);
+        }
+        let text = self.typed(self.tree()?)?.run.fraction;
+        let points = fraction::points(&self.grid(scale)?, text.as_deref());
+        points.map_err(|error| {
+            self.wrong_at(&check::Contradiction {
+                path: "run.fraction".to_owned(),
+                message: error.to_string(),
+            })
+        })
     }
 
     /// The settings of the point with these values of the grid.

@@ -331,10 +331,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let request = Request {
             name: "x".to_owned(),
-            source: Source {
-                place: "x".to_owned(),
-                text: text.to_owned(),
-            },
+            source: Source::new("x", text),
             systems: None,
             repetitions: None,
             scale: 1.0,

@@ -9,7 +9,8 @@ use stafett_http::api::post;
 use stafett_http::{Api, Code, Problem, body};
 
 use super::Lab;
-use crate::experiment::{ExperimentError, Source};
+use crate::experiment::{Design, ExperimentError, Source, fraction};
+use crate::factorial;
 use crate::run;
 
 /// A run is named long above this time.
@@ -69,6 +70,24 @@ struct Checked {
     errors: Vec<Mistake>,
     warnings: Vec<String>,
     grid: Vec<Axis>,
+    /// Factors of a factorial design, with their letters.
+    factors: Vec<FactorShown>,
+    /// Effects that a fraction cannot tell apart, each with those that fall together with it.
+    aliases: Vec<Aliases>,
+    /// Fewest factors of a product that is the same in all combinations of a fraction.
+    resolution: Option<u32>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FactorShown {
+    letter: char,
+    name: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Aliases {
+    effect: String,
+    with: Vec<String>,
 }
 
 async fn check(State(_): State<Lab>, request: Request) -> Result<Json<Checked>, Problem> {
@@ -85,10 +104,7 @@ async fn check(State(_): State<Lab>, request: Request) -> Result<Json<Checked>, 
 }
 
 fn planned(asked: &Asked, scale: f64) -> Checked {
-    let source = Source {
-        place: "text".to_owned(),
-        text: asked.toml.clone(),
-    };
+    let source = Source::new("text", asked.toml.clone());
     try_planned(asked, &source, scale).unwrap_or_else(|error| Checked {
         errors: vec![mistake(&error)],
         ..Checked::default()
@@ -120,7 +136,19 @@ fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, Ex
     if repetitions == 1 {
         warnings.push("one repetition gives no confidence intervals".to_owned());
     }
-    let grid = source.grid(scale)?.into_iter();
+    let grid = source.grid(scale)?;
+    let factors = match experiment.run.design {
+        Design::Factorial => fraction::factors(&grid, Value::to_string),
+        Design::Grid => Vec::new(),
+    };
+    let factors: Vec<_> = factors.into_iter().map(|(_, factor)| factor).collect();
+    let shown = factors.iter().map(|factor| FactorShown {
+        letter: factor.letter,
+        name: factor.name.clone(),
+    });
+    let shown = shown.collect();
+    let fraction = experiment.run.fraction.as_deref();
+    let design = fraction.and_then(|text| factorial::Design::fraction(factors, text).ok());
     Ok(Checked {
         points: order.len(),
         repetitions,
@@ -129,8 +157,28 @@ fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, Ex
         systems,
         errors: Vec::new(),
         warnings,
-        grid: grid.map(|(path, values)| Axis { path, values }).collect(),
+        grid: grid
+            .into_iter()
+            .map(|(path, values)| Axis { path, values })
+            .collect(),
+        factors: shown,
+        resolution: design.as_ref().and_then(factorial::Design::resolution),
+        aliases: design.as_ref().map(aliases).unwrap_or_default(),
     })
+}
+
+/// Returns the effects that fall together.
+fn aliases(design: &factorial::Design) -> Vec<Aliases> {
+    let sets = design.effect_sets().into_iter();
+    let of = |set: usize| Aliases {
+        effect: design.effect_name(set),
+        with: design
+            .aliases(set)
+            .into_iter()
+            .map(|alias| design.effect_name(alias))
+            .collect(),
+    };
+    sets.map(of).collect()
 }
 
 /// The line stands behind the place of the text, where there is one.

@@ -84,10 +84,7 @@ async fn laws(State(lab): State<Lab>, Path(id): Path<String>) -> Result<Json<Law
 }
 
 fn of_run(run: &Run, points: &[Point]) -> Vec<Line> {
-    let source = Source {
-        place: run.name.clone(),
-        text: run.source.clone(),
-    };
+    let source = Source::new(run.name.clone(), run.source.clone());
     let cores = f64::from(run.environment.cores.max(1));
     let mut lines = Vec::new();
     for point in points {

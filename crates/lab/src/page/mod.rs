@@ -5,15 +5,22 @@
 //! program of its own ([`queue`]), so that neither the end of this process ends a run, nor the reverse. A
 //! run that was begun on the command line in the same folder is shown like any other.
 //!
-//! - [`experiments`]: experiments that come with the program, and own ones; `check`: plans of runs
-//! - [`runs`]: runs, their points and notes; [`notes`]: remarks about a run; [`events`]: a run as it goes on
+//! - [`experiments`]: experiments that come with the program, and own ones; `check`: plans of runs; `edit`:
+//!   changes of a text
+//! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a run; [`events`]: a run as it goes on
+//! - [`agents`]: other machines that carry load
 //! - [`queue`]: runs that wait, and the one that is under way
-//! - [`files`]: logs and downloads; [`laws`], [`models`]: operational laws and queueing models
+//! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational laws
+//!   and queueing models
 
+mod agents;
 mod check;
+mod compare;
+mod edit;
 mod events;
 mod experiments;
 mod files;
+mod known;
 pub mod laws;
 pub mod models;
 mod notes;
@@ -78,7 +85,8 @@ pub enum PageError {
 pub(crate) struct Lab {
     settings: Arc<Settings>,
     queue: Arc<queue::Queue>,
-    outcomes: Arc<runs::Outcomes>,
+    runs: Arc<known::Known>,
+    agents: Arc<agents::List>,
 }
 
 /// Serves until `stop`; `ready` gets the address.
@@ -101,10 +109,15 @@ pub async fn serve(
         path: settings.runs.join(queue::FILE),
         source,
     })?;
+    let agents = agents::List::open(&settings.runs).map_err(|source| PageError::Folder {
+        path: settings.runs.join(agents::FILE),
+        source,
+    })?;
     let lab = Lab {
         settings: Arc::new(settings),
         queue: Arc::new(queue),
-        outcomes: Arc::default(),
+        runs: Arc::default(),
+        agents: Arc::new(agents),
     };
     let mut registry = Registry::default();
     let metrics = NetMetrics::register(&mut registry);
@@ -158,6 +171,9 @@ fn api() -> Api<Lab> {
         .with(files::routes)
         .with(laws::routes)
         .with(models::routes)
+        .with(compare::routes)
+        .with(edit::routes)
+        .with(agents::routes)
 }
 
 fn document(api: &Api<Lab>) -> Value {

@@ -80,6 +80,9 @@ struct Asked {
     experiment: String,
     /// Factor of durations and totals; 1 if absent.
     scale: Option<f64>,
+    /// The whole grid, with the experiment's `[full]`.
+    #[serde(default)]
+    full: bool,
     /// Only these systems.
     systems: Option<Vec<String>>,
     repetitions: Option<u32>,
@@ -168,6 +171,11 @@ impl Queue {
         self.started.lock().is_none() && self.waiting.lock().is_empty()
     }
 
+    /// Returns true while this process waits for the program of a run.
+    pub(super) fn has_started(&self) -> bool {
+        self.started.lock().is_some()
+    }
+
     /// Returns true from the start of a run's program until it was waited for.
     pub(super) fn is_started(&self, id: &str) -> bool {
         self.started.lock().as_ref().is_some_and(|it| it.id == id)
@@ -250,6 +258,12 @@ fn options(asked: &Asked) -> Result<Vec<String>, Problem> {
             return Err(Problem::bad_request("scale is 0.001 to 1000"));
         }
         options.push(format!("--scale={scale}"));
+    }
+    if asked.full {
+        if asked.scale.is_some_and(|scale| scale < 1.0) {
+            return Err(Problem::bad_request("full is for a scale of 1 or more"));
+        }
+        options.push("--full".to_owned());
     }
     if asked.repetitions.is_some_and(|it| !(1..=1000).contains(&it)) {
         return Err(Problem::bad_request("repetitions are 1 to 1000"));
@@ -379,9 +393,10 @@ impl Lab {
     }
 
     /// Returns the run that a program runs now.
-    async fn under_way(&self) -> Option<String> {
+    pub(super) async fn under_way(&self) -> Option<String> {
         for id in self.run_ids() {
-            if live::is_alive(&self.run_folder(&id)).await {
+            let folder = self.run_folder(&id);
+            if folder.join(live::CONTROL).exists() && live::is_alive(&folder).await {
                 return Some(id);
             }
         }

@@ -1,6 +1,5 @@
 //! Runs and their points.
 
-use std::collections::HashMap;
 use std::fs;
 
 use axum::Json;
@@ -12,8 +11,8 @@ use serde_json::{Value, json};
 use stafett_http::api::{delete, get, patch, post};
 use stafett_http::list::{List, Page};
 use stafett_http::{Api, Code, Parameter, Path, Problem, Query, body};
-use stafett_model::Lock;
 
+use super::known::Brief;
 use super::notes::Notes;
 use super::{Lab, events, failed};
 use crate::results::{Environment, Folder, OutcomeKind, Point, Run, Status};
@@ -95,9 +94,6 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
         point,
     )
 }
-
-/// Outcomes of points that are measured, by run and number.
-pub(super) type Outcomes = Lock<HashMap<String, HashMap<u32, OutcomeKind>>>;
 
 /// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -237,7 +233,8 @@ impl Lab {
         // In this order: a run that begins meanwhile is alive.
         let is_starting = self.queue.is_starting(id, &folder);
         let is_alive = live::is_alive(&folder).await;
-        let run = Folder::new(&folder).read_run().ok();
+        // Read last: a run that has just ended is no interrupted one.
+        let run = self.runs.read(id, &folder);
         let state = match &run {
             _ if waiting.is_some() => RunState::Queued,
             _ if is_alive => RunState::Running,
@@ -249,11 +246,14 @@ impl Lab {
                 Status::Stopped => RunState::Stopped,
             },
         };
-        let mut shown = of_run(id, state, run.as_ref(), notes);
+        let mut shown = of_run(id, state, run.as_deref(), notes);
         if let Some(waiting) = waiting {
             shown.experiment = waiting.experiment;
         }
-        count(&mut shown, run.as_ref(), &Folder::new(&folder), &self.outcomes);
+        if let Some(run) = &run {
+            let outcomes = self.runs.outcomes(id, run, &Folder::new(&folder));
+            shown.count(&outcomes);
+        }
         if state == RunState::Running {
             let now = events::now(&folder);
             shown.left_s = now.as_ref().and_then(|now| now.get("left_s")?.as_f64());
@@ -263,22 +263,31 @@ impl Lab {
     }
 }
 
-fn of_run(id: &str, state: RunState, run: Option<&Run>, notes: Notes) -> Shown {
+impl Shown {
+    fn count(&mut self, outcomes: &[OutcomeKind]) {
+        self.done = outcomes.len();
+        for outcome in outcomes {
+            match outcome {
+                OutcomeKind::Done => {}
+                OutcomeKind::Lost => self.lost += 1,
+                OutcomeKind::Failed | OutcomeKind::Refused => self.failed += 1,
+                OutcomeKind::Skipped => self.skipped += 1,
+            }
+        }
+    }
+}
+
+fn of_run(id: &str, state: RunState, run: Option<&Brief>, notes: Notes) -> Shown {
     let is_over = !matches!(state, RunState::Running | RunState::Starting | RunState::Queued);
     Shown {
         id: id.to_owned(),
         state,
         experiment: run.map(|run| run.name.clone()).unwrap_or_default(),
-        question: run.map(|run| run.experiment.question.clone()).unwrap_or_default(),
-        systems: run
-            .map(|run| match &run.asked {
-                Some(asked) => asked.systems.clone(),
-                None => run.experiment.systems.clone(),
-            })
-            .unwrap_or_default(),
+        question: run.map(|run| run.question.clone()).unwrap_or_default(),
+        systems: run.map(|run| run.systems.clone()).unwrap_or_default(),
         begun: run.map(|run| run.started_ms),
         ended: run.and_then(|run| run.ended_ms).filter(|_| is_over),
-        points: run.map_or(0, |run| run.order.len()),
+        points: run.map_or(0, |run| run.numbers.len()),
         done: 0,
         failed: 0,
         lost: 0,
@@ -293,29 +302,6 @@ fn of_run(id: &str, state: RunState, run: Option<&Run>, notes: Notes) -> Shown {
         now: None,
         notes,
         environment: run.map(|run| run.environment.clone()),
-    }
-}
-
-/// Counts outcomes. A point is read once: the page asks every second, also while a run measures.
-fn count(shown: &mut Shown, run: Option<&Run>, folder: &Folder, outcomes: &Outcomes) {
-    let mut all = outcomes.lock();
-    let known = all.entry(shown.id.clone()).or_default();
-    for planned in run.map(|run| run.order.iter()).into_iter().flatten() {
-        if !known.contains_key(&planned.number)
-            && folder.has_point(planned.number)
-            && let Ok(point) = folder.read_point(planned.number)
-        {
-            known.insert(planned.number, point.outcome.kind);
-        }
-    }
-    for outcome in known.values() {
-        shown.done += 1;
-        match outcome {
-            OutcomeKind::Done => {}
-            OutcomeKind::Lost => shown.lost += 1,
-            OutcomeKind::Failed | OutcomeKind::Refused => shown.failed += 1,
-            OutcomeKind::Skipped => shown.skipped += 1,
-        }
     }
 }
 
@@ -386,7 +372,7 @@ async fn remove(State(lab): State<Lab>, Path(id): Path<String>) -> Result<Status
         return Err(Problem::new(Code::InUse, why));
     }
     fs::remove_dir_all(&folder).map_err(|error| failed("the run is not deleted", &error))?;
-    lab.outcomes.lock().remove(&id);
+    lab.runs.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -26,6 +26,7 @@ impl Served {
             std::fs::create_dir(at(name)).unwrap();
         }
         let queue = queue::Queue::open(&at("runs")).unwrap();
+        let agents = agents::List::open(&at("runs")).unwrap();
         let settings = Settings {
             listen: String::new(),
             runs: at("runs"),
@@ -36,7 +37,8 @@ impl Served {
         let lab = Lab {
             settings: Arc::new(settings),
             queue: Arc::new(queue),
-            outcomes: Arc::default(),
+            runs: Arc::default(),
+            agents: Arc::new(agents),
         };
         Self {
             routes: routes(lab.clone()),
@@ -252,4 +254,145 @@ async fn a_model_is_computed_and_one_without_bounds_is_refused() {
             .refused(Method::POST, "/models", &wrong.to_string(), "bad_request")
             .await;
     }
+}
+
+#[tokio::test]
+async fn a_change_of_a_text_keeps_its_comments_and_a_wrong_one_is_refused() {
+    let served = Served::new();
+    let text = format!("# why\n{TEXT}");
+    let asked = json!({"toml": text, "changes": [{"path": "run.duration", "value": "5s"},
+        {"path": "grid.\"roles.p.size\"", "value": [100, 200]}]});
+    let (status, edited) = served.ask(Method::POST, "/edit", &asked.to_string()).await;
+    assert_eq!(status, 200, "{edited}");
+    let toml = edited["toml"].as_str().unwrap();
+    assert!(
+        toml.starts_with("# why\n") && toml.contains("duration = \"5s\""),
+        "{toml}"
+    );
+    assert_eq!(edited["tree"]["grid"]["roles.p.size"], json!([100, 200]));
+    let wrong = json!({"toml": text, "changes": [{"path": "question.x", "value": 1}]});
+    served
+        .refused(Method::POST, "/edit", &wrong.to_string(), "bad_request")
+        .await;
+    served
+        .refused(Method::POST, "/edit", r#"{"toml": "= 1"}"#, "bad_settings")
+        .await;
+}
+
+#[tokio::test]
+async fn a_fraction_is_checked_with_the_effects_that_fall_together() {
+    let served = Served::new();
+    let grid = "\"roles.p.clients\" = [1, 2]\n\"roles.p.size\" = [100, 200]\n\"roles.p.window\" = [1, 10]\n";
+    let text = TEXT.replace("\"roles.p.clients\" = [1, 2, 4]\n", grid).replace(
+        "[run]\n",
+        "[run]\ndesign = \"factorial\"\nfraction = \"w = cs\"\n",
+    );
+    let (_, plan) = served
+        .ask(Method::POST, "/check", &json!({"toml": text}).to_string())
+        .await;
+    assert_eq!(
+        (&plan["points"], &plan["resolution"]),
+        (&json!(8), &json!(3)),
+        "{plan}"
+    );
+    let aliases = plan["aliases"].as_array().unwrap();
+    assert!(
+        aliases.contains(&json!({"effect": "w", "with": ["cs"]})),
+        "{plan}"
+    );
+    let wrong = text.replace("w = cs", "w = cx");
+    let (_, plan) = served
+        .ask(Method::POST, "/check", &json!({"toml": wrong}).to_string())
+        .await;
+    assert_eq!(plan["errors"][0]["line"], 5, "{plan}");
+    assert!(
+        plan["errors"][0]["message"]
+            .as_str()
+            .unwrap()
+            .contains("x is no factor"),
+        "{plan}"
+    );
+}
+
+#[tokio::test]
+async fn agents_are_listed_with_the_reason_why_one_is_not_there() {
+    let served = Served::new();
+    // A port that was free a moment ago, and is not listened on.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let far = json!({"name": "far", "address": address}).to_string();
+    let (status, _) = served.ask(Method::POST, "/agents", &far).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let list = served.got("/agents").await;
+    assert_eq!(
+        (&list["items"][0]["state"], &list["has_secret"]),
+        (&json!("absent"), &json!(false)),
+        "{list}"
+    );
+    assert!(
+        list["items"][0]["reason"].as_str().unwrap().contains("far"),
+        "{list}"
+    );
+    let wrong = r#"{"name": "a b", "address": "h:1"}"#;
+    served
+        .refused(Method::POST, "/agents", wrong, "bad_request")
+        .await;
+    served
+        .refused(Method::DELETE, "/agents/near", "", "no_such_agent")
+        .await;
+    let reopened = agents::List::open(&served.folder.path().join("runs")).unwrap();
+    assert_eq!(format!("{reopened:?}"), format!("{:?}", served.lab.agents));
+    let (status, _) = served.ask(Method::DELETE, "/agents/far", "").await;
+    assert_eq!(status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn a_list_of_runs_follows_their_files_and_runs_are_compared() {
+    let served = Served::new();
+    served
+        .refused(Method::GET, "/compare?runs=a", "", "bad_request")
+        .await;
+    served
+        .refused(Method::GET, "/compare?runs=a,b", "", "no_such_run")
+        .await;
+    let source = crate::experiment::Source::new("x", TEXT);
+    let run = |status| crate::results::Run {
+        format: crate::results::FORMAT,
+        name: "mine".to_owned(),
+        experiment: source.experiment().unwrap(),
+        source: source.text.clone(),
+        command: "stafett lab run mine".to_owned(),
+        scale: 1.0,
+        asked: None,
+        seed: 1,
+        environment: crate::results::Environment::default(),
+        network: None,
+        reached: Vec::new(),
+        ceilings: Vec::new(),
+        started_ms: 1,
+        ended_ms: None,
+        status,
+        reason: None,
+        order: Vec::new(),
+    };
+    for id in ["a", "b"] {
+        let folder = crate::results::Folder::new(served.folder.path().join("runs").join(id));
+        for (status, state) in [
+            (crate::results::Status::Stopped, "stopped"),
+            (crate::results::Status::Finished, "finished"),
+        ] {
+            folder.write_run(&run(status)).unwrap();
+            let list = served.got(&format!("/runs?q={id}")).await;
+            assert_eq!(list["items"][0]["state"], state, "{list}");
+        }
+    }
+    let compared = served.got("/compare?runs=a,b").await;
+    assert_eq!(
+        (&compared["metric"]["name"], &compared["lines"]),
+        (&json!("produce_rate"), &json!([]))
+    );
+    served
+        .refused(Method::GET, "/compare?runs=a,b&metric=none", "", "bad_request")
+        .await;
 }

@@ -5,7 +5,7 @@
 //! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`], [`numbers`]: how things are
 //!   written
 //! - [`chart`]: charts as SVG; [`figures`]: which charts an experiment asks for
-//! - [`page`]: the HTML; [`data`]: CSV and JSON
+//! - [`page`]: the HTML; [`data`]: CSV and JSON; [`side_by_side`]: runs compared, as data
 
 mod cells;
 pub(crate) mod chart;
@@ -15,6 +15,7 @@ mod load;
 mod names;
 mod numbers;
 mod page;
+mod side_by_side;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,17 @@ pub fn compare(folders: &[PathBuf], out: &Path) -> Result<Written, ReportError> 
         json: write(out, "compare.json", &data::json(&all))?,
         runs: all.len(),
     })
+}
+
+/// Returns runs beside each other, as JSON: the ratios of a figure to that of the first run. `None` for an
+/// unknown figure.
+pub fn compared(folders: &[PathBuf], metric: Option<&str>) -> Result<Option<serde_json::Value>, ReportError> {
+    let mut runs = Vec::new();
+    for folder in folders {
+        runs.extend(load::runs(folder)?);
+    }
+    let compared = side_by_side::side_by_side(&runs, metric);
+    Ok(compared.and_then(|compared| serde_json::to_value(compared).ok()))
 }
 
 /// As much of a folder's end as tells it from the others.

@@ -2,29 +2,8 @@
 
 use serde_json::Value;
 
+pub(crate) use crate::experiment::path::short;
 use crate::experiment::{ByteCount, Span};
-
-/// The last part of a path, and as much before it as tells it from the others: `batch`, `producers batch`.
-pub(crate) fn short(path: &str, all: &[String]) -> String {
-    let parts = |path: &str| -> Vec<String> {
-        crate::experiment::path::parts(path).map_or_else(
-            || vec![path.to_owned()],
-            |parts| parts.into_iter().map(str::to_owned).collect(),
-        )
-    };
-    let own = parts(path);
-    for taken in 1..=own.len() {
-        let end = |path: &str| {
-            let parts = parts(path);
-            parts.into_iter().rev().take(taken).rev().collect::<Vec<_>>()
-        };
-        let name = end(path);
-        if all.iter().filter(|other| end(other) == name).count() <= 1 {
-            return name.join(" ").replace('_', " ");
-        }
-    }
-    path.to_owned()
-}
 
 /// A value of a parameter.
 pub(crate) fn value(value: &Value) -> String {

@@ -1,5 +1,6 @@
 //! Samples of every second, of roles and of processes.
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// One second of a role. Counts are of that second alone.
@@ -21,6 +22,11 @@ pub struct RateSample {
     pub p50_us: Option<u64>,
     pub p99_us: Option<u64>,
     pub max_us: Option<u64>,
+    /// Ends of the band that holds 95 % of them; absent in results of earlier programs.
+    #[serde(default)]
+    pub p2_5_us: Option<u64>,
+    #[serde(default)]
+    pub p97_5_us: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +46,18 @@ pub struct ProcessSeries {
     /// Resident memory before the load.
     pub first_memory_bytes: u64,
     pub samples: Vec<ProcessSample>,
+}
+
+impl RateSample {
+    /// Takes the quantiles of the latencies of that second.
+    pub fn take_quantiles(&mut self, latencies: &Histogram<u64>) {
+        let of = |quantile| (!latencies.is_empty()).then(|| latencies.value_at_quantile(quantile));
+        self.p2_5_us = of(0.025);
+        self.p50_us = of(0.5);
+        self.p97_5_us = of(0.975);
+        self.p99_us = of(0.99);
+        self.max_us = of(1.0);
+    }
 }
 
 /// One second of a process. Sums are of that second alone; the others are as they are at its end.

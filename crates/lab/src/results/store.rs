@@ -43,7 +43,8 @@ impl Folder {
         self.run_path().exists()
     }
 
-    fn run_path(&self) -> PathBuf {
+    /// Returns the path of the file that describes the run.
+    pub fn run_path(&self) -> PathBuf {
         self.path.join("run.json")
     }
 

@@ -26,7 +26,6 @@ use crate::agents::proof::Secret;
 use crate::agents::{AgentAddress, Crew, placement};
 use crate::experiment::read::TOPICS_DEFAULT;
 use crate::experiment::{Experiment, ExperimentError, Own, Plan, Source};
-use crate::grid;
 use crate::measure::space::{LEAST_BYTES, Space};
 use crate::measure::{ceiling, network};
 use crate::results::{Folder, Planned, Point, Reached, Run, Status, StoreError};
@@ -213,7 +212,7 @@ async fn gather(request: &Request) -> Result<Option<Crew>, RunError> {
 fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunError> {
     let agents = &request.agents;
     let systems = request.systems.as_ref().unwrap_or(&experiment.systems);
-    for parameters in grid::combinations(&request.source.grid(request.scale)?) {
+    for parameters in request.source.points(request.scale)? {
         let plan = request.source.plan(request.scale, &parameters)?;
         let seated = placement::seat(&plan, agents);
         if agents.is_empty() {

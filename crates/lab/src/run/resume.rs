@@ -56,7 +56,7 @@ pub fn order(
     repetitions: Option<u32>,
 ) -> Result<(Vec<Planned>, u64), ExperimentError> {
     let run = first_settings(source, scale)?;
-    let parameters = grid::combinations(&source.grid(scale)?);
+    let parameters = source.points(scale)?;
     let mut order = grid::order(
         systems,
         &parameters,
@@ -74,7 +74,7 @@ pub fn order(
 
 /// Returns the settings of the first point.
 fn first_settings(source: &Source, scale: f64) -> Result<RunSettings, ExperimentError> {
-    let first = grid::combinations(&source.grid(scale)?).into_iter().next();
+    let first = source.points(scale)?.into_iter().next();
     Ok(source.plan(scale, &first.unwrap_or_default())?.run)
 }
 

@@ -16,10 +16,7 @@ const SHORT: &str = "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nrepetitio
 fn request(out: &Path, text: &str) -> Request {
     Request {
         name: "x".to_owned(),
-        source: Source {
-            place: "x".to_owned(),
-            text: text.to_owned(),
-        },
+        source: Source::new("x", text),
         systems: None,
         repetitions: None,
         scale: 1.0,

@@ -215,12 +215,12 @@ mod tests {
     use crate::results::{Counts, RoleResult};
 
     fn plan(rate: &str) -> Plan {
-        let source = Source {
-            place: "x".to_owned(),
-            text: format!(
+        let source = Source::new(
+            "x",
+            format!(
                 "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nwarmup = \"0s\"\n[roles.p]\ndoes = \"produce\"\n{rate}"
             ),
-        };
+        );
         source.plan(1.0, &BTreeMap::new()).unwrap()
     }
 

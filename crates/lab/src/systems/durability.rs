@@ -147,12 +147,12 @@ mod tests {
     use crate::experiment::Source;
 
     fn plan(queue: &str) -> Plan {
-        let source = Source {
-            place: "x".to_owned(),
-            text: format!(
+        let source = Source::new(
+            "x",
+            format!(
                 "question = \"?\"\nsystems = [\"rabbitmq\"]\n[topics.main]\n{queue}\n[roles.p]\ndoes = \"produce\""
             ),
-        };
+        );
         source.plan(1.0, &std::collections::BTreeMap::new()).unwrap()
     }
 

@@ -238,12 +238,10 @@ mod tests {
     use crate::experiment::Source;
 
     fn plan(settings: &str) -> Plan {
-        let source = Source {
-            place: "x".to_owned(),
-            text: format!(
-                "question = \"?\"\nsystems = [\"stafett\"]\n{settings}\n[roles.p]\ndoes = \"produce\""
-            ),
-        };
+        let source = Source::new(
+            "x",
+            format!("question = \"?\"\nsystems = [\"stafett\"]\n{settings}\n[roles.p]\ndoes = \"produce\""),
+        );
         source.plan(1.0, &BTreeMap::new()).unwrap()
     }
 

@@ -17,10 +17,7 @@ const MILLI: Duration = Duration::from_millis(1);
 /// Runs the load that the text describes; `[run]` may be left out.
 async fn run(load: &str, behaviour: Behaviour) -> Loaded {
     let text = format!("question = \"?\"\nsystems = [\"stafett\"]\n{load}");
-    let source = Source {
-        place: "calibration".to_owned(),
-        text,
-    };
+    let source = Source::new("calibration", text);
     let plan = source.plan(1.0, &std::collections::BTreeMap::new()).unwrap();
     let load = Load {
         contents: Load::contents(&plan).unwrap(),

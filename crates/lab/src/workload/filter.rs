@@ -213,10 +213,7 @@ mod tests {
     fn a_filter_stands_between_producers_and_topics() {
         let text = "question = \"?\"\nsystems = [\"kafka\"]\n[topics.songs]\ncount = 5\nfilter = \"1s\"\n\
                     [roles.p]\ndoes = \"produce\"\n[roles.c]\ndoes = \"consume\"";
-        let source = Source {
-            place: "x".to_owned(),
-            text: text.to_owned(),
-        };
+        let source = Source::new("x", text);
         let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
         let filtered = before(&plan, "kafka");
         assert_eq!(filtered.roles["p"].via.as_deref(), Some("songs-unfiltered"));

@@ -363,8 +363,7 @@ impl Recorder {
         let mut books = self.books();
         let since = books.totals.since(&books.sampled);
         books.sampled = books.totals;
-        let of = |quantile| (!books.second.is_empty()).then(|| books.second.value_at_quantile(quantile));
-        let sample = RateSample {
+        let mut sample = RateSample {
             at_s,
             seconds,
             clients: books.clients,
@@ -374,10 +373,9 @@ impl Recorder {
             failed: since.failed,
             timed_out: since.timed_out,
             reconnects: since.reconnects,
-            p50_us: of(0.5),
-            p99_us: of(0.99),
-            max_us: of(1.0),
+            ..RateSample::default()
         };
+        sample.take_quantiles(&books.second);
         books.samples.push(sample);
         let latencies = (wanted && !books.second.is_empty()).then(|| histogram::encode(&books.second));
         let Books {

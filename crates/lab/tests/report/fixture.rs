@@ -35,10 +35,7 @@ struct Behaviour {
 
 /// Writes a run of the experiment with made-up points.
 pub(crate) fn write(folder: &Path, name: &str, text: &str, seed: u64) -> Run {
-    let source = Source {
-        place: format!("{name}.toml"),
-        text: text.to_owned(),
-    };
+    let source = Source::new(format!("{name}.toml"), text);
     let experiment = source.experiment().unwrap();
     let grid = combinations(&experiment.grid);
     let order = order(&experiment.systems, &grid, experiment.run.repetitions, seed);

@@ -172,8 +172,9 @@ impl Resolver {
         message.key.is_none() && self.places_again(place, more_keys, message).is_some_and(compacts)
     }
 
-    /// Routes a message at an exchange of a namespace, and does not delay it.
-    fn places_again(
+    /// Routes a message at an exchange of a namespace, and does not delay it. `None` if there is no such
+    /// exchange.
+    pub(crate) fn places_again(
         &self,
         (namespace, router, exchange): (&Namespace, &Router<Target>, &str),
         more_keys: &[ByteString],

@@ -3,7 +3,7 @@
 //! - `plan`: targets of a batch of messages
 //! - `commit`: transactions of messages and settlements
 //! - `release_delayed`: publishes delayed messages when they are due
-//! - `move_messages`: moves messages from one queue to another
+//! - `move_messages`: moves messages out of a queue
 //! - `send`: sends to queues by name
 
 mod commit;
@@ -28,7 +28,7 @@ use plan::Plan;
 
 pub(crate) use commit::commit;
 pub use commit::{CommitError, Committed, Transaction};
-pub use move_messages::{Moved, Stopped};
+pub use move_messages::{MoveTarget, Moved, Stopped};
 pub(crate) use move_messages::{move_chosen, move_messages};
 pub(crate) use release_delayed::ReleaseTask;
 pub use send::{JointSender, QUEUES_MAX, Send, SendError};

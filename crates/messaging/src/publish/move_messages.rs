@@ -1,7 +1,7 @@
-//! Moving the waiting messages of a queue to another one: a task that continues even if its caller stops
-//! waiting.
+//! Moving the waiting messages of a queue to another one, to an exchange, or to the exchanges that they had
+//! been published to before they died: a task that continues even if its caller stops waiting.
 //!
-//! Messages move in batches: a batch is taken, and one append stores it in the target and settles it in the
+//! Messages move in batches: a batch is taken, and one append stores it in its targets and settles it in the
 //! source. So a move of any length holds few messages. A message that cannot be stored returns to its place,
 //! and the move ends.
 
@@ -9,12 +9,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytestring::ByteString;
 use stafett_journal::Refusal;
+use stafett_model::Message;
 use stafett_store::{Changing, NotStored};
 
 use crate::exchanges::Target;
-use crate::exchanges::resolver::Resolver;
-use crate::queues::{AtomicPublishError, Publication, Queue, Refused};
+use crate::exchanges::resolver::{ResolvedTargets, Resolver};
+use crate::queues::{AtomicPublishError, Publication, Queue, Refused, Targets};
 use stafett_delivery::{DeliveryId, GetWait, MessageState, OpenMove, PulledBatch};
 
 /// Bound on the messages of a batch.
@@ -23,6 +25,25 @@ const TOGETHER_MAX: usize = 1024;
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 /// Bound on the wait for disk space.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Target of a move. Exchanges are those of the namespace of the queue that messages come from.
+#[derive(Debug, Clone)]
+pub enum MoveTarget {
+    Queue(Arc<Queue>),
+    /// An exchange, with the routing key; `None` keeps the keys of messages.
+    Exchange {
+        name: ByteString,
+        routing_key: Option<ByteString>,
+    },
+    /// Exchange and routing key of the first death of each message.
+    Origin,
+}
+
+impl From<&Arc<Queue>> for MoveTarget {
+    fn from(queue: &Arc<Queue>) -> Self {
+        Self::Queue(Arc::clone(queue))
+    }
+}
 
 /// Result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +66,10 @@ pub enum Stopped {
     TooLarge,
     #[error("the next one has no key, and what it goes to is compacted by key")]
     WithoutKey,
+    #[error("the next one would go to no queue and no topic but that which it comes from")]
+    Unroutable,
+    #[error("the next one is no dead letter, so it has no exchange to go back to")]
+    NoOrigin,
     #[error("the disk is nearly full")]
     NoSpace,
     #[error("the next one cannot be read now")]
@@ -55,23 +80,21 @@ pub enum Stopped {
     NotStored(#[from] NotStored),
 }
 
-/// Moves up to `count` messages from the front of a queue to another one. Continues even if the caller stops
-/// waiting.
+/// Moves up to `count` messages from the front of a queue. Continues even if the caller stops waiting.
 pub(crate) fn move_messages(
     resolver: &Arc<Resolver>,
     from: &Arc<Queue>,
-    to: &Arc<Queue>,
+    to: MoveTarget,
     count: u64,
 ) -> Changing<Moved, NotStored> {
     Transfer::spawn(resolver, (from, to), None, count)
 }
 
-/// Moves chosen messages of a queue to another one, those of them that wait. Continues even if the caller
-/// stops waiting.
+/// Moves chosen messages of a queue, those of them that wait. Continues even if the caller stops waiting.
 pub(crate) fn move_chosen(
     resolver: &Arc<Resolver>,
     from: &Arc<Queue>,
-    to: &Arc<Queue>,
+    to: MoveTarget,
     chosen: Vec<DeliveryId>,
 ) -> Changing<Moved, NotStored> {
     let count = chosen.len() as u64;
@@ -81,7 +104,7 @@ pub(crate) fn move_chosen(
 struct Transfer {
     resolver: Arc<Resolver>,
     from: Arc<Queue>,
-    to: Arc<Queue>,
+    to: MoveTarget,
     /// Messages that were not tried yet; `None` if they come from the front.
     chosen: Option<VecDeque<DeliveryId>>,
 }
@@ -89,14 +112,14 @@ struct Transfer {
 impl Transfer {
     fn spawn(
         resolver: &Arc<Resolver>,
-        (from, to): (&Arc<Queue>, &Arc<Queue>),
+        (from, to): (&Arc<Queue>, MoveTarget),
         chosen: Option<VecDeque<DeliveryId>>,
         count: u64,
     ) -> Changing<Moved, NotStored> {
         let transfer = Self {
             resolver: Arc::clone(resolver),
             from: Arc::clone(from),
-            to: Arc::clone(to),
+            to,
             chosen,
         };
         let moving = async move { Ok(transfer.run(count).await) };
@@ -155,7 +178,10 @@ impl Transfer {
                 Ok(()) => {
                     let (_, moved) = taken.into_parts();
                     let context = &self.resolver.queues.context;
-                    self.from.count_moved(&self.to, context, moved.len());
+                    self.from.count_moved_out(context, moved.len());
+                    if let MoveTarget::Queue(to) = &self.to {
+                        to.count_moved_in(context, moved.len());
+                    }
                     return Ok((moved.len(), stopped));
                 }
                 Err(NotMoved::Misfit { at, why }) => (why, at),
@@ -180,28 +206,29 @@ impl Transfer {
         }
     }
 
-    /// Stores all messages in the target and settles them, or does nothing.
+    /// Stores all messages in their targets and settles them, or does nothing.
     async fn store(&self, taken: &PulledBatch) -> Result<(), NotMoved> {
         let Resolver { queues, topics, .. } = &*self.resolver;
-        let is_registered =
-            queues.is_registered(&self.to) && self.to.over.is_none_or(|id| topics.with_id(id).is_some());
-        if !is_registered {
-            return Err(NotMoved::All(Stopped::TargetGone));
-        }
-        let target = Target::Queue((&*self.to.name).into());
-        let places = self.resolver.resolve(&self.to.namespace, &[target]);
+        let one_place = match &self.to {
+            MoveTarget::Queue(to) => {
+                let is_registered =
+                    queues.is_registered(to) && to.over.is_none_or(|id| topics.with_id(id).is_some());
+                if !is_registered {
+                    return Err(NotMoved::All(Stopped::TargetGone));
+                }
+                let target = Target::Queue((&*to.name).into());
+                Some(self.resolver.resolve(&to.namespace, &[target]))
+            }
+            MoveTarget::Exchange { .. } | MoveTarget::Origin => None,
+        };
         let mut publication = Publication::whole();
         for (at, delivery) in taken.deliveries().iter().enumerate() {
-            let message = delivery.message.to_message();
-            if message.bytes() > places.message_bytes_max {
-                let why = Stopped::TooLarge;
-                return Err(NotMoved::Misfit { at, why });
-            }
-            if places.refuses_key_of(&message) {
-                let why = Stopped::WithoutKey;
-                return Err(NotMoved::Misfit { at, why });
-            }
-            let targets = places.targets(&message);
+            let mut message = delivery.message.to_message();
+            let targets = match &one_place {
+                Some(places) => targets(places, &message),
+                None => self.routed(&mut message),
+            };
+            let targets = targets.map_err(|why| NotMoved::Misfit { at, why })?;
             let route = publication.route(targets);
             publication.push(message, route);
         }
@@ -223,6 +250,59 @@ impl Transfer {
             AtomicPublishError::NotStored(why) => NotMoved::All(why.into()),
         })
     }
+}
+
+impl Transfer {
+    /// Names the exchange and the routing key that a message goes to, and routes it there. It does not come
+    /// back to the queue that it leaves.
+    fn routed(&self, message: &mut Message) -> Result<Targets, Stopped> {
+        let exchanges = &self.resolver.exchanges;
+        let mut has_own_keys = true;
+        match &self.to {
+            MoveTarget::Queue(_) => {}
+            MoveTarget::Exchange { name, routing_key } => {
+                message.exchange = name.clone();
+                if let Some(key) = routing_key {
+                    message.routing_key = key.clone();
+                    has_own_keys = false;
+                }
+            }
+            MoveTarget::Origin => {
+                let first = message.deaths.iter().find(|death| death.is_first);
+                let first = first.ok_or(Stopped::NoOrigin)?;
+                has_own_keys = !first.keys_were_lost;
+                message.exchange = first.exchange.clone();
+                message.routing_key = first.routing_key.clone();
+            }
+        }
+        let more_keys = if has_own_keys {
+            exchanges.facts().more_keys(message)
+        } else {
+            Vec::new()
+        };
+        let space = exchanges.space(&self.from.namespace);
+        let routing = space.ok_or(Stopped::Unroutable)?;
+        let place = (&routing.name, &routing.router(), &*message.exchange);
+        let places = self.resolver.places_again(place, &more_keys, message);
+        let mut places = places.ok_or(Stopped::Unroutable)?;
+        places.queues.retain(|queue| !Arc::ptr_eq(queue, &self.from));
+        places.topics.retain(|topic| Some(topic.id) != self.from.over);
+        if places.is_empty() {
+            return Err(Stopped::Unroutable);
+        }
+        targets(&places, message)
+    }
+}
+
+/// Returns the targets of a message; the reason if it does not fit into one of them.
+fn targets(places: &ResolvedTargets, message: &Message) -> Result<Targets, Stopped> {
+    if message.bytes() > places.message_bytes_max {
+        return Err(Stopped::TooLarge);
+    }
+    if places.refuses_key_of(message) {
+        return Err(Stopped::WithoutKey);
+    }
+    Ok(places.targets(message))
 }
 
 /// Takes the first of chosen messages that wait.

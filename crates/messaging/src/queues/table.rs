@@ -1,14 +1,13 @@
 //! Tables of queues: by name and id for look-ups, and in the order of their names for lists.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use stafett_model::Namespace;
+use stafett_model::{ByName, NameRange, Named, Namespace};
 
 use super::definition::QueueId;
 use super::queue::Queue;
@@ -24,11 +23,7 @@ pub(super) struct QueueTable {
 
 /// Queues in the order of their namespaces and names.
 #[derive(Debug, Default)]
-pub(super) struct OrderedQueues(BTreeMap<Namespace, BTreeSet<Named>>);
-
-/// A queue, ordered by name.
-#[derive(Debug)]
-struct Named(Arc<Queue>);
+pub(super) struct OrderedQueues(BTreeMap<Namespace, ByName<Arc<Queue>>>);
 
 /// Choice of a page of queues in the order of namespaces and names.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,15 +100,11 @@ impl QueueTable {
 
 impl OrderedQueues {
     pub(super) fn insert(&mut self, queue: &Arc<Queue>) {
-        let named = Named(Arc::clone(queue));
-        match self.0.get_mut(&queue.namespace) {
-            Some(queues) => {
-                queues.replace(named);
-            }
-            None => {
-                self.0.insert(queue.namespace.clone(), BTreeSet::from([named]));
-            }
-        }
+        let names = match self.0.get_mut(&queue.namespace) {
+            Some(names) => names,
+            None => self.0.entry(queue.namespace.clone()).or_default(),
+        };
+        names.insert(Arc::clone(queue));
     }
 
     /// Removes a queue, and not another one of its name.
@@ -121,9 +112,9 @@ impl OrderedQueues {
         let Some(names) = self.0.get_mut(&queue.namespace) else {
             return;
         };
-        let known = names.get(&*queue.name);
-        if known.is_some_and(|known| Arc::ptr_eq(&known.0, queue)) {
-            names.remove(&*queue.name);
+        let known = names.get(&queue.name);
+        if known.is_some_and(|known| Arc::ptr_eq(known, queue)) {
+            names.remove(&queue.name);
         }
         if names.is_empty() {
             self.0.remove(&queue.namespace);
@@ -136,19 +127,15 @@ impl OrderedQueues {
 
     /// Returns the queues of a namespace or of all, in order.
     pub(super) fn all(&self, namespace: Option<&Namespace>) -> Vec<Arc<Queue>> {
-        let names = self.spaces(namespace).flat_map(|(_, names)| names);
-        names.map(|named| Arc::clone(&named.0)).collect()
+        let queues = self.spaces(namespace).flat_map(|(_, names)| names.iter());
+        queues.cloned().collect()
     }
 
     pub(super) fn page(&self, range: QueueRange<'_>) -> QueuePage {
         let mut page = QueuePage::default();
         for (_, names) in self.spaces(range.namespace) {
             page.total += names.len();
-            page.matched += if range.prefix.is_empty() {
-                names.len()
-            } else {
-                with_prefix(names, range.prefix).count()
-            };
+            page.matched += names.count(range.prefix);
         }
         let spaces = self.spaces(range.namespace);
         if range.descends {
@@ -162,7 +149,7 @@ impl OrderedQueues {
     fn spaces(
         &self,
         only: Option<&Namespace>,
-    ) -> impl DoubleEndedIterator<Item = (&Namespace, &BTreeSet<Named>)> {
+    ) -> impl DoubleEndedIterator<Item = (&Namespace, &ByName<Arc<Queue>>)> {
         let bounds = match only {
             Some(only) => (Bound::Included(only), Bound::Included(only)),
             None => (Bound::Unbounded, Bound::Unbounded),
@@ -175,10 +162,10 @@ impl QueuePage {
     fn fill<'a>(
         &mut self,
         range: QueueRange<'_>,
-        spaces: impl Iterator<Item = (&'a Namespace, &'a BTreeSet<Named>)>,
+        spaces: impl Iterator<Item = (&'a Namespace, &'a ByName<Arc<Queue>>)>,
     ) {
         for (namespace, names) in spaces {
-            let behind = match range.after {
+            let after = match range.after {
                 None => None,
                 Some((space, name)) => match (namespace.as_str().cmp(space), range.descends) {
                     (Ordering::Less, false) | (Ordering::Greater, true) => continue,
@@ -186,82 +173,28 @@ impl QueuePage {
                     (Ordering::Greater, false) | (Ordering::Less, true) => None,
                 },
             };
-            if range.descends {
-                let below = behind.map_or(Bound::Unbounded, Bound::Excluded);
-                let lower = Bound::Included(range.prefix);
-                // Names that begin with the prefix follow it; the first other one ends them.
-                if is_empty((lower, below)) {
-                    continue;
+            let of_names = NameRange {
+                prefix: range.prefix,
+                after,
+                descends: range.descends,
+            };
+            for queue in names.range(of_names) {
+                if self.queues.len() >= range.count {
+                    self.has_more = true;
+                    return;
                 }
-                let found = names.range::<str, _>((lower, below)).rev();
-                let found = found.skip_while(|named| !named.0.name.starts_with(range.prefix));
-                self.take(range, found);
-            } else {
-                let from = match behind {
-                    Some(behind) if behind >= range.prefix => Bound::Excluded(behind),
-                    _ => Bound::Included(range.prefix),
-                };
-                self.take(range, names.range::<str, _>((from, Bound::Unbounded)));
-            }
-            if self.has_more {
-                return;
+                self.queues.push(Arc::clone(queue));
             }
         }
     }
-
-    fn take<'a>(&mut self, range: QueueRange<'_>, found: impl Iterator<Item = &'a Named>) {
-        for named in found.take_while(|named| named.0.name.starts_with(range.prefix)) {
-            if self.queues.len() >= range.count {
-                self.has_more = true;
-                return;
-            }
-            self.queues.push(Arc::clone(&named.0));
-        }
-    }
-}
-
-/// Returns true if a range of names has none, for which [`BTreeSet::range`] would panic.
-fn is_empty(range: (Bound<&str>, Bound<&str>)) -> bool {
-    matches!(range, (Bound::Included(from), Bound::Excluded(to)) if from >= to)
-}
-
-#[expect(
-    clippy::mutable_key_type,
-    reason = "queues are ordered by their names, which do not change"
-)]
-fn with_prefix<'a>(names: &'a BTreeSet<Named>, prefix: &'a str) -> impl Iterator<Item = &'a Named> {
-    let from = (Bound::Included(prefix), Bound::Unbounded);
-    names
-        .range::<str, _>(from)
-        .take_while(move |named| named.0.name.starts_with(prefix))
 }
 
 pub(super) fn is(queue: &Queue, namespace: &Namespace, name: &str) -> bool {
     queue.name == name && queue.namespace == *namespace
 }
 
-impl Borrow<str> for Named {
-    fn borrow(&self) -> &str {
-        &self.0.name
-    }
-}
-
-impl PartialEq for Named {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Eq for Named {}
-
-impl PartialOrd for Named {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Named {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.name.cmp(&other.0.name)
+impl Named for Queue {
+    fn name(&self) -> &str {
+        &self.name
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct Question {
     method: Method,
     target: String,
     headers: Vec<(&'static str, String)>,
-    body: Option<Value>,
+    body: Option<String>,
 }
 
 impl Question {
@@ -99,6 +99,12 @@ impl Question {
     }
 
     pub(crate) fn with_body(mut self, body: Value) -> Self {
+        self.body = Some(body.to_string());
+        self
+    }
+
+    /// Adds a body that is JSON text.
+    pub(crate) fn with_json(mut self, body: String) -> Self {
         self.body = Some(body);
         self
     }
@@ -271,7 +277,7 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         .fold(request, |request, (name, value)| {
             request.header(name, value.as_bytes())
         })
-        .body(question.body.map_or_else(String::new, |body| body.to_string()))?;
+        .body(question.body.unwrap_or_default())?;
     let asking = async move {
         let response = sender.send_request(request).await?;
         let status = response.status();

@@ -95,6 +95,12 @@ pub(crate) fn server_arg() -> Arg {
 
 /// Connects to one of the brokers that the flags name, as they say.
 pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::Result<Client> {
+    let (servers, options) = connection(matches, options)?;
+    Client::connect(&servers, options).await.map_err(advice::connect)
+}
+
+/// Returns the addresses that the flags name, and the options with their encryption and login.
+pub(crate) fn connection(matches: &ArgMatches, options: Options) -> anyhow::Result<(Vec<String>, Options)> {
     let given: Vec<&String> = matches.get_many(SERVER).into_iter().flatten().collect();
     let encrypted = given.iter().filter(|server| server.starts_with(TLS)).count();
     let tls = match encrypted {
@@ -116,7 +122,7 @@ pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::R
         }
         _ => None,
     };
-    let servers: Vec<_> = given
+    let servers = given
         .iter()
         .map(|server| server.strip_prefix(TLS).unwrap_or(server).to_owned())
         .collect();
@@ -125,7 +131,7 @@ pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::R
         login,
         ..options
     };
-    Client::connect(&servers, options).await.map_err(advice::connect)
+    Ok((servers, options))
 }
 
 fn server(text: &str) -> Result<String, String> {

@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
-use crate::config::quantity;
 use crate::failure::Failure;
+use stafett_model::quantity;
 
 pub(crate) const NAMESPACE: &str = "namespace";
 

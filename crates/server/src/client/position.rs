@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use stafett_kafka_client::{Client, ClientError, Place, Topic};
 
-use crate::config::quantity;
+use stafett_model::quantity;
 
 /// A position in each partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -108,6 +108,9 @@ pub(super) fn describe() -> Command {
                 .arg(argument(TASK, "The task that they are slices of")),
             Command::new("pause").about("Stop deliveries").arg(app()),
             Command::new("resume").about("Continue deliveries").arg(app()),
+            Command::new("accept-gap")
+                .about("Go on behind records that are gone, and with topics that were deleted and made again")
+                .arg(app()),
             Command::new("reset")
                 .about("Set the positions of an app, which is paused for it")
                 .arg(app())
@@ -144,6 +147,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("merge", matches)) => cut(matches, "merge"),
         Some(("pause", matches)) => pause(matches, "pause", "is paused"),
         Some(("resume", matches)) => pause(matches, "resume", "goes on"),
+        Some(("accept-gap", matches)) => pause(matches, "accept-gap", "goes on"),
         Some(("reset", matches)) => reset(matches),
         Some(("state", matches)) => state(matches),
         Some(("delete", matches)) => delete(matches),

@@ -26,6 +26,44 @@ pub(super) fn sites(text: &str) -> Option<Vec<String>> {
     listed(text, is_site)
 }
 
+/// Address of a page, or empty.
+pub(crate) struct OptionalSite;
+
+impl Kind for OptionalSite {
+    type Value = Option<String>;
+    const SHAPE: &'static str = "address or empty";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"));
+        let is_good = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(char::is_whitespace));
+        if text.is_empty() {
+            Ok(None)
+        } else if is_good {
+            Ok(Some(text.to_owned()))
+        } else {
+            Err("expected an address such as https://prometheus.example".to_owned())
+        }
+    }
+}
+
+/// Actions of the console's pages. True: they only show.
+pub(crate) struct PageActions;
+
+impl Kind for PageActions {
+    type Value = bool;
+    const SHAPE: &'static str = "all or none";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<bool, String> {
+        match text {
+            "all" => Ok(false),
+            "none" => Ok(true),
+            _ => Err("expected all or none".to_owned()),
+        }
+    }
+}
+
 /// Names of hosts, separated by commas.
 pub(crate) struct HostList;
 
@@ -55,6 +93,22 @@ fn listed(text: &str, is_good: impl Fn(&&str) -> bool) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_a_page_is_one_of_the_web() {
+        let good = "http://p.example:9090/graph";
+        assert_eq!(OptionalSite::read(good, None), Ok(Some(good.to_owned())));
+        assert_eq!(OptionalSite::read("", None), Ok(None));
+        for bad in [
+            "p.example",
+            "javascript:alert(1)",
+            "https://",
+            "https://a b",
+            "ftp://a",
+        ] {
+            assert!(OptionalSite::read(bad, None).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn sites_and_hosts_are_lists_with_commas() {

@@ -8,7 +8,7 @@ use stafett_groups::Migration;
 use stafett_model::Durability;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use super::quantity;
+use stafett_model::quantity;
 
 type Range = Option<(u64, u64)>;
 

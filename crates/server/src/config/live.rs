@@ -5,7 +5,7 @@ use stafett_live_topics::{DuplicateRule, LogRule, SameBy};
 
 use super::http::sites;
 use super::kind::Kind;
-use super::quantity;
+use stafett_model::quantity;
 
 /// Rules of the form `PREFIX=WINDOW[,fixed][,field:NAME|,id]`, separated by spaces.
 pub(crate) struct DuplicateRules;

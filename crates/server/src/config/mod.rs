@@ -9,7 +9,6 @@
 //! - [`definition`]: one row of the table
 //! - [`kind`]: conversion of text to values
 //! - [`http`], [`live`]: kinds that only the HTTP listener and live topics have; [`tls`]: those of TLS
-//! - [`quantity`]: sizes and durations with units
 //! - [`file`], [`environment`]: two of the sources
 //! - [`values`]: the given values, by key; [`in_force`]: the settings as the HTTP API shows them
 //! - [`error`]: errors in settings
@@ -24,7 +23,6 @@ pub(crate) mod http;
 mod in_force;
 pub(crate) mod kind;
 pub(crate) mod live;
-pub(crate) mod quantity;
 mod relations;
 pub(crate) mod settings;
 mod table;
@@ -40,7 +38,7 @@ pub(crate) use definition::Definition;
 pub(crate) use error::ConfigError;
 pub(crate) use in_force::SettingsInForce;
 pub(crate) use kind::LogFormat;
-pub(crate) use settings::{Amqp, DEFINITIONS, Log, Settings};
+pub(crate) use settings::{Amqp, Console, DEFINITIONS, Log, Settings};
 
 use values::{Source, Values};
 

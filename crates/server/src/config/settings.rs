@@ -6,7 +6,7 @@
 
 use super::definition::Definition;
 use super::error::ConfigError;
-use super::http::{HostList, SiteList};
+use super::http::{HostList, OptionalSite, PageActions, SiteList};
 use super::kind::{
     Advertised, AutoCount, Bytes, BytesLimit, Count, Folder, Kind, Level, LogFilter, LogFormat,
     MigrationPolicy, OnOverload, OptionalFolder, OptionalListen, Share, Switch, Time, TimeLimit, Words,
@@ -309,6 +309,24 @@ settings! {
         /// the routes of the node are never refused.
         overload: OnOverload = "backpressure";
     }
+    console: Console {
+        /// Whether the console is served at `/console/` of the HTTP listeners.
+        enabled: Switch = "true";
+
+        /// Actions of pages of the broker itself. `all`: those that rights permit; `none`: they show and do
+        /// nothing, and their requests that would do something are refused. Programs are not concerned.
+        actions: PageActions = "all";
+
+        /// Address of a Prometheus server, such as `https://prometheus.example`, for a link beside the charts. An
+        /// hour of history is the broker's; a longer one is there.
+        prometheus_url: OptionalSite = "";
+
+        /// Address of the lab's page (`stafett lab serve`), for a link.
+        lab_url: OptionalSite = "";
+
+        /// Folder of files that are served in place of those in the program, while the pages are worked on.
+        dir: OptionalFolder = "";
+    }
     shed: Shed {
         /// How long a request may wait before it begins, at a listener whose `overload` is `shed`. While most
         /// requests wait longer, for five times as long, those that do are refused. It has to be longer than
@@ -371,6 +389,18 @@ settings! {
         /// File with endpoints: paths of the HTTP listener that take events, such as `/event/log`. They need
         /// no login of the broker's, but the tokens that the file says. Empty: none.
         endpoints: OptionalFile = "";
+    }
+    sinks: SinkSettings {
+        /// Whether the broker starts a process for the sinks that it keeps (`PUT /v1/sinks/NAME`). It needs
+        /// the plain listeners of Kafka's protocol and of HTTP.
+        run: Switch = "true";
+
+        /// Threads of that process.
+        threads: Count = "2", in 1..=256;
+
+        /// Hosts on this machine or in private networks to which webhooks may go, separated by commas; `*` is
+        /// all. Others of these networks are refused.
+        webhook_allow: Words = "";
     }
     journal: Journal {
         /// Size of a segment file.

@@ -133,6 +133,14 @@ impl Running {
             .unwrap()
     }
 
+    #[allow(
+        dead_code,
+        reason = "each test is a program of its own, and not all of them look for processes"
+    )]
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -177,3 +177,38 @@ fn the_root_path_takes_a_websocket_under_the_rules_of_live_topics() {
     let (_, _, text) = ask(http, "GET /", &[&host], "");
     assert!(!text.contains('<') && text.contains(": /metrics\n"), "{text}");
 }
+
+#[test]
+fn pages_that_only_show_are_refused_what_programs_may() {
+    let folder = Folder::new();
+    let mut command = serve(&folder);
+    command.args(["--set", "console.actions=none"]);
+    command.args(["--set", "console.lab_url=http://lab.example:7072/lab/"]);
+    let running = Running::start(command);
+    let http = running.address("http");
+    let host = format!("host: {http}");
+    let page = [&*host, "sec-fetch-site: same-origin"];
+    assert_eq!(ask(http, "PUT /v1/queues/q", &[&host], "{}").0, 201);
+    let found = refused(http, "DELETE /v1/queues/q", &page, "");
+    assert_eq!(found, (403, "forbidden".to_owned()));
+    assert_eq!(ask(http, "GET /v1/queues/q", &page, "").0, 200);
+    let (_, _, settings) = ask(http, "GET /console/settings.json", &page, "");
+    assert!(
+        settings.contains(r#""shows_only":true"#) && settings.contains("lab.example"),
+        "{settings}"
+    );
+}
+
+#[test]
+fn a_console_that_is_switched_off_is_not_served() {
+    let folder = Folder::new();
+    let mut command = serve(&folder);
+    command.args(["--set", "console.enabled=false"]);
+    let running = Running::start(command);
+    let http = running.address("http");
+    let host = format!("host: {http}");
+    let (status, _, said) = ask(http, "GET /console/queues", &[&host], "");
+    assert_eq!(status, 404);
+    assert!(said.contains("console.enabled"), "{said}");
+    assert_eq!(ask(http, "GET /v1/queues", &[&host], "").0, 200);
+}

@@ -398,3 +398,49 @@ fn decisions_about_a_user_are_those_of_its_rules() {
     assert_eq!(decide("root", "action=read&on=topic", "eve").0, 403);
     drop(closed.running);
 }
+
+#[test]
+fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
+    let closed = Closed::start();
+    let set = |body: &str| closed.ask("PUT /v1/limits", Some("root"), body);
+    for (body, status) in [
+        (r#"{"queues_max": 1}"#, 400),
+        (r#"{"user": "root", "namespace": "/", "connections_max": 1}"#, 400),
+        (r#"{"user": "root", "queues_max": 1}"#, 400),
+        (r#"{"namespace": "/", "channels_max": 1}"#, 400),
+        (r#"{"namespace": "none", "queues_max": 1}"#, 404),
+        (r#"{"user": "none", "channels_max": 1}"#, 404),
+        (r#"{"namespace": "/", "queues_max": 1}"#, 200),
+        (
+            r#"{"user": "root", "connections_max": 3, "channels_max": 0}"#,
+            200,
+        ),
+    ] {
+        let (found, _, said) = set(body);
+        assert_eq!(found, status, "{body}: {said}");
+    }
+    assert_eq!(closed.ask("GET /v1/limits", Some("eve"), "").0, 403);
+    let listed = || closed.ask("GET /v1/limits", Some("root"), "").2;
+    let all: Value = serde_json::from_str(&listed()).unwrap();
+    let expected = serde_json::json!([
+        {"namespace": "/", "queues_max": 1},
+        {"user": "root", "connections_max": 3, "channels_max": 0},
+    ]);
+    assert_eq!(all["items"], expected);
+    let (_, _, of_api) = closed.ask("GET /api/vhost-limits", Some("root"), "");
+    assert!(of_api.contains(r#""max-queues":1"#), "{of_api}");
+    for _ in 0..2 {
+        assert_eq!(
+            closed.ask("PUT /api/queues/%2F/q", Some("root"), "{}").0 / 100,
+            2,
+            "one is permitted"
+        );
+    }
+    assert_eq!(
+        closed.ask("PUT /api/queues/%2F/other", Some("root"), "{}").0 / 100,
+        4
+    );
+    assert_eq!(set(r#"{"namespace": "/"}"#).0, 200);
+    assert_eq!(set(r#"{"user": "root"}"#).0, 200);
+    assert!(listed().contains(r#""items":[]"#), "{}", listed());
+}

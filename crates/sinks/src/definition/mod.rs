@@ -1,6 +1,8 @@
 //! A sink as its file declares it: `[sink.NAME]`. Unknown fields are refused, with their path.
 
+mod sources;
 mod steps;
+mod targets;
 
 use toml::Value;
 
@@ -9,8 +11,13 @@ use crate::convert::{OnUnknown, default_fits};
 use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
-use crate::secret::Secret;
+use crate::secret::SecretError;
 use crate::transform::Step;
+pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
+use targets::target;
+pub use targets::{
+    AmqpSpec, BodyForm, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec, WebhookSpec,
+};
 
 /// Bytes of a batch, at most: its buffer has to stay below 4 GiB, whatever a record adds.
 const FLUSH_BYTES_MAX: u64 = 1 << 30;
@@ -21,6 +28,8 @@ const NAME_BYTES_MAX: usize = 200;
 pub enum DefinitionError {
     #[error("not TOML: {0}")]
     Syntax(String),
+    #[error("not a definition: {0}")]
+    Json(String),
     #[error("{path}: there is no such field")]
     Unknown { path: String },
     #[error("{path} is missing")]
@@ -33,8 +42,9 @@ pub enum DefinitionError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
-    /// Stored topics with equally many partitions.
+    /// Stored topics with equally many partitions, or one queue (`queue:NAME`).
     pub from: Vec<String>,
+    pub source: SourceSpec,
     pub begin: Begin,
     pub target: TargetSpec,
     pub mode: Mode,
@@ -59,6 +69,20 @@ pub enum Begin {
     Time(i64),
 }
 
+impl Begin {
+    /// Reads `earliest`, `latest` or a time (RFC 3339).
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "earliest" => Some(Self::Earliest),
+            "latest" => Some(Self::Latest),
+            time => {
+                let time = time.parse::<jiff::Timestamp>().ok()?;
+                Some(Self::Time(time.as_millisecond()))
+            }
+        }
+    }
+}
+
 /// Reaction to records that retention removed before they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnGap {
@@ -76,49 +100,15 @@ pub enum Mode {
     },
 }
 
-/// Kind of target, with its own fields.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetSpec {
-    Files(FilesSpec),
-    Postgres(PostgresSpec),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilesSpec {
-    pub path: String,
-    pub format: Format,
-    pub compression: Compression,
-    /// Records of a file, at most.
-    pub split_records: Option<usize>,
-    /// True if the first line of a CSV file has the columns' names.
-    pub header: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    Ndjson,
-    Csv,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PostgresSpec {
-    pub url: Secret,
-    pub schema: String,
-    pub table: String,
-    /// True if missing tables and columns are made.
-    pub create: bool,
-}
-
 impl Definition {
     /// Reads all sinks of a file.
     pub fn parse(text: &str) -> Result<Vec<Self>, DefinitionError> {
+        let documents = Self::documents(text)?;
+        Ok(documents.into_iter().map(|(sink, _)| sink).collect())
+    }
+
+    /// Reads all sinks of a file, each with its fields as JSON: the form in which a broker keeps it.
+    pub fn documents(text: &str) -> Result<Vec<(Self, String)>, DefinitionError> {
         let table: toml::Table = text
             .parse()
             .map_err(|why: toml::de::Error| DefinitionError::Syntax(why.to_string().trim().to_owned()))?;
@@ -132,7 +122,9 @@ impl Definition {
                 return Err(DefinitionError::Unknown { path: kind });
             }
             for (path, name, value) in Fields::new("sink", value)?.rest() {
-                sinks.push(Self::read(&name, Fields::new(path, value)?)?);
+                let json = serde_json::to_string(&value);
+                let json = json.map_err(|why| DefinitionError::Syntax(why.to_string()))?;
+                sinks.push((Self::read(&name, Fields::new(path, value)?)?, json));
             }
         }
         if sinks.is_empty() {
@@ -142,9 +134,35 @@ impl Definition {
         Ok(sinks)
     }
 
+    /// Reads one sink from its fields as JSON.
+    pub fn from_json(name: &str, json: &str) -> Result<Self, DefinitionError> {
+        let table: toml::Table =
+            serde_json::from_str(json).map_err(|why| DefinitionError::Json(why.to_string()))?;
+        Self::read(name, Fields::new(format!("sink.{name}"), Value::Table(table))?)
+    }
+
     /// Returns the name of the app that has the claims of the sink.
     pub fn app(&self) -> String {
         format!("sink.{}", self.name)
+    }
+
+    /// Returns the definition with the secrets of its steps, as they are now.
+    pub fn with_keys(&self) -> Result<Self, SecretError> {
+        let mut ready = self.clone();
+        for step in &mut ready.steps {
+            step.read_keys()?;
+        }
+        Ok(ready)
+    }
+
+    /// True if the target holds no positions, and the app of the sink does.
+    pub fn keeps_positions_in_app(&self) -> bool {
+        !self.target.holds_positions()
+    }
+
+    /// Returns the group of another broker that shares its partitions among the processes of the sink.
+    pub fn group(&self) -> String {
+        format!("stafett-sink.{}", self.name)
     }
 
     /// Returns the topic of records that are not written.
@@ -168,16 +186,18 @@ impl Definition {
             }
             _ => return Err(fields.bad("from", "it has to be a list of topics")),
         };
-        if let Some(queue) = from.iter().find(|topic| topic.starts_with("queue:")) {
-            let why = format!("{queue}: sinks read topics; queues are not built in yet");
-            return Err(fields.bad("from", why));
-        }
+        let source = sources::read(&mut fields, &from)?;
         let begin = begin(&mut fields)?;
         let target = target(&mut fields)?;
+        if !target.holds_positions() && source != SourceSpec::Own {
+            let why = "records of another broker, and queues, need a target that holds positions";
+            return Err(fields.bad("source", why));
+        }
         let place = fields.flag("place")?.unwrap_or(false);
-        let columns = columns(&mut fields, &target, place)?;
+        let steps = steps::read(&mut fields)?;
+        let columns = columns(&mut fields, &target, place, !steps.is_empty())?;
         let mode = mode(&mut fields, &target, &columns)?;
-        let flush = flush(&mut fields)?;
+        let flush = flush(&mut fields, target.flush_records())?;
         let on_unknown = [
             ("rest", OnUnknown::Rest),
             ("drop", OnUnknown::Drop),
@@ -193,11 +213,11 @@ impl Definition {
             bytes_per_s: limit.size("bytes_per_s")?,
         };
         limit.end()?;
-        let steps = steps::read(&mut fields)?;
         fields.end()?;
         Ok(Self {
             name: name.to_owned(),
             from,
+            source,
             begin,
             target,
             mode,
@@ -217,26 +237,19 @@ fn begin(fields: &mut Fields) -> Result<Begin, DefinitionError> {
     let Some(text) = fields.text("begin")? else {
         return Ok(Begin::Earliest);
     };
-    match &*text {
-        "earliest" => Ok(Begin::Earliest),
-        "latest" => Ok(Begin::Latest),
-        time => match time.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Begin::Time(time.as_millisecond())),
-            Err(_) => Err(fields.bad(
-                "begin",
-                format!("{time:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z"),
-            )),
-        },
-    }
+    Begin::parse(&text).ok_or_else(|| {
+        let why = format!("{text:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z");
+        fields.bad("begin", why)
+    })
 }
 
-fn flush(fields: &mut Fields) -> Result<FlushRules, DefinitionError> {
+fn flush(fields: &mut Fields, records: u64) -> Result<FlushRules, DefinitionError> {
     let mut flush = fields.below("flush")?;
     let bytes = flush.size("bytes")?.unwrap_or(64 << 20);
     if bytes > FLUSH_BYTES_MAX {
         return Err(flush.bad("bytes", "a batch has at most 1GiB"));
     }
-    let records = flush.count("records")?.unwrap_or(30_000);
+    let records = flush.count("records")?.unwrap_or(records);
     let every_ms = flush.time("every")?.unwrap_or(1000);
     flush.end()?;
     Ok(FlushRules {
@@ -246,92 +259,36 @@ fn flush(fields: &mut Fields) -> Result<FlushRules, DefinitionError> {
     })
 }
 
-fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
-    let kind = fields.required("to")?;
-    match &*kind {
-        "files" => {
-            let path = fields.required("path")?;
-            if path.contains("://") {
-                let why = "files are written into a folder; object stores are not built in yet";
-                return Err(fields.bad("path", why));
-            }
-            let formats = [("ndjson", Format::Ndjson), ("csv", Format::Csv)];
-            let codecs = [
-                ("none", Compression::None),
-                ("gzip", Compression::Gzip),
-                ("zstd", Compression::Zstd),
-            ];
-            let format = fields.word("format", &formats)?.unwrap_or(Format::Ndjson);
-            let compression = fields.word("compression", &codecs)?;
-            let header = fields.flag("header")?.unwrap_or(format == Format::Csv);
-            let mut split = fields.below("split")?;
-            let split_records = split.count("records")?;
-            split.end()?;
-            Ok(TargetSpec::Files(FilesSpec {
-                path,
-                format,
-                compression: compression.unwrap_or(Compression::None),
-                split_records: split_records.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-                header,
-            }))
-        }
-        "postgres" => {
-            let url = Secret::parse(&fields.required("url")?);
-            if url.is_plain() && has_password(&url.to_string()) {
-                let why = "it has a password: write env:NAME or file:PATH, and keep the address there";
-                return Err(fields.bad("url", why));
-            }
-            Ok(TargetSpec::Postgres(PostgresSpec {
-                url,
-                schema: fields.text("schema")?.unwrap_or_else(|| "public".to_owned()),
-                table: fields.required("table")?,
-                create: fields.flag("create")?.unwrap_or(false),
-            }))
-        }
-        "parquet" | "ducklake" | "delta" | "mongodb" | "clickhouse" | "warehouse" | "webhook" | "topic" => {
-            Err(fields.bad("to", format!("the target {kind} is not built in yet")))
-        }
-        _ => Err(fields.bad("to", format!("there is no target {kind:?}: files or postgres"))),
-    }
-}
-
-/// True if an address of PostgreSQL has a password: `postgres://USER:PASSWORD@…` or `password=…`.
-fn has_password(url: &str) -> bool {
-    let login = url
-        .split_once("://")
-        .and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
-    login.is_some_and(|(login, _)| login.contains(':')) || url.contains("password=")
-}
-
-fn columns(fields: &mut Fields, target: &TargetSpec, place: bool) -> Result<Vec<Column>, DefinitionError> {
-    let mut columns: Vec<Column> = Vec::new();
-    if place {
+fn columns(
+    fields: &mut Fields,
+    target: &TargetSpec,
+    place: bool,
+    is_changed: bool,
+) -> Result<Vec<Column>, DefinitionError> {
+    let mut columns: Vec<Column> = target.carried();
+    if place && columns.is_empty() {
         columns.extend(Column::of_place());
     }
-    let is_declared = fields.take("columns");
-    match (is_declared, target) {
-        (Some(value), _) => {
+    match fields.take("columns") {
+        Some(value) => {
             let declared = Fields::new("columns", value)?;
             for (path, name, value) in declared.rest() {
                 columns.push(column(&name, Fields::new(path, value)?)?);
             }
         }
-        (None, TargetSpec::Files(spec)) if spec.format == Format::Ndjson => {
-            columns.push(Column::new("value", Kind::Jsonb, Origin::Whole));
+        None if target.takes_bytes() && !is_changed => {
+            columns.push(Column::new("value", Kind::Bytea, Origin::Value));
         }
-        (None, _) => return Err(fields.bad("columns", "the target needs columns, and there are none")),
+        None if target.takes_json() => columns.push(Column::new("value", Kind::Jsonb, Origin::Whole)),
+        None => return Err(fields.bad("columns", "the target needs columns, and there are none")),
     }
     let mut names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
     names.sort_unstable();
     if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
         return Err(fields.bad("columns", format!("there are two columns {name}")));
     }
-    if columns
-        .iter()
-        .filter(|column| column.origin == Origin::Rest)
-        .count()
-        > 1
-    {
+    let rests = columns.iter().filter(|column| column.origin == Origin::Rest);
+    if rests.count() > 1 {
         return Err(fields.bad("columns", "one column may have the rest"));
     }
     Ok(columns)
@@ -484,7 +441,7 @@ mod tests {
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast and flatten",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash and mask",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);

@@ -3,8 +3,10 @@
 use toml::Value;
 
 use super::DefinitionError;
+use super::sources::login;
 use crate::columns::Kind;
 use crate::fields::Fields;
+use crate::personal::{HashKey, Mask};
 use crate::transform::{Cast, Flatten, Step};
 
 /// Levels that are flattened, at most.
@@ -18,7 +20,7 @@ pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
     };
     let mut read = Vec::with_capacity(steps.len());
     for (place, value) in steps.into_iter().enumerate() {
-        let why = "a step has one of keep, drop, rename, cast and flatten";
+        let why = "a step has one of keep, drop, rename, cast, flatten, hash and mask";
         let bad = fields.bad(&format!("transform.{place}"), why);
         let Value::Table(table) = value else {
             return Err(bad);
@@ -75,6 +77,15 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
             Ok(Step::Cast(casts.collect::<Result<_, _>>()?))
         }
         "flatten" => flatten(Fields::new("flatten", value)?),
+        "hash" => {
+            let mut fields = Fields::new("hash", value)?;
+            let named = fields.take("fields").as_ref().and_then(paths).ok_or(bad)?;
+            let key = login(&mut fields, "key")?;
+            let key = key.ok_or_else(|| refused("hash.key".to_owned(), "it is missing"))?;
+            fields.end()?;
+            Ok(Step::Hash(named, HashKey::new(key)))
+        }
+        "mask" => mask(Fields::new("mask", value)?),
         _ => Err(bad),
     }
 }
@@ -88,6 +99,26 @@ fn refused(path: String, why: &str) -> DefinitionError {
         path,
         why: why.to_owned(),
     }
+}
+
+fn mask(mut fields: Fields) -> Result<Step, DefinitionError> {
+    let path = fields.required("field")?.split('.').map(str::to_owned).collect();
+    let bits = fields.count("bits")?.unwrap_or(24);
+    let bits_v6 = fields.count("bits_v6")?.unwrap_or(48);
+    let count = fields.count("count")?.unwrap_or(4);
+    if bits > 32 || bits_v6 > 128 {
+        return Err(fields.bad("bits", "an address has 32 bits, one of IPv6 128"));
+    }
+    let small = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
+    let network = Mask::Network {
+        bits: small(bits),
+        bits_v6: small(bits_v6),
+    };
+    let last = Mask::Last(usize::try_from(count).unwrap_or(usize::MAX));
+    let kinds = [("network", network), ("last", last), ("blank", Mask::Blank)];
+    let mask = fields.word("with", &kinds)?.unwrap_or(network);
+    fields.end()?;
+    Ok(Step::Mask(path, mask))
 }
 
 fn flatten(mut fields: Fields) -> Result<Step, DefinitionError> {

@@ -3,16 +3,29 @@
 //! Position and fence are the target's own: `open` raises a number there, and a write under a lower one is
 //! refused. So nothing depends on the source of the records, or on a clock.
 
+pub mod amqp;
 pub mod files;
+mod ledger;
 pub mod postgres;
 mod steps;
+pub mod topic;
+pub mod webhook;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::broker::Servers;
+use crate::definition::{Definition, TargetSpec};
 use crate::rows::Slice;
+use amqp::AmqpTarget;
+use files::{Files, WallClock};
+pub use ledger::Ledger;
+use postgres::Postgres;
 pub use steps::Steps;
+use topic::TopicTarget;
+use webhook::Webhook;
 
 /// A partition of a topic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,4 +118,29 @@ pub trait Target: Send {
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError>;
 
     fn promise(&self) -> Promise;
+}
+
+/// Surroundings of targets, beside their definitions.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    pub steps: Steps,
+    pub wall: WallClock,
+    /// The broker of the sink.
+    pub servers: Servers,
+    /// Hosts in private networks to which webhooks may go; `*` is all of them.
+    pub webhook_allow: Vec<String>,
+    /// Positions of a target that holds none.
+    pub ledger: Option<Arc<dyn Ledger>>,
+}
+
+/// Makes the target of a sink.
+pub fn target_of(definition: &Definition, surroundings: &Surroundings) -> Box<dyn Target> {
+    let (name, columns, steps) = (&definition.name, &definition.columns, surroundings.steps.clone());
+    match &definition.target {
+        TargetSpec::Files(spec) => Box::new(Files::new(name, spec, columns, surroundings.wall, steps)),
+        TargetSpec::Postgres(spec) => Box::new(Postgres::new(name, spec, columns, &definition.mode, steps)),
+        TargetSpec::Topic(spec) => Box::new(TopicTarget::new(name, spec, columns, surroundings)),
+        TargetSpec::Amqp(spec) => Box::new(AmqpTarget::new(name, spec, columns, surroundings)),
+        TargetSpec::Webhook(spec) => Box::new(Webhook::new(name, spec, columns, surroundings)),
+    }
 }

@@ -15,3 +15,4 @@ mod postgres;
 mod script;
 mod server;
 mod suite;
+mod webhook;

@@ -98,6 +98,54 @@ async fn rows_types_and_tables_of_postgres() {
     a_server_that_is_away_is_tried_again(&server).await;
 }
 
+/// Returns a port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[tokio::test]
+async fn an_address_with_tls_is_checked_against_the_authority() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (port, certificate) = (free_port(), made.cert.pem());
+    let key = made.signing_key.serialize_pem();
+    let settings = |data: &std::path::Path| {
+        std::fs::write(data.join("server.crt"), &certificate).unwrap();
+        std::fs::write(data.join("server.key"), &key).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(data.join("server.key"), private).unwrap();
+        vec!["ssl=on".to_owned(), "listen_addresses=localhost".to_owned()]
+    };
+    let Some(server) = Server::start_with(port, &settings).await else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, &made.cert.pem()).unwrap();
+    let definition = |fields: &str| {
+        let text = format!(
+            "[sink.s]\nfrom = \"events\"\nto = \"postgres\"\ncreate = true\n\
+             url = \"host=localhost port={port} user=postgres dbname=postgres sslmode=require\"\n{fields}\n{COLUMNS}"
+        );
+        Definition::parse(&text).unwrap().remove(0)
+    };
+    let client = server.connect().await;
+    let trusting = Table {
+        definition: definition(&format!("ca = '{}'", ca.display())),
+        client,
+    };
+    let mut target = trusting.target(Steps::default());
+    target.open(&place(0), 0).await.unwrap();
+    let encrypted = "SELECT count(*)::text FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl";
+    assert_eq!(trusting.texts(encrypted).await, ["1"]);
+    let strange = Table {
+        definition: definition(""),
+        client: server.connect().await,
+    };
+    let refused = strange.target(Steps::default()).open(&place(0), 0).await;
+    assert!(refused.is_err(), "its authority is not one of the system's");
+}
+
 async fn upserts_keep_the_last_record_of_a_key(server: &Server) {
     let fields = "table = \"latest\"\nmode = \"upsert\"\nkey = [\"k\"]\n\
          [sink.s.columns]\nk = { type = \"text\", null = false }\nv = { type = \"bigint\" }\n";

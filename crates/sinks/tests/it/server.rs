@@ -11,11 +11,14 @@ use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 use tokio_util::task::TaskTracker;
 
+/// Port that names the socket.
+const PORT: u16 = 5432;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The server; it ends with this.
 pub(crate) struct Server {
     folder: TempDir,
+    port: u16,
     child: Child,
     tasks: TaskTracker,
 }
@@ -57,6 +60,14 @@ fn skip() {
 impl Server {
     /// Returns `None`, and says so, where there is no PostgreSQL.
     pub(crate) async fn start() -> Option<Self> {
+        Self::start_with(PORT, &|_| Vec::new()).await
+    }
+
+    /// As [`Self::start`], with more settings; `settings` gets the folder of the data, which is the server's.
+    pub(crate) async fn start_with(
+        port: u16,
+        settings: &(dyn Fn(&Path) -> Vec<String> + Sync),
+    ) -> Option<Self> {
         let (Some(programs), Some((uid, gid))) = (programs(), user()) else {
             skip();
             return None;
@@ -91,10 +102,25 @@ impl Server {
         assert!(initdb.arg(&data).status().unwrap().success(), "initdb");
         let mut postgres = program("postgres");
         postgres.arg("-D").arg(&data).arg("-k").arg(&data);
-        postgres.args(["-c", "listen_addresses=", "-c", "fsync=off"]);
+        postgres.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+            "-p",
+            &port.to_string(),
+        ]);
+        for setting in settings(&data) {
+            postgres.arg("-c").arg(setting);
+        }
+        // Files that the settings name are the server's too: it refuses keys of others.
+        for entry in fs::read_dir(&data).unwrap() {
+            chown(entry.unwrap().path(), Some(uid), Some(gid)).unwrap();
+        }
         let server = Self {
             child: postgres.spawn().unwrap(),
             folder,
+            port,
             tasks: TaskTracker::new(),
         };
         let begun = Instant::now();
@@ -107,7 +133,11 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         let socket = self.folder.path().join("data");
-        format!("host={} user=postgres dbname=postgres", socket.display())
+        format!(
+            "host={} port={} user=postgres dbname=postgres",
+            socket.display(),
+            self.port
+        )
     }
 
     /// Returns a connection that ends with the runtime of the test.

@@ -16,10 +16,10 @@ use crate::workload::{Message, Recorder, Reports};
 
 /// The set `main` and the seat of the first client of a role.
 fn place(roles: &str, role: &str, reads: Reads) -> (Arc<Destinations>, Seat) {
-    let source = Source {
-        place: "test".to_owned(),
-        text: format!("question = \"?\"\nsystems = [\"stafett\"]\n[topics.main]\nkind = \"queue\"\n{roles}"),
-    };
+    let source = Source::new(
+        "test",
+        format!("question = \"?\"\nsystems = [\"stafett\"]\n[topics.main]\nkind = \"queue\"\n{roles}"),
+    );
     let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
     let topics = Arc::clone(&destinations(&plan, &[], "test")["main"]);
     let group = match reads {

@@ -29,10 +29,7 @@ does = "consume"
 "#;
 
 fn source(text: &str) -> Source {
-    Source {
-        place: "x.toml".to_owned(),
-        text: text.to_owned(),
-    }
+    Source::new("x.toml", text)
 }
 
 fn error(text: &str) -> String {

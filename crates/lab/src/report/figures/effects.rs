@@ -1,8 +1,8 @@
 //! 2^k·r designs: effects as bars, with their intervals and shares of the variation.
 
 use super::{Analysed, Drawn, capital};
-use crate::experiment::Figure;
-use crate::factorial::{Analysis, Design, Factor, analyse};
+use crate::experiment::{Experiment, Figure, fraction};
+use crate::factorial::{Analysis, Design, DesignError, Factor, analyse};
 use crate::report::cells::Cell;
 use crate::report::chart::{Axis, Row, RowChart};
 use crate::report::load::Recorded;
@@ -14,7 +14,7 @@ use crate::statistics::Interval;
 pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Drawn {
     let mut drawn = Drawn::new(figure);
     let experiment = &recorded.run.experiment;
-    let factors = factors(experiment);
+    let factors = fraction::factors(&experiment.grid, names::value);
     for analysed in analyses(figure, recorded, cells) {
         if let Ok(analysis) = &analysed.result {
             let colour = u8::try_from(names::colour(&analysed.system, &experiment.systems)).unwrap_or(0);
@@ -39,6 +39,12 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
         .iter()
         .filter_map(|analysed| analysed.result.as_ref().ok());
     let replicated = analyses.clone().any(|analysis| analysis.error.is_some());
+    if let Some(text) = &experiment.run.fraction {
+        drawn.notes.push(format!(
+            "A fraction of all combinations was measured ({text}): an effect is the sum of those that fall together with \
+             it."
+        ));
+    }
     drawn.notes.push(if replicated {
         "An effect is half of what the change from the low to the high level does, on average over the other factors. \
          The percentage is the share of all variation that it explains. Bars are 95 % confidence intervals: an effect \
@@ -56,7 +62,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
 /// One for every metric and every system that has it.
 pub(super) fn analyses(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> Vec<Analysed> {
     let experiment = &recorded.run.experiment;
-    let factors = factors(experiment);
+    let factors = fraction::factors(&experiment.grid, names::value);
     let mut all = Vec::new();
     for metric in figure.y.iter().filter_map(|name| metric(name)) {
         for system in &experiment.systems {
@@ -64,11 +70,10 @@ pub(super) fn analyses(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>])
             if of_system.iter().all(|cell| cell.values(metric.name).is_empty()) {
                 continue;
             }
-            let result =
-                Design::new(factors.iter().map(|(_, factor)| factor.clone()).collect()).and_then(|design| {
-                    let rows = rows(&design, &factors, &of_system, metric.name);
-                    analyse(design, &rows)
-                });
+            let result = design(experiment, &factors).and_then(|design| {
+                let rows = rows(&design, &factors, &of_system, metric.name);
+                analyse(design, &rows)
+            });
             all.push(Analysed {
                 system: system.clone(),
                 durability: durability(&of_system),
@@ -80,6 +85,14 @@ pub(super) fn analyses(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>])
     all
 }
 
+fn design(experiment: &Experiment, factors: &[(String, Factor)]) -> Result<Design, DesignError> {
+    let factors = factors.iter().map(|(_, factor)| factor.clone()).collect();
+    match &experiment.run.fraction {
+        Some(text) => Design::fraction(factors, text),
+        None => Design::new(factors),
+    }
+}
+
 /// Two different levels of durability in one design are said as such.
 fn durability(cells: &[&Cell<'_>]) -> String {
     let mut levels: Vec<&str> = cells.iter().map(|cell| cell.durability()).collect();
@@ -88,36 +101,11 @@ fn durability(cells: &[&Cell<'_>]) -> String {
     levels.join(LEVELS_BETWEEN)
 }
 
-/// Paths with their factors; a letter each, by their names where those differ.
-fn factors(experiment: &crate::experiment::Experiment) -> Vec<(String, Factor)> {
-    let paths: Vec<String> = experiment.grid.keys().cloned().collect();
-    let mut taken = String::new();
-    let mut factors = Vec::new();
-    for (path, values) in &experiment.grid {
-        let [low, high] = values.as_slice() else { continue };
-        let name = names::short(path, &paths);
-        let letter = name
-            .chars()
-            .chain('a'..='z')
-            .find(|letter| letter.is_ascii_lowercase() && !taken.contains(*letter));
-        let letter = letter.unwrap_or('?');
-        taken.push(letter);
-        let factor = Factor {
-            name,
-            letter,
-            low: names::value(low),
-            high: names::value(high),
-        };
-        factors.push((path.clone(), factor));
-    }
-    factors
-}
-
 fn rows(design: &Design, factors: &[(String, Factor)], cells: &[&Cell<'_>], metric: &str) -> Vec<Vec<f64>> {
     let of_row = |row: usize| {
         let fits = |cell: &&&Cell<'_>| {
             factors.iter().enumerate().all(|(index, (path, factor))| {
-                let level = if row >> index & 1 == 1 {
+                let level = if design.is_high(row, index) {
                     &factor.high
                 } else {
                     &factor.low

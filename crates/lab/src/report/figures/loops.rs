@@ -27,10 +27,7 @@ impl Loops {
     /// Takes a cell's senders into account.
     pub(super) fn look(&mut self, latency: &str, recorded: &Recorded, cell: &Cell<'_>) {
         let run = &recorded.run;
-        let source = Source {
-            place: run.name.clone(),
-            text: run.source.clone(),
-        };
+        let source = Source::new(run.name.clone(), run.source.clone());
         // Roles after the grid and the scale; those of an older program are taken as they stand.
         let plan: Option<Plan> = source.plan(run.scale, &cell.parameters).ok();
         let roles = plan.as_ref().map_or(&run.experiment.roles, |plan| &plan.roles);

@@ -30,7 +30,11 @@ const SHOWN: &[Shown] = shown! {
         |point, _| per_second(point, sends, |sample| sample.acknowledged);
     "rate", "Received messages per second", "1/s",
         |point, _| per_second(point, consumes, |sample| sample.received);
-    "p99", "99th percentile of latency", "µs", |point, _| p99(point);
+    "p99", "99th percentile of latency", "µs", |point, _| latency(point, |sample| sample.p99_us);
+    "p2_5", "2.5th percentile of latency", "µs", |point, _| latency(point, |sample| sample.p2_5_us);
+    "p50", "Median of latency", "µs", |point, _| latency(point, |sample| sample.p50_us);
+    "p97_5", "97.5th percentile of latency", "µs", |point, _| latency(point, |sample| sample.p97_5_us);
+    "max", "Longest latency", "µs", |point, _| latency(point, |sample| sample.max_us);
     "clients", "Clients at work", "", |point, _| of_roles(point, |_| true, |sample| f64::from(sample.clients));
     "timed_out", "Not answered in time, per second", "1/s",
         |point, _| per_second(point, |_| true, |sample| sample.timed_out);
@@ -171,12 +175,12 @@ fn per_second(point: &Point, which: fn(&RoleResult) -> bool, count: fn(&RateSamp
 }
 
 /// The worst of the roles that send; of the others, where none does.
-fn p99(point: &Point) -> Seconds {
+fn latency(point: &Point, of: fn(&RateSample) -> Option<u64>) -> Seconds {
     let any_sends = point.roles.iter().any(sends);
     let mut seconds = Seconds::new();
     for role in point.roles.iter().filter(|role| sends(role) == any_sends) {
         for sample in &role.samples {
-            if let Some(value) = sample.p99_us {
+            if let Some(value) = of(sample) {
                 let at = seconds.entry(whole(sample.at_s.round())).or_default();
                 *at = at.max(value as f64);
             }

@@ -48,7 +48,7 @@ fn effects(analysed: &Analysed, analysis: &Analysis) -> Markup {
                     td.num { (reach(&analysis.mean)) } td.num { "" } td { "" } }
                 @for effect in analysis.by_share() {
                     tr {
-                        th scope="row" { (effect.name) }
+                        th scope="row" { (effect.name) @for alias in &effect.aliases { " + " (alias) } }
                         td { (factor_names(analysis, effect.set)) }
                         td.num { (scale.fine(effect.value)) }
                         td.num { (reach(effect)) }
@@ -90,7 +90,7 @@ fn signs(analysed: &Analysed, analysis: &Analysis) -> Markup {
                     @for (row, response) in analysis.responses.iter().enumerate() {
                         tr {
                             @for (index, factor) in design.factors().iter().enumerate() {
-                                td { (if row >> index & 1 == 1 { &factor.high } else { &factor.low }) }
+                                td { (if design.is_high(row, index) { &factor.high } else { &factor.low }) }
                             }
                             td.num { "1" }
                             @for effect in &analysis.effects {

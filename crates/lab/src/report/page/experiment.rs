@@ -49,7 +49,7 @@ pub(super) fn article(recorded: &Recorded, is_alone: bool) -> Markup {
 }
 
 /// The number that an experiment is about: the first that its figures draw.
-pub(super) fn main_metric(run: &Run) -> &'static Metric {
+pub(crate) fn main_metric(run: &Run) -> &'static Metric {
     let usual = METRICS.iter().find(|metric| metric.name == "produce_rate");
     drawn_metrics(&run.experiment)
         .first()

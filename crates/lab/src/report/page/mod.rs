@@ -22,6 +22,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::load::Recorded;
 
+pub(crate) use experiment::main_metric;
 pub(crate) use sign::LEVELS_BETWEEN;
 
 const STYLE: &str = include_str!("style.css");

@@ -3,7 +3,7 @@
 mod create;
 
 use anyhow::Context;
-use clap::{ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgAction, ArgGroup, ArgMatches, Command, value_parser};
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -19,6 +19,9 @@ const COUNT: &str = "count";
 const PRIORITY: &str = "priority";
 const HEADER: &str = "header";
 const TO: &str = "to";
+const TO_EXCHANGE: &str = "to-exchange";
+const TO_ORIGIN: &str = "to-origin";
+const KEY: &str = "key";
 const IF_UNUSED: &str = "if-unused";
 const IF_EMPTY: &str = "if-empty";
 
@@ -57,11 +60,24 @@ pub(super) fn describe() -> Command {
                 .arg(queue())
                 .arg(deletion::yes()),
             Command::new("move")
-                .about("Move messages from the front of a queue to another one")
+                .about("Move messages from the front of a queue to another one, to an exchange, or back")
                 .arg(queue())
-                .arg(option(TO, "QUEUE", "Where they go").required(true))
+                .arg(option(TO, "QUEUE", "Queue that they go to"))
+                .arg(option(TO_EXCHANGE, "EXCHANGE", "Exchange that they go to"))
+                .arg(option(KEY, "KEY", "Routing key at that exchange; else they keep theirs").requires(TO_EXCHANGE))
+                .arg(flag(
+                    TO_ORIGIN,
+                    "Dead letters go to the exchange, with the routing key, that they were published with",
+                ))
+                .group(
+                    ArgGroup::new("target")
+                        .args([TO, TO_EXCHANGE, TO_ORIGIN])
+                        .required(true),
+                )
                 .arg(count("So many at most; all that wait if this is not given"))
-                .after_help("Examples:\n  stafett queue move orders.dead --to orders"),
+                .after_help(
+                    "Examples:\n  stafett queue move orders.dead --to orders\n  stafett queue move orders.dead --to-origin",
+                ),
             Command::new("delete")
                 .about("Delete a queue with the messages in it")
                 .arg(queue())
@@ -160,8 +176,16 @@ fn purge(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn move_all(matches: &ArgMatches) -> Result<(), Failure> {
     let queue = given(matches);
-    let to = options::text(matches, TO);
-    let body = json!({ "to": { "queue": to }, "count": matches.get_one::<u64>(COUNT) });
+    let text = |name: &str| matches.get_one::<String>(name);
+    let (target, to) = match (text(TO), text(TO_EXCHANGE)) {
+        (Some(queue), _) => (json!({ "queue": queue }), queue.clone()),
+        (None, Some(exchange)) => {
+            let target = json!({ "exchange": exchange, "routing_key": text(KEY) });
+            (target, format!("the exchange {exchange:?}"))
+        }
+        (None, None) => (json!("origin"), "their origin".to_owned()),
+    };
+    let body = json!({ "to": target, "count": matches.get_one::<u64>(COUNT) });
     let question = about(matches, Method::POST, Some("move")).with_body(body);
     let answer = http::ask(matches, question)?;
     let words = format!("{} messages moved from {queue} to {to}", counted(&answer));

@@ -5,28 +5,21 @@ use std::io::{self, Write};
 use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
 use serde_json::{Value, json};
+use stafett_sinks::broker::source;
 use stafett_sinks::convert::write_json;
-use stafett_sinks::definition::TargetSpec;
+use stafett_sinks::definition::SourceSpec;
 use stafett_sinks::http::HttpError;
-use stafett_sinks::runner::target_of;
-use stafett_sinks::target::{Place, Steps};
+use stafett_sinks::target::{Place, Steps, target_of};
 use stafett_sinks::trial::{Tried, trial};
 use stafett_sinks::{App, Definition, Target};
 
-use super::run::{block_on, broker, connect, wall_ms};
+use super::run::{block_on, broker, connect, surroundings};
 use super::{LAST, SET};
 use crate::client::http;
 use crate::client::table::{Side, Table};
 
-fn target(sink: &Definition) -> Box<dyn Target> {
-    target_of(sink, Steps::default(), wall_ms)
-}
-
-fn kind(sink: &Definition) -> &'static str {
-    match sink.target {
-        TargetSpec::Files(_) => "files",
-        TargetSpec::Postgres(_) => "postgres",
-    }
+fn target(matches: &ArgMatches, sink: &Definition) -> anyhow::Result<Box<dyn Target>> {
+    Ok(target_of(sink, &surroundings(matches, Steps::default())?))
 }
 
 pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
@@ -39,15 +32,15 @@ pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resul
     ]);
     let mut rows = Vec::new();
     for sink in sinks {
-        let promise = target(sink).promise().to_string();
+        let promise = target(matches, sink)?.promise().to_string();
         let (from, columns) = (sink.from.join(", "), sink.columns.len());
         rows.push(json!({
-            "name": sink.name, "from": sink.from, "to": kind(sink), "columns": columns, "promise": promise,
+            "name": sink.name, "from": sink.from, "to": sink.target.word(), "columns": columns, "promise": promise,
         }));
         table.row(vec![
             sink.name.clone(),
             from,
-            kind(sink).to_owned(),
+            sink.target.word().to_owned(),
             columns.to_string(),
             promise,
         ]);
@@ -61,9 +54,12 @@ pub(super) fn prepare(matches: &ArgMatches, sinks: &[Definition], make: bool) ->
     let missing = block_on(async {
         let mut all = Vec::new();
         for sink in sinks {
-            let missing = target(sink).prepare(make).await;
+            let missing = target(matches, sink)?.prepare(make).await;
             let missing = missing.with_context(|| sink.name.clone())?;
             all.extend(missing.into_iter().map(|what| (sink.name.clone(), what)));
+            if sink.source != SourceSpec::Own {
+                continue;
+            }
             let mut app = App::new(sink, broker.another());
             match app.show().await {
                 Ok(_) => {}
@@ -139,7 +135,7 @@ pub(super) fn status(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resu
 }
 
 /// Reads `TOPIC/PARTITION=OFFSET`.
-fn place_and_offset(text: &str) -> Option<(Place, u64)> {
+pub(super) fn place_and_offset(text: &str) -> Option<(Place, u64)> {
     let (place, offset) = text.rsplit_once('=')?;
     let (topic, partition) = place.rsplit_once('/')?;
     let place = Place {
@@ -161,7 +157,15 @@ pub(super) fn position(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Re
     let mut rows = Vec::new();
     block_on(async {
         for sink in sinks {
-            let mut target = target(sink);
+            if sink.keeps_positions_in_app() {
+                let positions = App::new(sink, broker(matches)?).positions().await?;
+                for (place, next) in positions {
+                    rows.push(json!({"sink": sink.name, "topic": place.topic, "partition": place.partition, "next": next}));
+                    table.row(vec![sink.name.clone(), place.to_string(), next.to_string()]);
+                }
+                continue;
+            }
+            let mut target = target(matches, sink)?;
             if let Some((place, next)) = &set {
                 target.set_position(place, *next).await?;
             }
@@ -194,6 +198,7 @@ pub(super) fn dry_run(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Res
         let client = connect(matches).await?;
         let mut out = io::stdout();
         for sink in sinks {
+            let client = source(sink, client.clone()).await?;
             for Tried { place, rows, poison } in trial(&client, sink, last).await? {
                 for (offset, cells) in rows.all().iter() {
                     let mut line = Vec::new();

@@ -1,17 +1,21 @@
-//! `stafett sink …`: sinks of a file, run here, made, shown and looked after.
+//! `stafett sink …`: sinks of a file, run here, made, shown and looked after; and those that a broker keeps.
 
+mod keep;
+mod kept;
 mod look;
 mod metrics;
 mod run;
+mod runner;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use stafett_sinks::Definition;
 
+use super::deletion;
 use crate::client::http;
-use crate::client::options::option;
+use crate::client::options::{argument, flag, option};
 use crate::failure::Failure;
 
 const FILE: &str = "file";
@@ -19,27 +23,48 @@ const NAME: &str = "NAME";
 const SET: &str = "set";
 const LAST: &str = "last";
 const METRICS: &str = "metrics";
+const WEBHOOK_ALLOW: &str = "webhook-allow";
+const FROM: &str = "from";
+const DRY_RUN: &str = "dry-run";
+
+fn file() -> Arg {
+    Arg::new(FILE)
+        .short('f')
+        .long(FILE)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("File with the definitions")
+}
+
+fn allow() -> Arg {
+    option(
+        WEBHOOK_ALLOW,
+        "HOST",
+        "Host in a private network to which webhooks may go; * is all",
+    )
+    .action(ArgAction::Append)
+}
+
+fn name() -> Arg {
+    Arg::new(NAME).help("Only the sink of this name")
+}
+
+/// A command about the sinks of a file.
+fn of(word: &'static str, about: &'static str) -> Command {
+    Command::new(word)
+        .about(about)
+        .arg(file().required(true))
+        .arg(name())
+}
 
 pub(super) fn describe() -> Command {
-    let file = || {
-        Arg::new(FILE)
-            .short('f')
-            .long(FILE)
-            .value_name("FILE")
-            .required(true)
-            .value_parser(value_parser!(PathBuf))
-            .help("File with the definitions")
-    };
-    let name = || Arg::new(NAME).help("Only the sink of this name");
-    let of =
-        |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file()).arg(name());
+    let last = option(LAST, "N", "Records of each partition; 10 by default")
+        .value_parser(value_parser!(u64).range(1..=10_000));
     let set = option(
         SET,
         "TOPIC/PARTITION=OFFSET",
         "Position to set, of a sink that is stopped",
     );
-    let last = option(LAST, "N", "Records of each partition; 10 by default")
-        .value_parser(value_parser!(u64).range(1..=10_000));
     http::command(Command::new("sink"))
         .visible_alias("pipeline")
         .about("Write topics into databases and files, in bulk and exactly once")
@@ -54,6 +79,7 @@ pub(super) fn describe() -> Command {
                     "HOST:PORT",
                     "Address on which /metrics is answered",
                 ))
+                .arg(allow())
                 .after_help(
                     "Examples:\n  stafett sink run -f sinks.toml\n  stafett sink run -f sinks.toml events-pg",
                 ),
@@ -67,21 +93,66 @@ pub(super) fn describe() -> Command {
                 "Make what is missing: tables, columns, folders, apps and topics of dead letters",
             ),
             of("status", "Show state and lag of each partition"),
-            of("position", "Show the positions in the target, or set one").arg(set),
-            of("pause", "Pause sinks"),
-            of("resume", "Continue paused sinks"),
+            of("position", "Show the positions in the target, or set one")
+                .arg(set)
+                .arg(allow()),
             of(
                 "dry-run",
                 "Show rows as they would be written, and poison; nothing is written",
             )
             .arg(last),
         ])
+        .subcommands(of_kept())
+}
+
+/// Commands about the sinks that a broker keeps.
+fn of_kept() -> [Command; 9] {
+    let kept = |word: &'static str, about: &'static str| {
+        Command::new(word).about(about).arg(argument(NAME, "The sink"))
+    };
+    let either =
+        |word: &'static str, about: &'static str| Command::new(word).about(about).arg(file()).arg(name());
+    let position = option(SET, "TOPIC/PARTITION=OFFSET", "A single position instead");
+    [
+        either("pause", "Pause sinks: of a file, or the one that the broker keeps"),
+        either("resume", "Continue paused sinks"),
+        Command::new("list").about("List the sinks that the broker keeps, with their state"),
+        kept("describe", "Show a sink that the broker keeps"),
+        of("define", "Have the broker keep the sinks of a file, and run them")
+            .arg(flag(DRY_RUN, "Only check; nothing is stored"))
+            .after_help(
+                "Examples:\n  stafett sink define -f sinks.toml\n  stafett sink define -f sinks.toml events-pg --dry-run",
+            ),
+        kept("delete", "Delete a sink; its target stays as it is").arg(deletion::yes()),
+        kept(
+            "positions",
+            "Read the positions out of the target of a sink that the broker keeps",
+        ),
+        kept("replay", "Have a sink write records again, or pass over some")
+            .arg(option(FROM, "PLACE", "earliest, latest or a time"))
+            .arg(position.action(ArgAction::Append))
+            .after_help("Examples:\n  stafett sink replay events-pg --from 2026-11-01T00:00:00Z"),
+        Command::new("runner")
+            .about("Run the sinks of a broker, which starts this by itself")
+            .hide(true),
+    ]
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((word, matches)) = matches.subcommand() else {
         return Ok(());
     };
+    match word {
+        "list" => return keep::list(matches),
+        "describe" => return keep::describe(matches),
+        "define" => return keep::define(matches),
+        "delete" => return keep::delete(matches),
+        "positions" => return keep::positions(matches),
+        "replay" => return keep::replay(matches),
+        "pause" | "resume" if !matches.contains_id(FILE) => return keep::pause(matches, word),
+        "runner" => return Ok(runner::run()?),
+        _ => {}
+    }
     let sinks = definitions(matches)?;
     Ok(match word {
         "run" => run::run(matches, sinks),
@@ -99,14 +170,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Returns the sinks of the file, or the one that is named.
 fn definitions(matches: &ArgMatches) -> anyhow::Result<Vec<Definition>> {
+    Ok(documents(matches)?.into_iter().map(|(sink, _)| sink).collect())
+}
+
+/// As [`definitions`], each with its fields as JSON.
+fn documents(matches: &ArgMatches) -> anyhow::Result<Vec<(Definition, String)>> {
     let Some(path) = matches.get_one::<PathBuf>(FILE) else {
         bail!("a file with definitions is needed: -f FILE");
     };
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
-    let mut sinks = Definition::parse(&text).with_context(|| shown.to_string())?;
+    let mut sinks = Definition::documents(&text).with_context(|| shown.to_string())?;
     if let Some(name) = matches.get_one::<String>(NAME) {
-        sinks.retain(|sink| sink.name == *name);
+        sinks.retain(|(sink, _)| sink.name == *name);
         if sinks.is_empty() {
             bail!("{shown} has no sink {name}");
         }

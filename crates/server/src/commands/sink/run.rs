@@ -8,15 +8,17 @@ use anyhow::{Context, bail};
 use clap::ArgMatches;
 use stafett_kafka_client::{Client, Options};
 use stafett_sinks::Definition;
+use stafett_sinks::broker::Servers;
 use stafett_sinks::http::Http;
 use stafett_sinks::runner::Runner;
 use stafett_sinks::status::Status;
-use stafett_sinks::target::Steps;
+use stafett_sinks::target::{Steps, Surroundings};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{METRICS, metrics};
+use super::{METRICS, WEBHOOK_ALLOW, metrics};
 use crate::client::{self, http};
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
@@ -59,23 +61,41 @@ pub(super) fn broker(matches: &ArgMatches) -> anyhow::Result<Http> {
     Ok(Http::new(&address, token.as_deref()))
 }
 
-fn steps() -> anyhow::Result<Steps> {
+pub(super) fn steps() -> anyhow::Result<Steps> {
     match std::env::var(DIE_AT) {
         Ok(text) => Steps::dying_at(&text).with_context(|| format!("{DIE_AT} is STEP:N, not {text:?}")),
         Err(_) => Ok(Steps::default()),
     }
 }
 
-/// Runs sinks until a signal.
-pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
+/// Writes log lines to standard error.
+pub(super) fn log_to_stderr() {
     // A second subscriber in the process is refused, and the first one stays.
     let _ = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(io::stderr)
         .with_max_level(tracing::Level::INFO)
         .try_init();
+}
+
+/// Returns the surroundings of targets, as the command line has them.
+pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> anyhow::Result<Surroundings> {
+    let (addresses, options) = client::connection(matches, Options::default())?;
+    let allowed = matches.try_get_many::<String>(WEBHOOK_ALLOW).ok().flatten();
+    Ok(Surroundings {
+        steps,
+        wall: wall_ms,
+        servers: Servers::new(addresses, options),
+        webhook_allow: allowed.into_iter().flatten().cloned().collect(),
+        ledger: None,
+    })
+}
+
+/// Runs sinks until a signal.
+pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
+    log_to_stderr();
     let http = broker(matches)?;
-    let steps = steps()?;
+    let surroundings = surroundings(matches, steps()?)?;
     block_on(async {
         let client = connect(matches).await?;
         let stop = CancellationToken::new();
@@ -88,15 +108,18 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         if let Some(address) = matches.get_one::<String>(METRICS) {
             metrics::serve(address, states.clone(), &scrapes).await?;
         }
+        // They rest by the pause of their apps.
+        let (_rests, resting) = watch::channel(false);
         let mut running = Vec::new();
         for (definition, status) in sinks.into_iter().zip(states) {
             let runner = Runner {
                 http: http.another(),
                 client: client.clone(),
-                steps: steps.clone(),
+                surroundings: surroundings.clone(),
                 status,
                 now_ms,
-                wall: wall_ms,
+                rests: resting.clone(),
+                pauses: None,
                 definition,
             };
             running.push(tasks.spawn(runner.run(stop.clone())));

@@ -1,6 +1,6 @@
 //! `KEY=VALUE` with units: sizes and durations are converted to the numbers of the protocol.
 
-use crate::config::quantity;
+use stafett_model::quantity;
 
 /// Parses a setting.
 pub(super) fn read(text: &str) -> Result<(String, String), String> {

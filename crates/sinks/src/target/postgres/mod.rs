@@ -12,12 +12,14 @@
 mod binary;
 mod errors;
 mod tables;
+mod tls;
 
 use std::pin::pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, NoTls};
 
 use super::{Opened, Part, Place, Promise, Steps, Target, TargetError};
@@ -25,6 +27,7 @@ use crate::columns::Column;
 use crate::definition::{Mode, PostgresSpec};
 use errors::{refused, stopped};
 use tables::Tables;
+use tls::Tls;
 
 /// Bytes that are sent to the server at a time.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -89,12 +92,25 @@ impl Postgres {
                 "{place} is no address such as postgres://USER@HOST/DATABASE"
             ))
         })?;
-        let (client, connection) = config.connect(NoTls).await.map_err(|why| stopped(&why))?;
         let mut task = JoinSet::new();
-        task.spawn(async move {
-            // Its error is that of the request that fails.
-            let _ = connection.await;
-        });
+        let client = if config.get_ssl_mode() == SslMode::Require {
+            let connector = crate::tls::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
+            let (client, connection) = config
+                .connect(Tls(connector))
+                .await
+                .map_err(|why| stopped(&why))?;
+            task.spawn(async move {
+                // Its error is that of the request that fails.
+                let _ = connection.await;
+            });
+            client
+        } else {
+            let (client, connection) = config.connect(NoTls).await.map_err(|why| stopped(&why))?;
+            task.spawn(async move {
+                let _ = connection.await;
+            });
+            client
+        };
         client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
         Ok(Connected { client, _task: task })
     }

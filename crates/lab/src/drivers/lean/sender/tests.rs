@@ -25,12 +25,12 @@ async fn sender(role: &str) -> (LeanSender, Reports) {
     let address = stub.address().unwrap().to_string();
     #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
     let _serving = tokio::spawn(stub.serve());
-    let source = Source {
-        place: "test".to_owned(),
-        text: format!(
+    let source = Source::new(
+        "test",
+        format!(
             "question = \"?\"\nsystems = [\"kafka\"]\n[topics.main]\ncount = {TOPICS}\n[roles.p]\ndoes = \"produce\"\n{role}"
         ),
-    };
+    );
     let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
     let topics = Arc::clone(&destinations(&plan, &[], "test")["main"]);
     Lean::new(address.clone()).prepare(&topics).await.unwrap();

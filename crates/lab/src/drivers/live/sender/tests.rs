@@ -29,12 +29,12 @@ async fn sender(role: &str) -> (LiveSender, Reports, TcpStream) {
         stream
     };
     let (link, stream) = tokio::join!(Link::open(&address, 0, LiveFormat::Msgpack), server);
-    let source = Source {
-        place: "test".to_owned(),
-        text: format!(
+    let source = Source::new(
+        "test",
+        format!(
             "question = \"?\"\nsystems = [\"stafett\"]\n[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"\n{role}"
         ),
-    };
+    );
     let plan = source.plan(1.0, &BTreeMap::new()).unwrap();
     let seat = Seat {
         role: Arc::new(plan.roles["p"].clone()),

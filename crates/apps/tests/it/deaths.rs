@@ -1,0 +1,120 @@
+//! Workers that die with a record, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_apps::{App, AppError, Fetched, NewCommit, TaskId};
+
+use crate::world::{Worker, World, definition};
+
+const TASK: TaskId = TaskId::whole(0);
+const POISON: u64 = 3;
+
+async fn world(dead_letter: Option<&str>) -> (World, Arc<App>) {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.topic("dead", 1).await;
+    let values: Vec<String> = (0..8).map(|value| value.to_string()).collect();
+    let records: Vec<_> = values.iter().map(|value| ("k", &**value, 1)).collect();
+    world.send("in", &records).await;
+    let mut definition = definition(&["in"]);
+    definition.dead_letter = dead_letter.map(Into::into);
+    let app = world.declare("app", definition).await;
+    (world, app)
+}
+
+fn offsets(fetched: &Fetched) -> Vec<u64> {
+    fetched.records.iter().map(|it| it.record.offset.0).collect()
+}
+
+/// Does what comes, until there is nothing more or the poison kills it. Returns the offsets of each delivery.
+async fn work(app: &Arc<App>, worker: &Worker) -> Result<Vec<Vec<u64>>, AppError> {
+    let mut deliveries = Vec::new();
+    loop {
+        let fetched = worker.fetch(app, TASK).await?;
+        let came = offsets(&fetched);
+        if !came.is_empty() {
+            deliveries.push(came.clone());
+        }
+        if came.is_empty() || came.contains(&POISON) {
+            return Ok(deliveries);
+        }
+        let commit = NewCommit {
+            seq: app.position(TASK).await?.seq + 1,
+            next: fetched.next.into_iter().map(Some).collect(),
+            ..NewCommit::default()
+        };
+        worker.commit(app, TASK, commit).await?;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_under_which_workers_die_is_found_and_goes_to_the_dead_letters() {
+    let (mut world, mut app) = world(Some("dead")).await;
+    let mut deliveries = Vec::new();
+    for number in 0..6 {
+        let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        deliveries.push(work(&app, &worker).await.unwrap());
+        if number == 3 {
+            // What is known of the record survives the broker. This worker's death is not seen.
+            world = world.killed();
+            app = world.apps.named("app").unwrap();
+        }
+    }
+    let whole = vec![(0..8).collect::<Vec<u64>>()];
+    assert_eq!(deliveries[..2], [whole.clone(), whole]);
+    let alone: Vec<Vec<u64>> = (0..=POISON).map(|offset| vec![offset]).collect();
+    assert_eq!(deliveries[2], alone, "then each comes alone");
+    assert_eq!(deliveries[3..], vec![vec![vec![POISON]]; 3], "and this one kills");
+    let worker = Worker::join(&app, "last").has(&app, 1).await;
+    assert_eq!(app.failure(TASK), None);
+    let rest = work(&app, &worker).await.unwrap();
+    assert_eq!(rest, [[4], [5], [6], [7]], "records that came with it");
+    assert_eq!(world.values("dead", 0).await, ["3"]);
+    let headers = world.headers("dead", 0).await;
+    let attempts: Vec<_> = headers
+        .iter()
+        .filter(|(name, _)| name == "stafett-attempt")
+        .collect();
+    assert_eq!(attempts.len(), 3, "{headers:?}");
+    assert!(
+        attempts[2].1.ends_with("w5: the worker fell silent with it"),
+        "{attempts:?}"
+    );
+    // What comes later comes together again.
+    world.send("in", &[("k", "8", 1), ("k", "9", 1)]).await;
+    assert_eq!(work(&app, &worker).await.unwrap(), [[8, 9]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_topic_for_it_the_task_stops_at_the_record() {
+    let (_world, app) = world(None).await;
+    for number in 0..5 {
+        let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        work(&app, &worker).await.unwrap();
+    }
+    let worker = Worker::join(&app, "last").has(&app, 1).await;
+    let refused = worker.fetch(&app, TASK).await.unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            AppError::Failed {
+                offset: POISON,
+                attempts: 3,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_without_deliveries_blames_no_record() {
+    let (_world, app) = world(None).await;
+    for number in 0..6 {
+        Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(app.failure(TASK), None);
+    assert_eq!(app.position(TASK).await.unwrap().epoch, 0, "nothing is stored");
+}

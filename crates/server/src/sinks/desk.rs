@@ -1,0 +1,137 @@
+//! The desk of the API: definitions are read, states are told, and questions go to the runner.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use stafett_admin::node::Commanded;
+use stafett_admin::sinks::{SinkDesk, SinkPosition, SinkReplay, SinkState, SinkTerms};
+use stafett_http::{Code, Problem};
+use stafett_model::Lock;
+use stafett_sinks::Definition;
+use stafett_sinks::broker::Servers;
+use stafett_sinks::definition::{SourceSpec, TargetSpec};
+use stafett_sinks::target::{Steps, Surroundings, target_of};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::metrics;
+use super::words::Question;
+
+/// Time for an answer of the runner. A replay waits for the flush that is under way.
+const ANSWER_MAX: Duration = Duration::from_secs(40);
+const QUESTIONS: usize = 16;
+
+/// Result of a question: positions, or the words of the target.
+pub(super) type Answer = Result<Vec<SinkPosition>, String>;
+
+/// A question to the runner.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) sink: String,
+    pub(super) question: Question,
+    pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// States of sinks, and the way to their runner.
+#[derive(Debug)]
+pub(crate) struct SinksHere {
+    states: Lock<BTreeMap<String, SinkState>>,
+    restarts: Lock<u64>,
+    questions: mpsc::Sender<Asked>,
+    received: Lock<Option<mpsc::Receiver<Asked>>>,
+}
+
+impl SinksHere {
+    /// Makes the desk, and registers its metrics.
+    pub(crate) fn new(registry: &mut Registry) -> Arc<Self> {
+        let (questions, received) = mpsc::channel(QUESTIONS);
+        let desk = Arc::new(Self {
+            states: Lock::default(),
+            restarts: Lock::default(),
+            questions,
+            received: Lock::new(Some(received)),
+        });
+        metrics::register(registry, &desk);
+        desk
+    }
+
+    /// Returns the questions, to the supervisor alone.
+    pub(super) fn take_questions(&self) -> Option<mpsc::Receiver<Asked>> {
+        self.received.lock().take()
+    }
+
+    pub(super) fn set_states(&self, states: BTreeMap<String, SinkState>) {
+        *self.states.lock() = states;
+    }
+
+    pub(super) fn on_restart(&self) {
+        *self.restarts.lock() += 1;
+    }
+
+    pub(super) fn restarts(&self) -> u64 {
+        *self.restarts.lock()
+    }
+
+    fn ask(&self, sink: &str, question: Question) -> Commanded<Vec<SinkPosition>> {
+        let (reply, answer) = oneshot::channel();
+        let asked = Asked {
+            sink: sink.to_owned(),
+            question,
+            reply,
+        };
+        let sent = self.questions.try_send(asked);
+        Box::pin(async move {
+            let nobody = || Problem::new(Code::NoRunner, "no runner answers for the sink");
+            sent.map_err(|_| nobody())?;
+            match timeout(ANSWER_MAX, answer).await {
+                Ok(Ok(Ok(positions))) => Ok(positions),
+                Ok(Ok(Err(why))) => Err(Problem::new(Code::TargetRefused, why)),
+                Ok(Err(_)) | Err(_) => Err(nobody()),
+            }
+        })
+    }
+}
+
+impl SinkDesk for SinksHere {
+    fn read(&self, name: &str, definition: &str) -> Result<SinkTerms, String> {
+        let sink = Definition::from_json(name, definition).map_err(|why| why.to_string())?;
+        let surroundings = Surroundings {
+            steps: Steps::default(),
+            wall: || 0,
+            servers: Servers::default(),
+            webhook_allow: Vec::new(),
+            ledger: None,
+        };
+        let topic = match &sink.target {
+            TargetSpec::Topic(spec) if spec.broker.is_none() => Some(spec.topic.clone()),
+            TargetSpec::Topic(_)
+            | TargetSpec::Amqp(_)
+            | TargetSpec::Files(_)
+            | TargetSpec::Postgres(_)
+            | TargetSpec::Webhook(_) => None,
+        };
+        Ok(SinkTerms {
+            is_own: sink.source == SourceSpec::Own,
+            to: sink.target.word(),
+            topic,
+            promise: target_of(&sink, &surroundings).promise().to_string(),
+            app: sink.app(),
+            dead: sink.dead_topic(),
+            from: sink.from,
+        })
+    }
+
+    fn states(&self) -> BTreeMap<String, SinkState> {
+        self.states.lock().clone()
+    }
+
+    fn positions(&self, name: &str) -> Commanded<Vec<SinkPosition>> {
+        self.ask(name, Question::Positions)
+    }
+
+    fn replay(&self, name: &str, replay: SinkReplay) -> Commanded<Vec<SinkPosition>> {
+        self.ask(name, Question::Replay(replay))
+    }
+}

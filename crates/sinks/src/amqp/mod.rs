@@ -1,0 +1,320 @@
+//! A queue that is read over AMQP 0-9-1, by one process at a time.
+//!
+//! ```text
+//! connect ─▶ consume, exclusive ─▶ Claimed, with a feed ─▶ deliveries … ack once the target is behind them
+//!    ▲                                                        │
+//!    └────────────── Lost ◀── the connection ended ───────────┘
+//! ```
+//!
+//! Messages have no offsets: they are numbered as they come, from the target's position on. Those
+//! without an acknowledgement when a connection ends come again, so a queue is read at least once.
+
+pub(crate) mod link;
+mod message;
+
+use bytes::Bytes;
+use stafett_amqp_wire::frame::Frame;
+use stafett_amqp_wire::methods::{Basic, Connection, basic, connection};
+use stafett_amqp_wire::{ContentHeader, FrameKind, Method};
+use stafett_model::{BatchBuilder, Codec, StoredRecord, records};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Duration, sleep};
+
+use crate::claims::Changes;
+use crate::definition::QueueSpec;
+use crate::http::HttpError;
+use crate::target::TargetError;
+use crate::work::{Change, Claim};
+use link::{Address, Link, away, method_of};
+
+const AGAIN: Duration = Duration::from_secs(1);
+/// Pieces that wait for the pump. Behind them nothing is read.
+const AHEAD: usize = 2;
+/// Messages and bytes of a piece, about.
+const PIECE_RECORDS: usize = 1000;
+const PIECE_BYTES: usize = 1 << 20;
+const BODY_BYTES_MAX: u64 = 256 << 20;
+const BATCH_BYTES_FIRST: usize = 4096;
+
+/// Records of a queue, numbered from 0 on within each piece.
+pub(crate) type Feed = mpsc::Receiver<Vec<StoredRecord>>;
+
+/// Request to the session of a queue.
+pub(crate) enum QueueRequest {
+    /// The target is behind this number. The first one is where the session began.
+    Stored(u64),
+    /// The pump has ended: messages without an acknowledgement go back.
+    End,
+    Rest(bool),
+    Leave(oneshot::Sender<()>),
+}
+
+/// End of a session.
+enum End {
+    Failed(TargetError),
+    Ended,
+    Left(Option<oneshot::Sender<()>>),
+}
+
+/// Follows a queue until the requests end.
+pub(crate) async fn follow(
+    spec: QueueSpec,
+    place: String,
+    mut requests: mpsc::Receiver<QueueRequest>,
+    changes: Changes,
+) {
+    let mut rests = false;
+    loop {
+        while rests {
+            match requests.recv().await {
+                Some(QueueRequest::Rest(now)) => rests = now,
+                Some(QueueRequest::Leave(left)) => {
+                    // The session waits no more if that fails.
+                    let _ = left.send(());
+                    return;
+                }
+                Some(QueueRequest::Stored(_) | QueueRequest::End) => {}
+                None => return,
+            }
+        }
+        let ended = match Session::open(&spec).await {
+            Err(why) => End::Failed(why),
+            Ok(mut session) => {
+                let (pieces, feed) = mpsc::channel(AHEAD);
+                if changes
+                    .send(Ok(Change::Opened(Claim::of_place(&place, 0), feed)))
+                    .await
+                    .is_err()
+                {
+                    return;
+                }
+                let ended = session.run(&pieces, &mut requests, &mut rests).await;
+                if changes
+                    .send(Ok(Change::Lost(Claim::of_place(&place, 0).task)))
+                    .await
+                    .is_err()
+                {
+                    return;
+                }
+                ended
+            }
+        };
+        match ended {
+            End::Left(left) => {
+                if let Some(left) = left {
+                    let _ = left.send(());
+                }
+                return;
+            }
+            End::Ended => {}
+            End::Failed(why) => {
+                let why = HttpError::Away {
+                    address: place.clone(),
+                    why: why.to_string(),
+                };
+                if changes.send(Err(why)).await.is_err() {
+                    return;
+                }
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// A consumer of the queue.
+struct Session {
+    link: Link,
+    /// Number at which the session began in the target.
+    base: Option<u64>,
+    acknowledged: u64,
+    making: BatchBuilder,
+    delivery: Option<Delivery>,
+}
+
+/// A message that comes.
+struct Delivery {
+    header: Option<ContentHeader>,
+    body: Vec<u8>,
+}
+
+impl Session {
+    async fn open(spec: &QueueSpec) -> Result<Self, TargetError> {
+        let url = spec
+            .url
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{}: {why}", spec.url)))?;
+        let mut link = Link::open(&Address::parse(&url)?).await?;
+        link.call(basic::Qos {
+            prefetch_count: spec.prefetch,
+            ..basic::Qos::default()
+        })
+        .await?;
+        link.call(basic::Consume {
+            queue: spec.queue.as_str().into(),
+            consumer_tag: "stafett-sink".into(),
+            exclusive: true,
+            ..basic::Consume::default()
+        })
+        .await?;
+        Ok(Self {
+            link,
+            base: None,
+            acknowledged: 0,
+            making: making(),
+            delivery: None,
+        })
+    }
+
+    async fn run(
+        &mut self,
+        pieces: &mpsc::Sender<Vec<StoredRecord>>,
+        requests: &mut mpsc::Receiver<QueueRequest>,
+        rests: &mut bool,
+    ) -> End {
+        let mut ready: Option<Vec<StoredRecord>> = None;
+        loop {
+            let done = tokio::select! {
+                request = requests.recv() => match request {
+                    Some(QueueRequest::Stored(next)) => self.acknowledge(next).await,
+                    Some(QueueRequest::End) => return self.close(End::Ended).await,
+                    Some(QueueRequest::Rest(now)) => {
+                        *rests = now;
+                        Ok(())
+                    }
+                    Some(QueueRequest::Leave(left)) => return self.close(End::Left(Some(left))).await,
+                    None => return End::Left(None),
+                },
+                permit = pieces.reserve(), if ready.is_some() => match (permit, ready.take()) {
+                    (Ok(permit), Some(piece)) => {
+                        permit.send(piece);
+                        Ok(())
+                    }
+                    // The pump is gone; its end is told by a request.
+                    _ => Ok(()),
+                },
+                frame = self.link.frame(), if ready.is_none() => match frame {
+                    Ok(frame) => self.gather(frame).map(|piece| ready = piece),
+                    Err(why) => Err(why),
+                },
+            };
+            if let Err(why) = done {
+                return End::Failed(why);
+            }
+        }
+    }
+
+    /// Takes a frame, and those that have come with it, up to a piece. Returns its records.
+    fn gather(&mut self, first: Frame) -> Result<Option<Vec<StoredRecord>>, TargetError> {
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            self.take(frame)?;
+            if self.making.len() >= PIECE_RECORDS || self.making.bytes() >= PIECE_BYTES {
+                break;
+            }
+            next = self.link.waiting_frame()?;
+        }
+        if self.making.is_empty() {
+            return Ok(None);
+        }
+        let batch = std::mem::replace(&mut self.making, making())
+            .finish()
+            .map_err(away)?;
+        let found = records(&batch, usize::MAX).map_err(away)?;
+        found.collect::<Result<_, _>>().map(Some).map_err(away)
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<(), TargetError> {
+        match FrameKind::of(frame.kind) {
+            Some(FrameKind::Method) => match method_of(frame.payload)? {
+                Method::Basic(Basic::Deliver(_)) => {
+                    self.delivery = Some(Delivery {
+                        header: None,
+                        body: Vec::new(),
+                    });
+                    Ok(())
+                }
+                Method::Basic(Basic::Cancel(_)) => Err(TargetError::Stop("the queue is gone".to_owned())),
+                _ => Ok(()),
+            },
+            Some(FrameKind::Header) => {
+                let header = ContentHeader::decode(frame.payload).map_err(away)?;
+                if header.body_size > BODY_BYTES_MAX {
+                    return Err(TargetError::Stop(format!(
+                        "a message of {} bytes",
+                        header.body_size
+                    )));
+                }
+                if let Some(delivery) = &mut self.delivery {
+                    delivery.header = Some(header);
+                }
+                self.complete(&Bytes::new())
+            }
+            Some(FrameKind::Body) => self.complete(&frame.payload),
+            Some(FrameKind::Heartbeat) => Ok(()),
+            None => Err(away("it sent a frame of an unknown kind")),
+        }
+    }
+
+    /// Adds a part of a body, and the message once it is whole.
+    fn complete(&mut self, part: &[u8]) -> Result<(), TargetError> {
+        let Some(delivery) = &mut self.delivery else {
+            return Err(away("a body came without its message"));
+        };
+        delivery.body.extend_from_slice(part);
+        let Some(header) = &delivery.header else {
+            return Err(away("a body came before its header"));
+        };
+        if (delivery.body.len() as u64) < header.body_size {
+            return Ok(());
+        }
+        let properties = header.properties.read();
+        message::push(&mut self.making, &properties, &delivery.body).map_err(away)?;
+        self.delivery = None;
+        Ok(())
+    }
+
+    /// Acknowledges all messages before a number. Tags count from 1 on.
+    async fn acknowledge(&mut self, next: u64) -> Result<(), TargetError> {
+        let base = *self.base.get_or_insert(next);
+        let tag = next.saturating_sub(base);
+        if tag <= self.acknowledged {
+            return Ok(());
+        }
+        self.acknowledged = tag;
+        self.link.tell(basic::Ack {
+            delivery_tag: tag,
+            multiple: true,
+        });
+        self.link.write().await
+    }
+
+    /// Ends the connection, behind the acknowledgements.
+    async fn close(&mut self, end: End) -> End {
+        self.link.tell_connection(connection::Close {
+            reply_code: 200,
+            ..connection::Close::default()
+        });
+        // The broker notices by itself if this fails. Its answer says that it has the acknowledgements.
+        if self.link.write().await.is_ok() {
+            let closed = async {
+                while let Ok(frame) = self.link.frame().await {
+                    let is_method = frame.kind == FrameKind::Method as u8;
+                    if is_method
+                        && matches!(
+                            Method::decode(frame.payload),
+                            Ok(Method::Connection(Connection::CloseOk(_)))
+                        )
+                    {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(AGAIN, closed).await;
+        }
+        end
+    }
+}
+
+fn making() -> BatchBuilder {
+    BatchBuilder::with_capacity(Codec::None, BATCH_BYTES_FIRST)
+}

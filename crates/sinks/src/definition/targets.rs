@@ -1,0 +1,301 @@
+//! Targets, as a definition declares them.
+
+use std::collections::BTreeMap;
+
+use stafett_model::Codec;
+
+use super::DefinitionError;
+use super::sources::{broker_of, login};
+use crate::columns::Column;
+use crate::fields::Fields;
+use crate::secret::Secret;
+
+const TIMEOUT_MS: u64 = 30_000;
+/// Header names and values of a webhook, at most.
+const HEADERS_MAX: usize = 32;
+
+/// Kind of target, with its own fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSpec {
+    Files(FilesSpec),
+    Postgres(PostgresSpec),
+    Topic(TopicSpec),
+    Amqp(AmqpSpec),
+    Webhook(WebhookSpec),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesSpec {
+    pub path: String,
+    pub format: Format,
+    pub compression: Compression,
+    /// Records of a file, at most.
+    pub split_records: Option<usize>,
+    /// True if the first line of a CSV file has the columns' names.
+    pub header: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Ndjson,
+    Csv,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresSpec {
+    pub url: Secret,
+    pub schema: String,
+    pub table: String,
+    /// True if missing tables and columns are made.
+    pub create: bool,
+    /// PEM file of trusted authorities. `None` is those of the system.
+    pub ca: Option<String>,
+}
+
+/// A topic of this or another broker, over Kafka's protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicSpec {
+    /// The other broker. `None` is the broker of the sink.
+    pub broker: Option<super::BrokerSpec>,
+    pub topic: String,
+    /// Field of the value that becomes the key. Without one, the record's own key stays.
+    pub key: Option<Vec<String>>,
+    pub codec: Codec,
+    /// True if a record goes to the partition of the number that it came from.
+    pub keeps_partitions: bool,
+    /// True if each record has a header with its place.
+    pub marks_place: bool,
+}
+
+/// An exchange or queue of a broker, over AMQP 0-9-1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmqpSpec {
+    pub url: Secret,
+    /// Empty is the default exchange, whose routing keys are the names of queues.
+    pub exchange: String,
+    pub routing_key: String,
+}
+
+/// A receiver of batches over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookSpec {
+    pub url: Secret,
+    pub form: BodyForm,
+    /// Key of the signatures.
+    pub secret: Option<Secret>,
+    pub headers: BTreeMap<String, Secret>,
+    /// Address at which the receiver tells its positions.
+    pub position_url: Option<Secret>,
+    /// PEM file of trusted authorities. `None` is those of the system.
+    pub ca: Option<String>,
+    pub timeout_ms: u64,
+}
+
+/// Form of a batch in a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyForm {
+    Json,
+    Ndjson,
+    CloudEvents,
+}
+
+impl TargetSpec {
+    /// Returns the word of the kind.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Files(_) => "files",
+            Self::Postgres(_) => "postgres",
+            Self::Topic(_) => "topic",
+            Self::Amqp(_) => "amqp",
+            Self::Webhook(_) => "webhook",
+        }
+    }
+
+    /// True if the target itself knows how far it is.
+    pub(super) fn holds_positions(&self) -> bool {
+        match self {
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) => true,
+            Self::Amqp(_) => false,
+            Self::Webhook(spec) => spec.position_url.is_some(),
+        }
+    }
+
+    /// Records of a flush, if the definition does not say.
+    pub(super) fn flush_records(&self) -> u64 {
+        match self {
+            Self::Files(_) | Self::Postgres(_) => 30_000,
+            Self::Topic(_) | Self::Amqp(_) => 10_000,
+            Self::Webhook(_) => 100,
+        }
+    }
+
+    /// Returns columns in front of those of the value: parts of the record that go along.
+    pub(super) fn carried(&self) -> Vec<Column> {
+        let key = match self {
+            Self::Topic(TopicSpec { key, .. }) => key.clone(),
+            Self::Amqp(_) => None,
+            Self::Files(_) | Self::Postgres(_) | Self::Webhook(_) => return Vec::new(),
+        };
+        Column::carried(key)
+    }
+
+    /// True if values go over as bytes, whatever they are.
+    pub(super) fn takes_bytes(&self) -> bool {
+        matches!(self, Self::Topic(_) | Self::Amqp(_))
+    }
+
+    /// True if a value may go over as one JSON document.
+    pub(super) fn takes_json(&self) -> bool {
+        match self {
+            Self::Files(spec) => spec.format == Format::Ndjson,
+            Self::Postgres(_) => false,
+            Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => true,
+        }
+    }
+}
+
+pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let kind = fields.required("to")?;
+    match &*kind {
+        "files" => files(fields),
+        "postgres" => postgres(fields),
+        "topic" => topic(fields),
+        "amqp" => amqp(fields),
+        "webhook" => webhook(fields),
+        "parquet" | "ducklake" | "delta" | "mongodb" | "clickhouse" | "warehouse" => {
+            Err(fields.bad("to", format!("the target {kind} is not built in yet")))
+        }
+        _ => {
+            let why = format!("there is no target {kind:?}: files, postgres, topic, amqp or webhook");
+            Err(fields.bad("to", why))
+        }
+    }
+}
+
+fn files(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let path = fields.required("path")?;
+    if path.contains("://") {
+        let why = "files are written into a folder; object stores are not built in yet";
+        return Err(fields.bad("path", why));
+    }
+    let formats = [("ndjson", Format::Ndjson), ("csv", Format::Csv)];
+    let codecs = [
+        ("none", Compression::None),
+        ("gzip", Compression::Gzip),
+        ("zstd", Compression::Zstd),
+    ];
+    let format = fields.word("format", &formats)?.unwrap_or(Format::Ndjson);
+    let compression = fields.word("compression", &codecs)?;
+    let header = fields.flag("header")?.unwrap_or(format == Format::Csv);
+    let mut split = fields.below("split")?;
+    let split_records = split.count("records")?;
+    split.end()?;
+    Ok(TargetSpec::Files(FilesSpec {
+        path,
+        format,
+        compression: compression.unwrap_or(Compression::None),
+        split_records: split_records.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
+        header,
+    }))
+}
+
+fn postgres(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let url = address(fields, "url")?;
+    Ok(TargetSpec::Postgres(PostgresSpec {
+        url,
+        schema: fields.text("schema")?.unwrap_or_else(|| "public".to_owned()),
+        table: fields.required("table")?,
+        create: fields.flag("create")?.unwrap_or(false),
+        ca: fields.text("ca")?,
+    }))
+}
+
+fn topic(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let codecs = [
+        ("none", Codec::None),
+        ("gzip", Codec::Gzip),
+        ("snappy", Codec::Snappy),
+        ("lz4", Codec::Lz4),
+        ("zstd", Codec::Zstd),
+    ];
+    let broker = broker_of(fields, "servers")?;
+    let partitions = [("key", false), ("same", true)];
+    let key = fields.text("key")?;
+    Ok(TargetSpec::Topic(TopicSpec {
+        broker,
+        topic: fields.required("topic")?,
+        key: key.map(|path| path.split('.').map(str::to_owned).collect()),
+        codec: fields.word("compression", &codecs)?.unwrap_or(Codec::None),
+        keeps_partitions: fields.word("partitions", &partitions)?.unwrap_or(false),
+        marks_place: fields.flag("mark")?.unwrap_or(false),
+    }))
+}
+
+fn amqp(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    Ok(TargetSpec::Amqp(AmqpSpec {
+        url: address(fields, "url")?,
+        exchange: fields.text("exchange")?.unwrap_or_default(),
+        routing_key: fields.required("routing_key")?,
+    }))
+}
+
+fn webhook(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let forms = [
+        ("json", BodyForm::Json),
+        ("ndjson", BodyForm::Ndjson),
+        ("cloudevents", BodyForm::CloudEvents),
+    ];
+    let url = address(fields, "url")?;
+    let secret = login(fields, "secret")?;
+    let mut headers = BTreeMap::new();
+    for (path, name, value) in fields.below("headers")?.rest() {
+        let why = "a header is a text, or env:NAME, or file:PATH";
+        let bad = || DefinitionError::Bad {
+            path: path.clone(),
+            why: why.to_owned(),
+        };
+        let text = value.as_str().ok_or_else(bad)?;
+        if hyper::header::HeaderName::try_from(&*name).is_err() || headers.len() >= HEADERS_MAX {
+            return Err(bad());
+        }
+        headers.insert(name, Secret::parse(text));
+    }
+    let position_url = match fields.has("position_url") {
+        true => Some(address(fields, "position_url")?),
+        false => None,
+    };
+    Ok(TargetSpec::Webhook(WebhookSpec {
+        url,
+        form: fields.word("format", &forms)?.unwrap_or(BodyForm::Json),
+        secret,
+        headers,
+        position_url,
+        ca: fields.text("ca")?,
+        timeout_ms: fields.time("timeout")?.unwrap_or(TIMEOUT_MS),
+    }))
+}
+
+/// Reads an address, which may stand elsewhere. One with a password has to.
+pub(super) fn address(fields: &mut Fields, name: &str) -> Result<Secret, DefinitionError> {
+    let url = Secret::parse(&fields.required(name)?);
+    if url.is_plain() && has_password(&url.to_string()) {
+        let why = "it has a password: write env:NAME or file:PATH, and keep the address there";
+        return Err(fields.bad(name, why));
+    }
+    Ok(url)
+}
+
+/// True if an address has a password: `postgres://USER:PASSWORD@…` or `password=…`.
+fn has_password(url: &str) -> bool {
+    let login = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
+    login.is_some_and(|(login, _)| login.contains(':')) || url.contains("password=")
+}

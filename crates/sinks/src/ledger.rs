@@ -1,0 +1,74 @@
+//! Positions of a target that holds none, in the task of the sink's app.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use stafett_model::Lock;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::pump::News;
+use crate::target::{Ledger, Opened, Place, TargetError};
+
+/// A task of the app. Its runner stores the bounds.
+pub(crate) struct TaskLedger {
+    task: String,
+    epoch: u64,
+    news: mpsc::Sender<News>,
+    /// Position, and the end of the batch that was begun there.
+    bounds: Lock<(u64, u64)>,
+}
+
+impl fmt::Debug for TaskLedger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskLedger({})", self.task)
+    }
+}
+
+impl TaskLedger {
+    pub(crate) fn new(task: &str, epoch: u64, news: mpsc::Sender<News>, bounds: (u64, u64)) -> Self {
+        Self {
+            task: task.to_owned(),
+            epoch,
+            news,
+            bounds: Lock::new(bounds),
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for TaskLedger {
+    async fn open(&self, _: &Place, begin: u64) -> Result<Opened, TargetError> {
+        let mut bounds = self.bounds.lock();
+        // A task without a commit is at 0.
+        if *bounds == (0, 0) {
+            *bounds = (begin, begin);
+        }
+        let (next, end) = *bounds;
+        Ok(Opened {
+            next,
+            epoch: self.epoch,
+            begun: (end > next).then_some(end),
+        })
+    }
+
+    async fn begin(&self, place: &Place, from: u64, next: u64) -> Result<(), TargetError> {
+        let (reply, answer) = oneshot::channel();
+        let news = News::Begin {
+            task: self.task.clone(),
+            topic: place.topic.clone(),
+            bounds: (from, next),
+            reply,
+        };
+        let fenced = || TargetError::Fenced(place.clone());
+        self.news.send(news).await.map_err(|_| fenced())?;
+        answer.await.map_err(|_| fenced())??;
+        *self.bounds.lock() = (from, next);
+        Ok(())
+    }
+
+    fn end(&self, _: &Place, next: u64) {
+        let mut bounds = self.bounds.lock();
+        bounds.0 = next;
+        bounds.1 = bounds.1.max(next);
+    }
+}

@@ -1,0 +1,367 @@
+//! A session of a sink: its claims, a pump for each partition of them, and their positions as others see
+//! them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_kafka_client::Client;
+use stafett_model::Lock;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::amqp::Feed;
+use crate::claims::Claims;
+use crate::dead::{DeadTopic, Origin};
+use crate::definition::Definition;
+use crate::http::HttpError;
+use crate::ledger::TaskLedger;
+use crate::pace::{Limiter, PoisonCount, Waits};
+use crate::pump::{News, Order, Pump};
+use crate::reader::Unwritten;
+use crate::runner::Runner;
+use crate::status::State;
+use crate::target::{Place, Surroundings, TargetError, target_of};
+use crate::work::{Change, Claim};
+use crate::writer::Writer;
+
+/// Interval of looks whether the sink is paused.
+const LOOK: Duration = Duration::from_secs(2);
+/// Time for gathered rows to be written at the end.
+const FINISH: Duration = Duration::from_secs(25);
+const NEWS: usize = 64;
+
+/// A task of this worker, and its pumps.
+struct Held {
+    claim: Claim,
+    orders: watch::Sender<Order>,
+    /// Pumps that have not ended.
+    pumps: usize,
+    is_finishing: bool,
+}
+
+/// End of a session with the app.
+pub(crate) enum Session {
+    /// The runner stops.
+    Stopped,
+    /// The broker knows the worker no more: join again.
+    Over(HttpError),
+}
+
+/// A session of the worker.
+pub(crate) struct Work<'a> {
+    runner: &'a Runner,
+    definition: Arc<Definition>,
+    /// Client of the broker that has the records.
+    source: Client,
+    pub(crate) claims: Claims,
+    held: HashMap<String, Held>,
+    pumps: JoinSet<String>,
+    news: mpsc::Sender<News>,
+    heard: mpsc::Receiver<News>,
+    limiter: Arc<Lock<Limiter>>,
+    poison: Arc<Lock<PoisonCount>>,
+    paused: bool,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn new(
+        runner: &'a Runner,
+        definition: Arc<Definition>,
+        source: Client,
+        claims: Claims,
+    ) -> Self {
+        let (news, heard) = mpsc::channel(NEWS);
+        let limiter = Arc::new(Lock::new(Limiter::new(definition.rate)));
+        let poison = Arc::new(Lock::new(PoisonCount::new(definition.poison_max)));
+        Self {
+            runner,
+            definition,
+            source,
+            claims,
+            held: HashMap::new(),
+            pumps: JoinSet::new(),
+            news,
+            heard,
+            limiter,
+            poison,
+            paused: false,
+        }
+    }
+
+    pub(crate) async fn run(&mut self, stop: &CancellationToken) -> Session {
+        let (sender, mut changes) = mpsc::channel(NEWS);
+        let mut polling = JoinSet::new();
+        self.claims.spawn(&mut polling, sender);
+        let mut look = tokio::time::interval(LOOK);
+        let mut rests = self.runner.rests.clone();
+        loop {
+            let done = tokio::select! {
+                () = stop.cancelled() => {
+                    self.finish().await;
+                    return Session::Stopped;
+                }
+                Some(change) = changes.recv() => self.change(change),
+                Some(news) = self.heard.recv() => self.hear(news).await,
+                Some(ended) = self.pumps.join_next() => self.ended(ended).await,
+                _ = look.tick() => self.look().await,
+                Ok(()) = rests.changed() => self.look().await,
+            };
+            if let Err(why) = done {
+                if why.code().is_some() {
+                    return Session::Over(why);
+                }
+                self.runner.status.enter(State::Retrying, &why.to_string());
+            }
+        }
+    }
+
+    fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
+        match change? {
+            Change::Claimed(claim) => self.start(claim, None),
+            Change::Opened(claim, feed) => self.start(claim, Some(feed)),
+            Change::Revoke(task) => {
+                if let Some(held) = self.held.get_mut(&task) {
+                    held.is_finishing = true;
+                    held.orders.send_replace(Order::Finish);
+                }
+            }
+            // The pumps end with the sender of their orders.
+            Change::Lost(task) => drop(self.held.remove(&task)),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, claim: Claim, mut feed: Option<Feed>) {
+        let first = if self.paused { Order::Pause } else { Order::Run };
+        let (orders, received) = watch::channel(first);
+        let places = claim.places(&self.definition.from);
+        let pumps = places.len();
+        for place in places {
+            info!(sink = self.definition.name, %place, epoch = claim.epoch, "partition claimed");
+            let unwritten = Unwritten::default();
+            let origin = match &feed {
+                Some(_) => Origin::Queue(Arc::clone(&unwritten)),
+                None => Origin::Log(self.source.clone()),
+            };
+            let writer = self.writer(&place, &claim, origin);
+            let pump = Pump {
+                definition: Arc::clone(&self.definition),
+                task: claim.task.clone(),
+                place,
+                client: self.source.clone(),
+                status: Arc::clone(&self.runner.status),
+                orders: received.clone(),
+                news: self.news.clone(),
+                now_ms: self.runner.now_ms,
+                feed: feed.take(),
+                unwritten,
+            };
+            let (task, gone) = (claim.task.clone(), received.clone());
+            let status = Arc::clone(&self.runner.status);
+            self.pumps.spawn(async move {
+                let place = pump.place.clone();
+                tokio::select! {
+                    () = pump.run(writer) => {}
+                    () = abandoned(gone) => {}
+                }
+                status.forget(&place);
+                task
+            });
+        }
+        let held = Held {
+            pumps,
+            claim,
+            orders,
+            is_finishing: false,
+        };
+        self.held.insert(held.claim.task.clone(), held);
+    }
+
+    fn writer(&self, place: &Place, claim: &Claim, origin: Origin) -> Writer {
+        let runner = self.runner;
+        let bounds = claim.bounds(&place.topic);
+        let ledger = TaskLedger::new(&claim.task, claim.epoch, self.news.clone(), bounds);
+        let surroundings = Surroundings {
+            ledger: Some(Arc::new(ledger)),
+            ..runner.surroundings.clone()
+        };
+        Writer {
+            place: place.clone(),
+            target: target_of(&self.definition, &surroundings),
+            dead: DeadTopic {
+                client: runner.client.clone(),
+                source: origin,
+                sink: self.definition.name.clone(),
+                topic: self.definition.dead_topic(),
+                allowed: self.definition.dead_letters,
+                count: Arc::clone(&self.poison),
+                now_ms: runner.now_ms,
+                stored: 0,
+            },
+            limiter: Arc::clone(&self.limiter),
+            status: Arc::clone(&runner.status),
+            now_ms: runner.now_ms,
+            epoch: 0,
+            waits: Waits::default(),
+        }
+    }
+
+    async fn hear(&mut self, news: News) -> Result<(), HttpError> {
+        match news {
+            News::Stored { task, topic, next } => {
+                let Some(held) = self.held.get_mut(&task) else {
+                    return Ok(());
+                };
+                match self.claims.commit(&mut held.claim, &topic, next).await {
+                    Err(why) if why.code() == Some("lost_claim") => {
+                        self.held.remove(&task);
+                        Ok(())
+                    }
+                    // The target has the position; the app learns of it with the next commit.
+                    Err(why) if why.code() == Some("bad_offset") => Ok(()),
+                    committed => committed,
+                }
+            }
+            News::Begin {
+                task,
+                topic,
+                bounds,
+                reply,
+            } => {
+                let begun = self.begin(&task, &topic, bounds).await;
+                // The pump is gone if nothing takes it.
+                let _ = reply.send(begun);
+                Ok(())
+            }
+            News::Broken { task } => match self.held.remove(&task) {
+                Some(held) => self.claims.release(&held.claim).await,
+                None => Ok(()),
+            },
+            News::Poisoned { task } => {
+                self.claims.pause().await?;
+                if self.claims.gives_back()
+                    && let Some(held) = self.held.remove(&task)
+                {
+                    self.claims.release(&held.claim).await?;
+                }
+                if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) =
+                    (&self.claims, &self.runner.pauses)
+                {
+                    // The process ends if nothing takes it.
+                    let _ = pauses.send(self.definition.name.clone()).await;
+                }
+                self.look().await
+            }
+        }
+    }
+
+    /// Stores the bounds of a batch for a target that holds no position.
+    async fn begin(&mut self, task: &str, topic: &str, bounds: (u64, u64)) -> Result<(), TargetError> {
+        let place = |partition| Place {
+            topic: topic.to_owned(),
+            partition,
+        };
+        let Some(held) = self.held.get_mut(task) else {
+            return Err(TargetError::Fenced(place(0)));
+        };
+        let partition = held.claim.partition;
+        match self.claims.begin(&mut held.claim, topic, bounds).await {
+            Ok(()) => Ok(()),
+            Err(why) if why.code() == Some("lost_claim") => {
+                self.held.remove(task);
+                Err(TargetError::Fenced(place(partition)))
+            }
+            Err(why) => Err(TargetError::Retry(format!("the bounds are not stored: {why}"))),
+        }
+    }
+
+    async fn ended(&mut self, ended: Result<String, tokio::task::JoinError>) -> Result<(), HttpError> {
+        // A pump does not panic, and is never aborted while the session lasts.
+        let Ok(task) = ended else {
+            return Ok(());
+        };
+        let Some(held) = self.held.get_mut(&task) else {
+            return Ok(());
+        };
+        held.pumps = held.pumps.saturating_sub(1);
+        if held.pumps > 0 || !held.is_finishing {
+            return Ok(());
+        }
+        while let Ok(news) = self.heard.try_recv() {
+            self.hear(news).await?;
+        }
+        match self.held.remove(&task) {
+            Some(held) => self.claims.release(&held.claim).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Looks whether the sink is paused.
+    async fn look(&mut self) -> Result<(), HttpError> {
+        let paused = *self.runner.rests.borrow() || self.claims.is_paused().await?;
+        if paused == self.paused {
+            return Ok(());
+        }
+        self.paused = paused;
+        info!(
+            sink = self.definition.name,
+            paused, "the sink is paused or resumed"
+        );
+        let (state, order) = if paused {
+            (State::Paused, Order::Pause)
+        } else {
+            (State::Running, Order::Run)
+        };
+        if !(paused && self.runner.status.state().0 == State::Paused) {
+            self.runner.status.enter(state, "");
+        }
+        self.claims.rest(paused).await;
+        let gives_back = paused && self.claims.gives_back();
+        for held in self.held.values_mut().filter(|held| !held.is_finishing) {
+            held.is_finishing = gives_back;
+            held.orders
+                .send_replace(if gives_back { Order::Finish } else { order });
+        }
+        Ok(())
+    }
+
+    /// Has everything written that is gathered, and leaves.
+    async fn finish(&mut self) {
+        for held in self.held.values_mut() {
+            held.is_finishing = true;
+            held.orders.send_replace(Order::Finish);
+        }
+        let all = async {
+            while !self.held.is_empty() {
+                let done = tokio::select! {
+                    Some(ended) = self.pumps.join_next() => self.ended(ended).await,
+                    Some(news) = self.heard.recv() => self.hear(news).await,
+                    else => return,
+                };
+                if let Err(why) = done {
+                    warn!(sink = self.definition.name, "a position is not shown: {why}");
+                    if self.pumps.is_empty() {
+                        return;
+                    }
+                }
+            }
+        };
+        if timeout(FINISH, all).await.is_err() {
+            warn!(
+                sink = self.definition.name,
+                "not all that was read is written; it is read again"
+            );
+        }
+        // The broker notices by itself if this fails.
+        let _ = self.claims.leave().await;
+    }
+}
+
+/// Waits until a claim has ended: its orders have no sender any more.
+async fn abandoned(mut orders: watch::Receiver<Order>) {
+    while orders.changed().await.is_ok() {}
+}

@@ -1,0 +1,254 @@
+//! An exchange or a queue of a broker of AMQP 0-9-1: records as messages that the broker confirms.
+//!
+//! ```text
+//! bounds into the ledger ─▶ basic.publish … ─▶ all confirmed ─▶ the position
+//! ```
+//!
+//! The broker keeps no position, so a batch whose confirms were lost is sent again. Each message has its
+//! place in the header `stafett-from`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use stafett_amqp_wire::methods::{Basic, basic, confirm};
+use stafett_amqp_wire::{ByteString, FrameKind, Method, PropertiesBuilder, TableBuilder, Value};
+use tokio::time::timeout;
+
+use super::topic::records::{Carried, FROM, value};
+use super::{Ledger, Opened, Part, Place, Promise, Steps, Surroundings, Target, TargetError};
+use crate::amqp::link::{Address, Link, away, method_of};
+use crate::columns::Column;
+use crate::definition::AmqpSpec;
+use crate::rows::{Cell, Rows};
+
+/// Messages on their way, at most.
+const WINDOW: u64 = 1000;
+/// Time for a confirm.
+const CONFIRM: Duration = Duration::from_secs(30);
+const PERSISTENT: u8 = 2;
+const TEXT_BYTES_MAX: usize = 255;
+
+/// An exchange or a queue.
+pub struct AmqpTarget {
+    sink: String,
+    spec: AmqpSpec,
+    columns: Vec<Column>,
+    steps: Steps,
+    ledger: Option<Arc<dyn Ledger>>,
+    link: Option<Link>,
+    /// Messages that were published and confirmed on the connection.
+    published: u64,
+    confirmed: u64,
+    /// Positions of places that this writer has.
+    places: HashMap<Place, u64>,
+}
+
+impl std::fmt::Debug for AmqpTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "AmqpTarget({:?}, {:?})",
+            self.spec.exchange, self.spec.routing_key
+        )
+    }
+}
+
+impl AmqpTarget {
+    pub fn new(sink: &str, spec: &AmqpSpec, columns: &[Column], surroundings: &Surroundings) -> Self {
+        Self {
+            sink: sink.to_owned(),
+            spec: spec.clone(),
+            columns: columns.to_vec(),
+            steps: surroundings.steps.clone(),
+            ledger: surroundings.ledger.clone(),
+            link: None,
+            published: 0,
+            confirmed: 0,
+            places: HashMap::new(),
+        }
+    }
+
+    fn ledger(&self) -> Result<&dyn Ledger, TargetError> {
+        let why = "the positions of this sink are those of its app";
+        self.ledger
+            .as_deref()
+            .ok_or_else(|| TargetError::Stop(why.to_owned()))
+    }
+
+    async fn connect(&mut self) -> Result<(), TargetError> {
+        let url = &self.spec.url;
+        let text = url
+            .resolve()
+            .map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
+        let mut link = Link::open(&Address::parse(&text)?).await?;
+        link.call(confirm::Select::default()).await?;
+        (self.published, self.confirmed) = (0, 0);
+        self.link = Some(link);
+        Ok(())
+    }
+
+    async fn send(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
+        if self.link.is_none() {
+            self.connect().await?;
+        }
+        for (offset, cells) in part.rows.iter() {
+            let (properties, body) = self.message(part, offset, cells);
+            let publish = basic::Publish {
+                exchange: self.spec.exchange.as_str().into(),
+                routing_key: self.spec.routing_key.as_str().into(),
+                mandatory: true,
+                ..basic::Publish::default()
+            };
+            let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
+            link.publish(publish, &properties, &body);
+            self.published += 1;
+            if self.published - self.confirmed >= WINDOW {
+                self.confirms(WINDOW / 2).await?;
+            }
+        }
+        self.confirms(0).await
+    }
+
+    /// Waits until at most `left` messages have no confirm.
+    async fn confirms(&mut self, left: u64) -> Result<(), TargetError> {
+        let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
+        link.write().await?;
+        while self.published - self.confirmed > left {
+            let frame = timeout(CONFIRM, link.frame()).await;
+            let frame = frame.map_err(|_| away("it does not confirm"))??;
+            if frame.kind != FrameKind::Method as u8 {
+                continue;
+            }
+            match method_of(frame.payload)? {
+                // They come in any order, and each once; one for many counts those before it.
+                Method::Basic(Basic::Ack(ack)) if ack.multiple => {
+                    self.confirmed = self.confirmed.max(ack.delivery_tag);
+                }
+                Method::Basic(Basic::Ack(_)) => self.confirmed += 1,
+                Method::Basic(Basic::Nack(_)) => return Err(away("it did not take a message")),
+                Method::Basic(Basic::Return(back)) => {
+                    let (exchange, key) = (&self.spec.exchange, &self.spec.routing_key);
+                    let why = format!(
+                        "no queue takes what is published to {exchange:?} under {key:?}: {} ({})",
+                        back.reply_text, back.reply_code
+                    );
+                    return Err(TargetError::Stop(why));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns properties and body of a row.
+    fn message(&self, part: &Part<'_>, offset: u64, cells: &[Cell]) -> (PropertiesBuilder, Vec<u8>) {
+        let rows: &Rows = part.rows.rows;
+        let carried = Carried::of(rows, cells);
+        let mut body = Vec::new();
+        value(&mut body, &self.columns, rows, cells);
+        let mut headers = TableBuilder::new();
+        if let Some(key) = carried.key {
+            headers.push("stafett-key", &Value::Bytes(Bytes::copy_from_slice(key)));
+        }
+        let mut properties = PropertiesBuilder {
+            delivery_mode: Some(PERSISTENT),
+            ..PropertiesBuilder::default()
+        };
+        if carried.timestamp >= 0 {
+            properties.timestamp = u64::try_from(carried.timestamp / 1000).ok();
+            headers.push("timestamp_in_ms", &Value::I64(carried.timestamp));
+        }
+        for (name, value) in carried.headers() {
+            let Ok(name) = std::str::from_utf8(name) else {
+                continue;
+            };
+            let text = value.and_then(|value| std::str::from_utf8(value).ok());
+            match (property(&mut properties, name), text) {
+                (Some(field), Some(text)) if text.len() <= TEXT_BYTES_MAX => *field = Some(text.into()),
+                _ if name.len() > TEXT_BYTES_MAX => {}
+                (_, Some(text)) => {
+                    headers.push(name, &Value::LongString(Bytes::copy_from_slice(text.as_bytes())))
+                }
+                (_, None) => match value {
+                    Some(value) => headers.push(name, &Value::Bytes(Bytes::copy_from_slice(value))),
+                    None => headers.push(name, &Value::Void),
+                },
+            }
+        }
+        let from = format!("{}@{offset}", part.place);
+        if properties.message_id.is_none() {
+            let id = format!("{}/{from}", self.sink);
+            properties.message_id = (id.len() <= TEXT_BYTES_MAX).then(|| id.as_str().into());
+        }
+        if let Ok(name) = std::str::from_utf8(FROM) {
+            headers.push(name, &Value::LongString(Bytes::from(from)));
+        }
+        properties.headers = Some(headers.finish());
+        (properties, body)
+    }
+}
+
+/// Returns the property that a header of a record is.
+fn property<'a>(properties: &'a mut PropertiesBuilder, name: &str) -> Option<&'a mut Option<ByteString>> {
+    Some(match name {
+        "content-type" => &mut properties.content_type,
+        "content-encoding" => &mut properties.content_encoding,
+        "correlation-id" => &mut properties.correlation_id,
+        "reply-to" => &mut properties.reply_to,
+        "message-id" => &mut properties.message_id,
+        "type" => &mut properties.kind,
+        "app-id" => &mut properties.app_id,
+        // A broker refuses another user than that of the connection: it stays a header.
+        _ => return None,
+    })
+}
+
+#[async_trait]
+impl Target for AmqpTarget {
+    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+        // Confirms of an earlier batch are of no use any more.
+        self.link = None;
+        self.places.remove(place);
+        let opened = self.ledger()?.open(place, begin).await?;
+        self.connect().await?;
+        self.steps.reach("opened")?;
+        self.places.insert(place.clone(), opened.next);
+        Ok(opened)
+    }
+
+    async fn write(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
+        if self.places.get(part.place) != Some(&part.from) {
+            return Err(TargetError::Fenced(part.place.clone()));
+        }
+        self.ledger()?.begin(part.place, part.from, part.next).await?;
+        self.steps.reach("bounds")?;
+        self.send(part).await?;
+        self.steps.reach("confirmed")?;
+        self.ledger()?.end(part.place, part.next);
+        self.places.insert(part.place.clone(), part.next);
+        Ok(())
+    }
+
+    async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError> {
+        let why = "the positions of this sink are those of its app: stafett app describe shows them";
+        Err(TargetError::Stop(why.to_owned()))
+    }
+
+    async fn set_position(&mut self, _: &Place, _: u64) -> Result<(), TargetError> {
+        let why = "the positions of this sink are those of its app: stafett app reset moves them";
+        Err(TargetError::Stop(why.to_owned()))
+    }
+
+    async fn prepare(&mut self, _: bool) -> Result<Vec<String>, TargetError> {
+        // Exchanges and queues are the other broker's. One that is not there stops the sink.
+        self.connect().await?;
+        Ok(Vec::new())
+    }
+
+    fn promise(&self) -> Promise {
+        Promise::AtLeastOnce
+    }
+}

@@ -1,0 +1,121 @@
+//! One connection to a receiver, with or without TLS.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{HOST, HeaderMap, HeaderValue};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::address::{Address, Allowed};
+use crate::target::TargetError;
+use crate::tls;
+
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// An answer, as far as it is of use.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// An open connection.
+pub(super) struct Link {
+    to: Address,
+    sender: SendRequest<Full<Bytes>>,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+fn away(what: impl std::fmt::Display) -> TargetError {
+    TargetError::Retry(format!("the receiver is away: {what}"))
+}
+
+impl Link {
+    pub(super) async fn open(
+        to: &Address,
+        allowed: &Allowed,
+        ca: Option<&str>,
+        patience: Duration,
+    ) -> Result<Self, TargetError> {
+        let addresses = allowed.resolve(to).await?;
+        let connected = timeout(CONNECT.min(patience), TcpStream::connect(&*addresses)).await;
+        let stream = connected
+            .map_err(|_| away("no connection in time"))?
+            .map_err(away)?;
+        // Small requests leave at once, or later: both are right.
+        let _ = stream.set_nodelay(true);
+        if !to.is_tls {
+            return Self::over(stream, to).await;
+        }
+        let connector = tls::connector(ca).map_err(TargetError::Stop)?;
+        let secured = timeout(patience, tls::connect(&connector, stream, &to.host)).await;
+        let secured = secured.map_err(|_| away("no TLS in time"))?;
+        Self::over(secured.map_err(away)?, to).await
+    }
+
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        to: &Address,
+    ) -> Result<Self, TargetError> {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(away)?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Its error is that of the request that fails.
+            let _ = connection.await;
+        });
+        Ok(Self {
+            to: to.clone(),
+            sender,
+            _task: task,
+        })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.sender.is_closed()
+    }
+
+    /// True if requests to an address may go this way.
+    pub(super) fn is_of(&self, to: &Address) -> bool {
+        let host = |address: &Address| (address.is_tls, address.host.clone(), address.port);
+        self.is_open() && host(&self.to) == host(to)
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        method: Method,
+        to: &Address,
+        mut headers: HeaderMap,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<Answer, TargetError> {
+        let host = HeaderValue::try_from(to.authority()).map_err(|why| TargetError::Stop(why.to_string()))?;
+        headers.insert(HOST, host);
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = to.target.parse().map_err(away)?;
+        *request.headers_mut() = headers;
+        let exchange = async {
+            self.sender.ready().await.map_err(away)?;
+            let response = self.sender.send_request(request).await.map_err(away)?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            Ok(Answer {
+                status: parts.status,
+                headers: parts.headers,
+                body: body.map_err(away)?.to_bytes(),
+            })
+        };
+        let answered = timeout(patience, exchange).await;
+        answered.unwrap_or_else(|_| Err(away("no answer in time")))
+    }
+}

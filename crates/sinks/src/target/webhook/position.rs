@@ -1,0 +1,108 @@
+//! Positions that the receiver keeps with its data, at `position_url`.
+//!
+//! ```text
+//! POST {"sink", "topic", "partition", "begin"}          → {"next": 1200, "epoch": 7}   earlier writers are refused
+//! POST {"sink", "topic", "partition", "set": 1300}      → the same, at another position
+//! GET  ?sink=NAME                                       → {"positions": [{"topic", "partition", "next"}]}
+//! ```
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Webhook, resolved};
+use crate::target::{Opened, Place, TargetError};
+
+#[derive(Debug, Deserialize)]
+struct Taken {
+    next: u64,
+    epoch: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct All {
+    positions: Vec<One>,
+}
+
+#[derive(Debug, Deserialize)]
+struct One {
+    topic: String,
+    partition: u32,
+    next: u64,
+}
+
+impl Webhook {
+    fn position_url(&self) -> Result<String, TargetError> {
+        let why = "the positions of this sink are those of its app: stafett app reset moves them";
+        let url = self.spec.position_url.as_ref();
+        resolved(url.ok_or_else(|| TargetError::Stop(why.to_owned()))?)
+    }
+
+    /// Takes a place over at the receiver.
+    pub(super) async fn take_over(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+        self.post_position(place, "begin", begin).await
+    }
+
+    pub(super) async fn put_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
+        let opened = self.post_position(place, "set", next).await?;
+        if opened.next == next {
+            Ok(())
+        } else {
+            let why = format!("the receiver stays at {} of {place}", opened.next);
+            Err(TargetError::Stop(why))
+        }
+    }
+
+    async fn post_position(&mut self, place: &Place, what: &str, offset: u64) -> Result<Opened, TargetError> {
+        let url = self.position_url()?;
+        let Place { topic, partition } = place;
+        let wanted = json!({"sink": self.sink, "topic": topic, "partition": partition, what: offset});
+        let Taken { next, epoch } = self.exchange(Method::POST, &url, &wanted).await?;
+        Ok(Opened {
+            next,
+            epoch,
+            begun: None,
+        })
+    }
+
+    pub(super) async fn ask_positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError> {
+        let url = self.position_url()?;
+        let sink = utf8_percent_encode(&self.sink, NON_ALPHANUMERIC).to_string();
+        let mark = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{mark}sink={sink}");
+        let All { positions } = self.exchange(Method::GET, &url, &Value::Null).await?;
+        let place = |One {
+                         topic,
+                         partition,
+                         next,
+                     }| (Place { topic, partition }, next);
+        Ok(positions.into_iter().map(place).collect())
+    }
+
+    async fn exchange<T: for<'de> Deserialize<'de>>(
+        &mut self,
+        method: Method,
+        url: &str,
+        body: &Value,
+    ) -> Result<T, TargetError> {
+        let mut headers = HeaderMap::new();
+        let mut bytes = Bytes::new();
+        if !body.is_null() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            bytes = body.to_string().into();
+        }
+        let answer = self.ask(method, url, headers, bytes).await?;
+        match self.sorted(&answer, None) {
+            // A question has no rows that may be at fault.
+            Err(TargetError::Poison { text, .. }) => return Err(TargetError::Stop(text)),
+            sorted => sorted?,
+        }
+        serde_json::from_slice(&answer.body).map_err(|why| {
+            let text = format!("the receiver's answer about positions cannot be read: {why}");
+            TargetError::Stop(text)
+        })
+    }
+}
