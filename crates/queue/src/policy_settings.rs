@@ -59,8 +59,8 @@ impl PolicySettings {
             delivery_limit: least(self.delivery_limit, operator.delivery_limit),
             overflow: operator.overflow.or(self.overflow),
             dead_letter_exchange: (operator.dead_letter_exchange.clone())
-                .or(self.dead_letter_exchange.clone()),
-            dead_letter_key: (operator.dead_letter_key.clone()).or(self.dead_letter_key.clone()),
+                .or_else(|| self.dead_letter_exchange.clone()),
+            dead_letter_key: (operator.dead_letter_key.clone()).or_else(|| self.dead_letter_key.clone()),
         }
     }
 

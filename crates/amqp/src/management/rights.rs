@@ -46,17 +46,10 @@ pub(super) fn check(call: &Call) -> Result<(), Refusal> {
     let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
     let (is_allowed, why) = match right(&call.method, &path) {
         Right::Member => (true, ""),
-        Right::Vhost(vhost) => {
-            let vhost = if vhost.is_empty() { "/" } else { vhost };
-            (
-                may_see(caller, vhost),
-                "User not authorised to access virtual host",
-            )
-        }
         Right::Policymaker(_) if !has_tag(POLICYMAKER) && !is_administrator(caller) => {
             (false, "User not policymaker")
         }
-        Right::Policymaker(vhost) => {
+        Right::Vhost(vhost) | Right::Policymaker(vhost) => {
             let vhost = if vhost.is_empty() { "/" } else { vhost };
             (
                 may_see(caller, vhost),
@@ -104,7 +97,7 @@ fn right<'a>(method: &Method, path: &[&'a str]) -> Right<'a> {
         {
             Right::Member
         }
-        ["vhosts", vhost] | ["policies", vhost] | ["parameters" | "consumers", vhost, ..] if reads => {
+        ["vhosts" | "policies", vhost] | ["parameters" | "consumers", vhost, ..] if reads => {
             Right::Vhost(vhost)
         }
         ["policies", vhost, _] => Right::Policymaker(vhost),

@@ -10,6 +10,7 @@ use super::super::queue::Queue;
 use super::super::registry::Queues;
 use super::super::table::QueueRange;
 use super::policy::{BadPolicy, NewPolicy, Policy, PolicyKind, decode_key, encode_key};
+use super::table::AppliedPolicies;
 
 /// Policies of one kind that a namespace may have.
 const POLICIES_MAX: usize = 1000;
@@ -78,7 +79,7 @@ impl Queues {
             queues.apply_policies(&namespace).await;
             Ok(is_new)
         });
-        putting.await.unwrap_or(Err(NotStored::Unknown.into()))
+        putting.await.unwrap_or_else(|_| Err(NotStored::Unknown.into()))
     }
 
     /// Deletes a policy. As [`Self::put_policy`].
@@ -100,7 +101,7 @@ impl Queues {
             queues.apply_policies(&namespace).await;
             Ok(())
         });
-        deleting.await.unwrap_or(Err(NotStored::Unknown.into()))
+        deleting.await.unwrap_or_else(|_| Err(NotStored::Unknown.into()))
     }
 
     /// Deletes the policies of a namespace that is being deleted.
@@ -147,7 +148,7 @@ impl Queues {
             let own = self.policies.of(&queue.namespace);
             let applied = match &own {
                 Some(own) => own.matching(&queue.name, &queue.declared),
-                None => Default::default(),
+                None => AppliedPolicies::default(),
             };
             if queue.policies().is_same(&applied) {
                 return;
