@@ -1,5 +1,8 @@
 //! Brokers of Kafka's protocol that a sink reads from or writes into.
 
+use std::sync::Arc;
+
+use rustls::ClientConfig;
 use stafett_kafka_client::{Client, Login, Options};
 
 use crate::definition::{BrokerSpec, Definition, SourceSpec};
@@ -15,6 +18,8 @@ const CLIENT: &str = "stafett-sink";
 pub struct Servers {
     pub addresses: Vec<String>,
     pub login: Option<Login>,
+    /// TLS of all connections. `None` for plain ones.
+    tls: Option<Arc<ClientConfig>>,
     /// Where the login of a definition stands: it is read at each connection.
     found_in: Option<Secret>,
 }
@@ -24,14 +29,22 @@ impl Servers {
         Self {
             addresses,
             login,
+            tls: None,
             found_in: None,
         }
+    }
+
+    /// Connects with TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<ClientConfig>>) -> Self {
+        Self { tls, ..self }
     }
 
     pub(crate) fn of(spec: &BrokerSpec) -> Self {
         Self {
             addresses: spec.servers.clone(),
             login: None,
+            tls: None,
             found_in: spec.login.clone(),
         }
     }
@@ -57,6 +70,7 @@ impl Servers {
         let options = Options {
             client_id: CLIENT.to_owned(),
             login: self.login()?,
+            tls: self.tls.clone(),
             ..Options::default()
         };
         let client = Client::connect(&self.addresses, options).await;

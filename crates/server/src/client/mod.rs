@@ -95,6 +95,12 @@ pub(crate) fn server_arg() -> Arg {
 
 /// Connects to one of the brokers that the flags name, as they say.
 pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::Result<Client> {
+    let (servers, options) = brokers(matches, options)?;
+    Client::connect(&servers, options).await.map_err(advice::connect)
+}
+
+/// Returns the addresses of the brokers that the flags name, and the security of connections to them.
+pub(crate) fn brokers(matches: &ArgMatches, options: Options) -> anyhow::Result<(Vec<String>, Options)> {
     let given: Vec<&String> = matches.get_many(SERVER).into_iter().flatten().collect();
     let encrypted = given.iter().filter(|server| server.starts_with(TLS)).count();
     let tls = match encrypted {
@@ -125,7 +131,7 @@ pub(crate) async fn connect(matches: &ArgMatches, options: Options) -> anyhow::R
         login,
         ..options
     };
-    Client::connect(&servers, options).await.map_err(advice::connect)
+    Ok((servers, options))
 }
 
 fn server(text: &str) -> Result<String, String> {

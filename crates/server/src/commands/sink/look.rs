@@ -18,8 +18,8 @@ use super::{LAST, SET};
 use crate::client::http;
 use crate::client::table::{Side, Table};
 
-fn target(matches: &ArgMatches, sink: &Definition) -> Box<dyn Target> {
-    target_of(sink, &surroundings(matches, Steps::default()))
+fn target(matches: &ArgMatches, sink: &Definition) -> anyhow::Result<Box<dyn Target>> {
+    Ok(target_of(sink, &surroundings(matches, Steps::default())?))
 }
 
 pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
@@ -32,7 +32,7 @@ pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resul
     ]);
     let mut rows = Vec::new();
     for sink in sinks {
-        let promise = target(matches, sink).promise().to_string();
+        let promise = target(matches, sink)?.promise().to_string();
         let (from, columns) = (sink.from.join(", "), sink.columns.len());
         rows.push(json!({
             "name": sink.name, "from": sink.from, "to": sink.target.word(), "columns": columns, "promise": promise,
@@ -54,7 +54,7 @@ pub(super) fn prepare(matches: &ArgMatches, sinks: &[Definition], make: bool) ->
     let missing = block_on(async {
         let mut all = Vec::new();
         for sink in sinks {
-            let missing = target(matches, sink).prepare(make).await;
+            let missing = target(matches, sink)?.prepare(make).await;
             let missing = missing.with_context(|| sink.name.clone())?;
             all.extend(missing.into_iter().map(|what| (sink.name.clone(), what)));
             if sink.source != SourceSpec::Own {
@@ -165,7 +165,7 @@ pub(super) fn position(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Re
                 }
                 continue;
             }
-            let mut target = target(matches, sink);
+            let mut target = target(matches, sink)?;
             if let Some((place, next)) = &set {
                 target.set_position(place, *next).await?;
             }

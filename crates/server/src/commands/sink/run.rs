@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{METRICS, WEBHOOK_ALLOW, metrics};
-use crate::client::{self, http, servers};
+use crate::client::{self, http};
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
 const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
@@ -79,22 +79,23 @@ pub(super) fn log_to_stderr() {
 }
 
 /// Returns the surroundings of targets, as the command line has them.
-pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> Surroundings {
+pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> anyhow::Result<Surroundings> {
+    let (addresses, options) = client::brokers(matches, Options::default())?;
     let allowed = matches.try_get_many::<String>(WEBHOOK_ALLOW).ok().flatten();
-    Surroundings {
+    Ok(Surroundings {
         steps,
         wall: wall_ms,
-        servers: Servers::new(servers(matches), None),
+        servers: Servers::new(addresses, options.login).with_tls(options.tls),
         webhook_allow: allowed.into_iter().flatten().cloned().collect(),
         ledger: None,
-    }
+    })
 }
 
 /// Runs sinks until a signal.
 pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
     log_to_stderr();
     let http = broker(matches)?;
-    let surroundings = surroundings(matches, steps()?);
+    let surroundings = surroundings(matches, steps()?)?;
     block_on(async {
         let client = connect(matches).await?;
         let stop = CancellationToken::new();
