@@ -13,7 +13,7 @@ use stafett_kafka_client::membership::{Beat, HEARTBEAT, Membership};
 use stafett_kafka_client::{Client, ClientError, Str};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::warn;
 
 use crate::amqp::{self, QueueRequest};
@@ -26,6 +26,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const RELEASE: Duration = Duration::from_secs(45);
 /// Silence after which the partitions of a process go to others, as with apps.
 const SESSION: Duration = Duration::from_secs(10);
+/// Time to leave a source. One that is away notices by itself.
+const LEAVE: Duration = Duration::from_secs(2);
 const REQUESTS: usize = 64;
 
 /// Changes of claims, as they come.
@@ -174,15 +176,16 @@ impl Claims {
             Self::App(worker) => worker.leave().await,
             Self::Group(group) => {
                 let (left, done) = oneshot::channel();
-                group.tell(Request::Leave { left }).await;
+                // A full queue has no room for it: the source is away.
+                let _ = group.requests.try_send(Request::Leave { left });
                 // It is gone already if that fails.
-                let _ = done.await;
+                let _ = timeout(LEAVE, done).await;
                 Ok(())
             }
             Self::Queue(queue) => {
                 let (left, done) = oneshot::channel();
-                queue.tell(QueueRequest::Leave(left)).await;
-                let _ = done.await;
+                let _ = queue.requests.try_send(QueueRequest::Leave(left));
+                let _ = timeout(LEAVE, done).await;
                 Ok(())
             }
         }

@@ -121,7 +121,7 @@ async fn an_address_with_tls_is_checked_against_the_authority() {
     };
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");
-    std::fs::write(&ca, &made.cert.pem()).unwrap();
+    std::fs::write(&ca, made.cert.pem()).unwrap();
     let definition = |fields: &str| {
         let text = format!(
             "[sink.s]\nfrom = \"events\"\nto = \"postgres\"\ncreate = true\n\

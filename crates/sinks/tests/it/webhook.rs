@@ -1,6 +1,8 @@
 //! Webhooks: the suite with a receiver that keeps positions, batches that stay the same without one, and
 //! answers of all kinds.
 
+#![expect(clippy::similar_names, reason = "a receiver has received batches")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -113,23 +115,25 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
     }
     let header = |name: &str| parts.headers[name].to_str().unwrap().to_owned();
     let number = |name: &str| header(name).parse::<u64>().unwrap();
-    let rows: Vec<Value> = serde_json::from_slice(&body).unwrap_or_default();
-    let number_of = |row: &Value| row["n"].as_u64().or(row["data"]["n"].as_u64()).unwrap();
-    let numbers: Vec<u64> = rows.iter().map(number_of).collect();
+    let key = (header("stafett-topic"), number("stafett-partition"));
+    let bounds = ["stafett-epoch", "stafett-first", "stafett-next"].map(&number);
     received.batches.push(Arrived {
-        headers: parts.headers.clone(),
+        headers: parts.headers,
         body: body.clone(),
     });
+    let rows: Vec<Value> = serde_json::from_slice(&body).unwrap_or_default();
+    let number_of = |row: &Value| row["n"].as_u64().or_else(|| row["data"]["n"].as_u64()).unwrap();
+    let numbers: Vec<u64> = rows.iter().map(number_of).collect();
     if numbers.iter().any(|n| *n >= 1000) {
         return reply(422, &json!("unlucky"));
     }
-    let key = (header("stafett-topic"), number("stafett-partition"));
+    let [epoch, first, next] = bounds;
     let table = received.tables.entry(key).or_default();
-    if number("stafett-epoch") != table.epoch || number("stafett-first") != table.next {
+    if epoch != table.epoch || first != table.next {
         return reply(409, &json!("another writer"));
     }
     table.rows.extend(numbers);
-    table.next = number("stafett-next");
+    table.next = next;
     reply(200, &json!({}))
 }
 

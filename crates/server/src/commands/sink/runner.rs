@@ -14,7 +14,7 @@ use stafett_sinks::broker::Servers;
 use stafett_sinks::status::{Snapshot, Status};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +26,8 @@ const LINES: usize = 16;
 const TOLD: usize = 64;
 /// Interval of states.
 const STATES: Duration = Duration::from_secs(1);
+/// Time for all sinks to end.
+const END_MAX: Duration = Duration::from_secs(30);
 /// Priority below that of the broker.
 const NICE: i32 = 5;
 /// Name of the broker's own programs at their login; the secret counts.
@@ -132,7 +134,8 @@ async fn serve(orders: Orders, mut lines: mpsc::Receiver<String>) -> anyhow::Res
         running.stop.cancel();
     }
     runner.tasks.close();
-    runner.tasks.wait().await;
+    // Without its broker a sink may wait for ever.
+    let _ = timeout(END_MAX, runner.tasks.wait()).await;
     Ok(())
 }
 
