@@ -209,7 +209,7 @@ where
             bail!("it answers with {}", response.status());
         }
         let body = to_bytes(Body::new(response.into_body()), KEYS_BYTES_MAX).await;
-        Ok(body.with_context(|| format!("its answer is cut, or longer than {KEYS_BYTES_MAX} bytes"))?)
+        body.with_context(|| format!("its answer is cut, or longer than {KEYS_BYTES_MAX} bytes"))
     };
     tokio::pin!(asking, connection);
     let body = tokio::select! {

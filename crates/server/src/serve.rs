@@ -106,7 +106,7 @@ pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
         let (commands, received) = node::commands();
         let reload = Reload::listen(loaded, flags, level, received.settings)?;
         let signals = StopSignals::listen(received.stop).context("signals cannot be taken over")?;
-        run_again(reload, signals, commands, (descriptors, feeds, audit)).await
+        Box::pin(run_again(reload, signals, commands, (descriptors, feeds, audit))).await
     });
     let deadline = ended.as_ref().ok().copied();
     runtime.shutdown_timeout(background_end_max(deadline, Instant::now()));

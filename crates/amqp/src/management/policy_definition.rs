@@ -389,7 +389,7 @@ pub(super) fn term(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn read(kind: PolicyKind, apply_to: &str, definition: Value) -> Result<PolicyDefinition, String> {
+    fn read(kind: PolicyKind, apply_to: &str, definition: &Value) -> Result<PolicyDefinition, String> {
         let fields = json!({ "pattern": "x", "apply-to": apply_to, "definition": definition });
         let Value::Object(fields) = fields else {
             unreachable!()
@@ -403,7 +403,7 @@ mod tests {
             "message-ttl": 5, "expires": 6, "max-length": 7, "max-length-bytes": 8, "overflow": "reject-publish",
             "dead-letter-exchange": "dlx", "dead-letter-routing-key": "key", "queue-mode": "lazy",
         });
-        let read = read(PolicyKind::User, "queues", definition.clone()).unwrap();
+        let read = read(PolicyKind::User, "queues", &definition).unwrap();
         assert_eq!(read.scope, OF_CLASSIC, "queue-mode is of classic queues");
         let expected = PolicySettings {
             ttl_ms: Some(5),
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_deliveries_is_for_quorum_queues() {
-        let limit = |limit| read(PolicyKind::User, "all", json!({ "delivery-limit": limit })).unwrap();
+        let limit = |limit| read(PolicyKind::User, "all", &json!({ "delivery-limit": limit })).unwrap();
         assert_eq!(limit(3).scope, OF_QUORUM);
         assert_eq!(limit(3).settings.delivery_limit, Some(DeliveryLimit::Returns(3)));
         assert_eq!(limit(-1).settings.delivery_limit, Some(DeliveryLimit::None));
@@ -494,7 +494,7 @@ mod tests {
             ),
             (PolicyKind::User, "all", json!([1]), "definition"),
         ] {
-            let why = read(kind, apply_to, definition.clone()).err().unwrap();
+            let why = read(kind, apply_to, &definition).err().unwrap();
             assert!(why.contains(expected), "{definition}: {why}");
         }
     }

@@ -98,7 +98,7 @@ impl Question {
         self
     }
 
-    pub(crate) fn with_body(mut self, body: Value) -> Self {
+    pub(crate) fn with_body(mut self, body: &Value) -> Self {
         self.body = Some(body.to_string());
         self
     }

@@ -88,7 +88,7 @@ fn change(matches: &ArgMatches, method: Method, done: &str) -> Result<(), Failur
         "namespace": one(NAMESPACE),
         "host": one(HOST),
     });
-    let answer = http::ask(matches, Question::new(method, "/v1/rules").with_body(body))?;
+    let answer = http::ask(matches, Question::new(method, "/v1/rules").with_body(&body))?;
     Ok(http::done(matches, &answer, &format!("rule {done}"))?)
 }
 

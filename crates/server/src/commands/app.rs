@@ -206,7 +206,7 @@ fn assign(matches: &ArgMatches) -> Result<(), Failure> {
     let at = |method| about(matches, method).at("tasks").at(task).at("worker");
     let (question, words) = match matches.get_one::<String>(WORKER) {
         Some(worker) => (
-            at(Method::PUT).with_body(json!({ "worker": worker })),
+            at(Method::PUT).with_body(&json!({ "worker": worker })),
             format!("task {task} is pinned to {worker}"),
         ),
         None => (at(Method::DELETE), format!("task {task} is not pinned")),
@@ -223,7 +223,7 @@ fn cut(matches: &ArgMatches, how: &str) -> Result<(), Failure> {
         let into = into
             .transpose()
             .map_err(|why| Failure::Usage(format!("--into: {why}")))?;
-        question = question.with_body(json!({ "into": into.unwrap_or(2) }));
+        question = question.with_body(&json!({ "into": into.unwrap_or(2) }));
     }
     let answer = http::ask(matches, question)?;
     let tasks = answer
@@ -252,7 +252,7 @@ fn reset(matches: &ArgMatches) -> Result<(), Failure> {
         "task": matches.get_one::<String>(ONLY),
         "state": state,
     });
-    let mut question = about(matches, Method::POST).at("reset").with_body(body);
+    let mut question = about(matches, Method::POST).at("reset").with_body(&body);
     if only_plans {
         question = question.with("dry_run", "true");
     } else if drops && !deletion::is_agreed(matches) {

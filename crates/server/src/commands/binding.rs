@@ -142,7 +142,7 @@ fn create(matches: &ArgMatches) -> Result<(), Failure> {
         "match": if matches.get_flag(ANY) { "any" } else { "all" },
     });
     let question = Question::new(Method::POST, "/v1/bindings").in_namespace(matches);
-    let answer = http::ask(matches, question.with_body(definition))?;
+    let answer = http::ask(matches, question.with_body(&definition))?;
     let (kind, name) = target(&answer);
     Ok(http::done(
         matches,

@@ -138,7 +138,7 @@ fn create(matches: &ArgMatches) -> Result<(), Failure> {
     for (option, field, _) in FLAGS {
         definition.insert(field.to_owned(), json!(matches.get_flag(option)));
     }
-    let question = about(matches, Method::PUT, None).with_body(Value::Object(definition));
+    let question = about(matches, Method::PUT, None).with_body(&Value::Object(definition));
     let answer = http::ask(matches, question)?;
     let words = format!("exchange {} created", options::text(matches, EXCHANGE));
     Ok(http::done(matches, &answer, &words)?)
@@ -165,7 +165,7 @@ fn route(matches: &ArgMatches) -> Result<(), Failure> {
         .map(|(name, value)| (name.to_owned(), json!(value)))
         .collect();
     let message = json!({ "routing_key": options::text(matches, KEY), "headers": headers });
-    let question = about(matches, Method::POST, Some("route")).with_body(message);
+    let question = about(matches, Method::POST, Some("route")).with_body(&message);
     let answer = http::ask(matches, question)?;
     let mut table = Table::new(&[("KIND", Side::Left), ("NAME", Side::Left)]);
     for (kind, field) in [("queue", "routed"), ("topic", "topics"), ("delay", "delayed_at")] {

@@ -58,7 +58,7 @@ fn set(matches: &ArgMatches) -> Result<(), Failure> {
             body.insert(name.to_owned(), json!(number));
         }
     }
-    let question = Question::new(Method::PUT, "/v1/limits").with_body(Value::Object(body));
+    let question = Question::new(Method::PUT, "/v1/limits").with_body(&Value::Object(body));
     let answer = http::ask(matches, question)?;
     Ok(http::done(matches, &answer, "limits set")?)
 }

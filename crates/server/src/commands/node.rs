@@ -117,7 +117,7 @@ fn log_level(matches: &ArgMatches) -> Result<(), Failure> {
     let level = matches.get_one::<String>(LEVEL).map_or("", String::as_str);
     let body = Map::from_iter([("level".to_owned(), json!(level))]);
     let question = Question::new(Method::PUT, "/v1/node/log-level");
-    let question = question.with_body(with_seconds(body, "for_s", matches, FOR));
+    let question = question.with_body(&with_seconds(body, "for_s", matches, FOR));
     let answer = http::ask(matches, question)?;
     Ok(http::done(matches, &answer, &format!("log level is {level}"))?)
 }
@@ -132,7 +132,7 @@ fn shut_down(matches: &ArgMatches) -> Result<(), Failure> {
         deletion::confirm("stop the broker?")?;
     }
     let body = with_seconds(Map::new(), "drain_s", matches, DRAIN);
-    let question = Question::new(Method::POST, "/v1/node/shutdown").with_body(body);
+    let question = Question::new(Method::POST, "/v1/node/shutdown").with_body(&body);
     let answer = http::ask(matches, question)?;
     Ok(http::done(matches, &answer, "the broker stops")?)
 }

@@ -114,7 +114,7 @@ fn set_command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match matches.subcommand() {
         Some(("set", matches)) => {
-            let answer = http::ask(matches, about(matches, Method::PUT).with_body(body(matches)))?;
+            let answer = http::ask(matches, about(matches, Method::PUT).with_body(&body(matches)))?;
             let name = options::text(matches, NAME);
             Ok(http::done(matches, &answer, &format!("policy {name} set"))?)
         }

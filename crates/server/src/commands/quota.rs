@@ -54,7 +54,7 @@ fn set(matches: &ArgMatches) -> Result<(), Failure> {
         "produced_bytes_per_second": matches.get_one::<u64>(PRODUCED),
         "fetched_bytes_per_second": matches.get_one::<u64>(FETCHED),
     });
-    let answer = http::ask(matches, Question::new(Method::PUT, "/v1/quotas").with_body(body))?;
+    let answer = http::ask(matches, Question::new(Method::PUT, "/v1/quotas").with_body(&body))?;
     Ok(http::done(matches, &answer, "quota set")?)
 }
 

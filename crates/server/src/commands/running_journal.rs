@@ -38,7 +38,7 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> Result<(), Failure> {
 /// setting `journal.backup_dir`.
 pub(super) fn back_up(matches: &ArgMatches, target: &Path) -> Result<(), Failure> {
     let body = json!({ "target": target.to_string_lossy() });
-    let question = Question::new(Method::POST, "/v1/journal/backups").with_body(body);
+    let question = Question::new(Method::POST, "/v1/journal/backups").with_body(&body);
     let answer = http::ask(matches, question)?;
     let words = format!(
         "{} segments, {} bytes",

@@ -50,7 +50,10 @@ fn create(matches: &ArgMatches) -> Result<(), Failure> {
         "description": text(matches, DESCRIPTION),
         "ttl_ms": matches.get_one::<u64>(TTL),
     });
-    let answer = http::ask(matches, Question::new(Method::POST, "/v1/tokens").with_body(body))?;
+    let answer = http::ask(
+        matches,
+        Question::new(Method::POST, "/v1/tokens").with_body(&body),
+    )?;
     let token = answer.get("token").and_then(Value::as_str).unwrap_or_default();
     Ok(http::done(matches, &answer, token)?)
 }

@@ -82,7 +82,7 @@ fn add(matches: &ArgMatches, sets_tags: bool) -> Result<(), Failure> {
     let body = json!(body);
     let answer = http::ask(
         matches,
-        Question::new(Method::PUT, "/v1/users").at(name).with_body(body),
+        Question::new(Method::PUT, "/v1/users").at(name).with_body(&body),
     )?;
     Ok(http::done(matches, &answer, &format!("user {name} set"))?)
 }

@@ -1,10 +1,6 @@
 //! Queues as sources and as targets, over AMQP, with logins.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "the helpers of tests fail as tests do"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

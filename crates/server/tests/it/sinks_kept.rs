@@ -53,7 +53,7 @@ impl Scene {
         self.running = Some(Running::start(serve(&self.folder)));
     }
 
-    fn stafett(&self, arguments: &[&str]) -> Command {
+    fn stafett(arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
         command
             .env_clear()
@@ -65,7 +65,7 @@ impl Scene {
     }
 
     fn over_kafka(&self, arguments: &[&str]) -> Command {
-        let mut command = self.stafett(arguments);
+        let mut command = Self::stafett(arguments);
         command.env("STAFETT_SERVER", self.running().address("kafka").to_string());
         command
     }
@@ -73,7 +73,7 @@ impl Scene {
     /// `stafett sink …` on the broker's HTTP port.
     fn sink(&self, arguments: &[&str]) -> Command {
         let http = self.running().address("http").to_string();
-        let mut command = self.stafett(&["sink"]);
+        let mut command = Self::stafett(&["sink"]);
         command.args(arguments).args(["--http", &http]);
         command
     }
@@ -287,11 +287,11 @@ fn records_of_another_broker_come_over_once_although_the_sink_is_killed() {
     );
     source.produce("log", 0..300);
     let text = format!(
-        "[sink.mover]\nfrom = \"log\"\nsource = {{ kafka = \"{}\" }}\nto = \"topic\"\ntopic = \"moved\"\n\
+        "[sink.relay]\nfrom = \"log\"\nsource = {{ kafka = \"{}\" }}\nto = \"topic\"\ntopic = \"moved\"\n\
          flush = {{ records = 20, every = \"50ms\" }}\n",
         source.running().address("kafka")
     );
-    let file = scene.folder.path().join("mover.toml");
+    let file = scene.folder.path().join("relay.toml");
     fs::write(&file, text).unwrap();
     let run = |word: &str| {
         let mut command = scene.over_kafka(&["sink", word, "-f", file.to_str().unwrap()]);
@@ -303,15 +303,15 @@ fn records_of_another_broker_come_over_once_although_the_sink_is_killed() {
         let ended = run("run").env("STAFETT_TEST_DIE_AT", step).output().unwrap();
         assert_eq!(ended.status.code(), None, "{step}: {ended:?}");
     }
-    let mover = Running::start(run("run"));
+    let relay = Running::start(run("run"));
     let consume = ["consume", "moved", "--from", "earliest", "--until", "latest"];
     let begun = Instant::now();
     let moved = || printed(scene.over_kafka(&consume).output().unwrap());
     while moved().lines().count() < 300 {
         assert!(begun.elapsed() < PATIENCE, "{} records", moved().lines().count());
     }
-    mover.signal(Signal::TERM);
-    assert!(mover.end().0.success());
+    relay.signal(Signal::TERM);
+    assert!(relay.end().0.success());
     let mut lines: Vec<String> = moved().lines().map(str::to_owned).collect();
     lines.sort();
     lines.dedup();

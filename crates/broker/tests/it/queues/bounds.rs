@@ -54,7 +54,7 @@ async fn a_namespace_takes_messages_up_to_its_limit_after_deletions_and_restarts
     let two = world.get("two").unwrap();
     two.take_one(false).await.unwrap();
     settle_down().await;
-    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
     let appended = world.try_publish(&two, messages(0..2)).await;
     assert_eq!(appended, [AppendOutcome::Stored, FULL]);
     let queues = world.broker.messaging().queues();
@@ -62,7 +62,7 @@ async fn a_namespace_takes_messages_up_to_its_limit_after_deletions_and_restarts
         .delete(&two.namespace, "one", false, false, queues.new_owner())
         .await
         .unwrap();
-    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
     world.publish(&two, messages(0..6)).await;
     assert_eq!(world.try_publish(&two, messages(0..1)).await, [FULL]);
     limit(&world, &[(Limit::Messages, None)]).await;

@@ -132,7 +132,7 @@ pub(super) fn settle(matches: &ArgMatches) -> Result<(), Failure> {
         "discard": given("discard"),
         "extend": extend,
     });
-    let answer = http::ask(matches, about(matches, "settle").with_body(body))?;
+    let answer = http::ask(matches, about(matches, "settle").with_body(&body))?;
     let count = |field: &str| answer.get(field).and_then(Value::as_u64).unwrap_or(0);
     let unknown = answer
         .get("unknown")

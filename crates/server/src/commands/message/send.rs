@@ -146,7 +146,7 @@ fn message(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
 
 /// Sends a message, and shows its id and targets.
 fn ask(matches: &ArgMatches, question: Question, message: Map<String, Value>) -> Result<Value, Failure> {
-    let mut question = from_caller(question, matches).with_body(Value::Object(message));
+    let mut question = from_caller(question, matches).with_body(&Value::Object(message));
     if let Some(key) = matches.get_one::<String>(IDEMPOTENCY_KEY) {
         question = question.with_header("idempotency-key", key);
     }

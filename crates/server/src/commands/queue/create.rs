@@ -101,7 +101,7 @@ pub(super) fn describe(queue: Arg) -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let answer = http::ask(
         matches,
-        about(matches, Method::PUT, None).with_body(definition(matches)),
+        about(matches, Method::PUT, None).with_body(&definition(matches)),
     )?;
     let queue = options::text(matches, QUEUE);
     Ok(http::done(matches, &answer, &format!("queue {queue} created"))?)

@@ -186,7 +186,7 @@ fn move_all(matches: &ArgMatches) -> Result<(), Failure> {
         (None, None) => (json!("origin"), "their origin".to_owned()),
     };
     let body = json!({ "to": target, "count": matches.get_one::<u64>(COUNT) });
-    let question = about(matches, Method::POST, Some("move")).with_body(body);
+    let question = about(matches, Method::POST, Some("move")).with_body(&body);
     let answer = http::ask(matches, question)?;
     let words = format!("{} messages moved from {queue} to {to}", counted(&answer));
     Ok(http::done(matches, &answer, &words)?)

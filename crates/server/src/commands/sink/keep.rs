@@ -122,7 +122,7 @@ pub(super) fn replay(matches: &ArgMatches) -> Result<(), Failure> {
         _ => return Err(anyhow!("a replay has --from, or --set for single partitions").into()),
     };
     let question = Question::new(Method::POST, SINKS).at(name(matches)?).at("replay");
-    shown(matches, &http::ask(matches, question.with_body(body))?)
+    shown(matches, &http::ask(matches, question.with_body(&body))?)
 }
 
 fn shown(matches: &ArgMatches, answer: &Value) -> Result<(), Failure> {

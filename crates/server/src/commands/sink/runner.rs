@@ -87,7 +87,7 @@ struct Runner {
 
 async fn serve(orders: Orders, mut lines: mpsc::Receiver<String>) -> anyhow::Result<()> {
     let (told, mut tells) = mpsc::channel(TOLD);
-    let (pauses, mut paused) = mpsc::channel(TOLD);
+    let (pauses, mut told_paused) = mpsc::channel(TOLD);
     let options = Options {
         login: Some(Login {
             user: USER.to_owned(),
@@ -121,7 +121,7 @@ async fn serve(orders: Orders, mut lines: mpsc::Receiver<String>) -> anyhow::Res
             },
             _ = states.tick() => FromRunner::States(runner.states()),
             Some(word) = tells.recv() => word,
-            Some(name) = paused.recv() => FromRunner::Paused(name),
+            Some(name) = told_paused.recv() => FromRunner::Paused(name),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         };
@@ -165,19 +165,19 @@ impl Runner {
 
     /// Has exactly these sinks run.
     fn apply(&mut self, mut sinks: BTreeMap<String, Wanted>) {
-        self.running.retain(|name, running| match sinks.remove(name) {
-            Some(wanted) => {
+        self.running.retain(|name, running| {
+            let wanted = sinks.remove(name);
+            let stays = wanted.is_some();
+            if let Some(wanted) = wanted {
                 running.wanted.send_if_modified(|now| {
                     let changes = *now != wanted;
                     *now = wanted;
                     changes
                 });
-                true
-            }
-            None => {
+            } else {
                 running.stop.cancel();
-                false
             }
+            stays
         });
         for (name, wanted) in sinks {
             let running = self.start(&name, wanted);
