@@ -31,6 +31,7 @@ export type App = {
   balance: string;
   durability: string;
   lag: number;
+  lost: (AppLostTopic)[];
   name: string;
   paused: boolean;
   settings: AppSettings;
@@ -72,11 +73,19 @@ export type AppCommit = {
   timers?: (Timer)[];
 };
 
+export type AppCommits = AppCommit | {
+  tasks: (AppCommit)[];
+};
+
 export type AppCommitted = {
   durability: string;
   emitted: (AppEmitted)[];
   repeated?: boolean;
   seq: number;
+};
+
+export type AppCommittedAll = AppCommitted | {
+  tasks: (AppCommitted)[];
 };
 
 export type AppCut = {
@@ -115,8 +124,10 @@ export type AppEmitted = {
 };
 
 export type AppEntries = {
+  deleted: (Text)[];
   entries: (AppStateEntry)[];
   next: number | null;
+  place: number;
   seq: number;
 };
 
@@ -189,6 +200,11 @@ export type AppKey = string | AppKeyBytes;
 
 export type AppKeyBytes = {
   base64: string;
+};
+
+export type AppLostTopic = {
+  made_again: boolean;
+  topic: string;
 };
 
 export type AppMove = {
@@ -509,7 +525,7 @@ export type ClientQueue = {
   ready: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "record_failed" | "not_paused" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_policy" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_sink" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "limit_reached" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "topic_made_again" | "record_failed" | "not_paused" | "no_runner" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "bad_definition" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_sinks" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "target_refused" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -646,11 +662,23 @@ export type DeclaredApp = {
   tasks: number;
 };
 
+export type DefinedSink = {
+  changed: boolean;
+  from: (string)[];
+  name: string;
+  promise: string;
+  to: string;
+};
+
 export type DeletedApp = {
   name: string;
 };
 
 export type DeletedGroup = {
+  name: string;
+};
+
+export type DeletedSink = {
   name: string;
 };
 
@@ -843,6 +871,7 @@ export type Holder = {
 
 export type Join = {
   deliver?: boolean | null;
+  state?: string | null;
   tasks_max?: number | null;
   weight?: number | null;
 };
@@ -885,10 +914,13 @@ export type LevelOrder = {
 export type Limit = number | Unlimited;
 
 export type Limits = {
-  channels_max?: number | null;
-  connections_max?: number | null;
+  bytes?: number | null;
+  channels?: number | null;
+  connections?: number | null;
+  messages?: number | null;
   namespace?: string | null;
-  queues_max?: number | null;
+  queues?: number | null;
+  topics?: number | null;
   user?: string | null;
 };
 
@@ -1018,11 +1050,7 @@ export type Move = {
   count?: number | null;
   ids?: (string)[];
   query?: { [name: string]: unknown };
-  to: MoveTarget;
-};
-
-export type MoveTarget = {
-  queue: string;
+  to: To;
 };
 
 export type Moved = {
@@ -1076,6 +1104,13 @@ export type NewOffset = {
 
 export type NewOffsets = {
   offsets: (NewOffset)[];
+};
+
+export type NewPolicy = {
+  pattern: string;
+  priority?: number;
+  queues?: PolicyQueues;
+  settings: PolicySettings;
 };
 
 export type NewQueue = {
@@ -1152,6 +1187,8 @@ export type OperationStarted = {
   operation: string;
 };
 
+export type Origin = "origin";
+
 export type Outgoing = {
   content?: unknown;
   content_base64?: string | null;
@@ -1161,7 +1198,7 @@ export type Outgoing = {
   message_id?: string | null;
   priority?: number | null;
   request?: boolean;
-  to?: To;
+  to?: To2;
   ttl_ms?: number | null;
 };
 
@@ -1257,6 +1294,39 @@ export type Place = {
   base: number;
   count: number;
   partition: number;
+};
+
+export type Policy = {
+  name: string;
+  namespace: string;
+  pattern: string;
+  priority: number;
+  queues: PolicyQueues;
+  settings: PolicySettings;
+};
+
+export type PolicyDeletion = {
+  name: string;
+};
+
+export type PolicyList = {
+  items: (Policy)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
+
+export type PolicyQueues = "all" | "plain" | "two_priorities" | "none";
+
+export type PolicySettings = {
+  bytes_max?: number | null;
+  dead_letter_exchange?: string | null;
+  dead_letter_key?: string | null;
+  delivery_limit?: number | null;
+  expires_ms?: number | null;
+  length_max?: number | null;
+  overflow?: Overflow | null;
+  ttl_ms?: number | null;
 };
 
 export type Poll = {
@@ -1554,6 +1624,81 @@ export type Shutdown = {
   drain_s?: number | null;
 };
 
+export type Sink = {
+  bytes: number;
+  definition: unknown;
+  fenced: number;
+  flush_ms: number;
+  flushes: { [name: string]: number };
+  from: (string)[];
+  lag: number;
+  limited_ms: number;
+  name: string;
+  places: (SinkPlace)[];
+  poison: number;
+  promise: string;
+  retries: { [name: string]: number };
+  rows: number;
+  state: string;
+  to: string;
+  why: string;
+};
+
+export type SinkDefinition = { [name: string]: unknown };
+
+export type SinkPause = {
+  name: string;
+  paused: boolean;
+};
+
+export type SinkPlace = {
+  end: number;
+  next: number;
+  partition: number;
+  topic: string;
+};
+
+export type SinkPosition = {
+  next: number;
+  partition: number;
+  topic: string;
+};
+
+export type SinkPositions = {
+  positions: (SinkPosition)[];
+};
+
+export type SinkReplay = {
+  from?: string | null;
+  positions?: (SinkPosition)[];
+};
+
+export type SinkSummary = {
+  bytes: number;
+  fenced: number;
+  flush_ms: number;
+  flushes: { [name: string]: number };
+  from: (string)[];
+  lag: number;
+  limited_ms: number;
+  name: string;
+  places: (SinkPlace)[];
+  poison: number;
+  promise: string;
+  retries: { [name: string]: number };
+  rows: number;
+  state: string;
+  to: string;
+  why: string;
+};
+
+export type SinkSummaryList = {
+  items: (SinkSummary)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
+
 export type Space = {
   free_bytes: number | null;
   free_bytes_min: number;
@@ -1592,9 +1737,17 @@ export type TlsOf = {
   version: string;
 };
 
-export type To = {
+export type To = ToPlace | Origin;
+
+export type To2 = {
   clients?: (QueueRef)[];
   queues?: (QueueRef)[];
+};
+
+export type ToPlace = {
+  exchange?: string | null;
+  queue?: string | null;
+  routing_key?: string | null;
 };
 
 export type Token = {
@@ -1776,6 +1929,8 @@ export type UserSettings = {
 };
 
 export type WaitingPartition = {
+  first: number | null;
+  holds: boolean;
   partition: number;
   stable: number | null;
   topic: string;
