@@ -9,7 +9,7 @@ use bytes::Bytes;
 use stafett_journal::{Change, StateChange, StateSpace};
 
 /// Spaces of state that the broker reads at its start, one behind the other.
-pub const SPACES: u8 = 17;
+pub const SPACES: u8 = 18;
 const DELTA: u8 = 1;
 
 /// Adds a row to an input. A row that is too long for the format is left out.

@@ -46,7 +46,7 @@ const STOPPED: &str = "stopped by a request";
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Move {
-    to: To,
+    to: MoveTo,
     /// Messages to move at most; if it is absent, as many as wait now.
     #[schemars(range(max = MOVED_MAX))]
     count: Option<u64>,
@@ -62,15 +62,15 @@ struct Move {
 /// Target of a move, in the same namespace.
 #[derive(JsonSchema)]
 #[serde(untagged)]
-enum To {
-    Place(ToPlace),
-    Origin(Origin),
+enum MoveTo {
+    Place(MovePlace),
+    Origin(MoveOrigin),
 }
 
 /// A queue or an exchange, one of them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ToPlace {
+struct MovePlace {
     /// Name of the queue.
     queue: Option<String>,
     /// Name of the exchange; that of the default exchange is empty.
@@ -82,28 +82,28 @@ struct ToPlace {
 /// Exchange and routing key of the first death of each message.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Origin {
+enum MoveOrigin {
     Origin,
 }
 
 // By hand: derived, it would not say which field is unknown.
-impl<'de> Deserialize<'de> for To {
+impl<'de> Deserialize<'de> for MoveTo {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Target;
 
         impl<'de> Visitor<'de> for Target {
-            type Value = To;
+            type Value = MoveTo;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(r#"{"queue": …}, {"exchange": …, "routing_key": …} or "origin""#)
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<To, E> {
-                Origin::deserialize(text.into_deserializer()).map(To::Origin)
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<MoveTo, E> {
+                MoveOrigin::deserialize(text.into_deserializer()).map(MoveTo::Origin)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<To, A::Error> {
-                ToPlace::deserialize(MapAccessDeserializer::new(fields)).map(To::Place)
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<MoveTo, A::Error> {
+                MovePlace::deserialize(MapAccessDeserializer::new(fields)).map(MoveTo::Place)
             }
         }
 
@@ -177,9 +177,14 @@ async fn move_messages(
 }
 
 /// Returns the target of a move, if the caller may write there.
-fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) -> Result<MoveTarget, Problem> {
+fn target(
+    broker: &Broker,
+    namespace: &Namespace,
+    from: &Arc<Queue>,
+    to: &MoveTo,
+) -> Result<MoveTarget, Problem> {
     match to {
-        To::Place(ToPlace {
+        MoveTo::Place(MovePlace {
             queue: Some(name),
             exchange: None,
             routing_key: None,
@@ -196,7 +201,7 @@ fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) ->
             }
             Ok(MoveTarget::Queue(to))
         }
-        To::Place(ToPlace {
+        MoveTo::Place(MovePlace {
             queue: None,
             exchange: Some(exchange),
             routing_key,
@@ -211,10 +216,10 @@ fn target(broker: &Broker, namespace: &Namespace, from: &Arc<Queue>, to: &To) ->
                 routing_key: routing_key.map(Into::into),
             })
         }
-        To::Place(_) => Err(Problem::bad_request(
+        MoveTo::Place(_) => Err(Problem::bad_request(
             "to names a queue, or an exchange with or without a routing key",
         )),
-        To::Origin(Origin::Origin) => {
+        MoveTo::Origin(MoveOrigin::Origin) => {
             // The names are in the messages: this takes the right to all.
             let all = Resource::exchange(namespace.as_str(), "");
             access::check(broker, Action::Write, &all)?;
