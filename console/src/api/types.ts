@@ -1050,8 +1050,18 @@ export type Move = {
   count?: number | null;
   ids?: (string)[];
   query?: { [name: string]: unknown };
-  to: To;
+  to: MoveTo;
 };
+
+export type MoveOrigin = "origin";
+
+export type MovePlace = {
+  exchange?: string | null;
+  queue?: string | null;
+  routing_key?: string | null;
+};
+
+export type MoveTo = MovePlace | MoveOrigin;
 
 export type Moved = {
   messages: number;
@@ -1187,8 +1197,6 @@ export type OperationStarted = {
   operation: string;
 };
 
-export type Origin = "origin";
-
 export type Outgoing = {
   content?: unknown;
   content_base64?: string | null;
@@ -1198,7 +1206,7 @@ export type Outgoing = {
   message_id?: string | null;
   priority?: number | null;
   request?: boolean;
-  to?: To2;
+  to?: To;
   ttl_ms?: number | null;
 };
 
@@ -1737,17 +1745,9 @@ export type TlsOf = {
   version: string;
 };
 
-export type To = ToPlace | Origin;
-
-export type To2 = {
+export type To = {
   clients?: (QueueRef)[];
   queues?: (QueueRef)[];
-};
-
-export type ToPlace = {
-  exchange?: string | null;
-  queue?: string | null;
-  routing_key?: string | null;
 };
 
 export type Token = {
