@@ -84,6 +84,11 @@ pub enum StartError {
     NotStored(#[from] NotStored),
 }
 
+fn stored_cluster_id(journal: &dyn Journal) -> Result<Option<u128>, StateUnreadable> {
+    let stored = spaces::CLUSTER_ID.load(journal)?;
+    Ok(stored.and_then(|id| id.try_into().ok()).map(u128::from_be_bytes))
+}
+
 impl Broker {
     /// Starts on a journal: loads every definition. Must be called within a Tokio runtime.
     pub async fn start(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Result<Self, StartError> {
@@ -91,10 +96,7 @@ impl Broker {
         let (base, hooks) = (settings.topics, settings.hooks);
         let catalog = Arc::new(TopicCatalog::load(Arc::clone(&journal), base)?);
         let followed = catalog.load_followed()?;
-        let cluster_id = spaces::CLUSTER_ID.load(&*journal)?;
-        let cluster_id = cluster_id
-            .and_then(|id| id.try_into().ok())
-            .map(u128::from_be_bytes);
+        let cluster_id = stored_cluster_id(&*journal)?;
         let clock = Arc::new(Clock::start_on(settings.wall_clock));
         let groups = Groups::open(
             Arc::clone(&journal),
@@ -145,17 +147,20 @@ impl Broker {
             let put = spaces::CLUSTER_ID.put(broker.cluster_id.to_be_bytes().to_vec());
             store_synced(&*broker.journal, [put]).await?;
         }
-        broker.catalog.finish_deletions();
-        broker.apps.finish_splits().await?;
-        broker.apply_group_settings();
-        let defaults = broker.overrides.over(base);
-        broker
-            .catalog
-            .follow_defaults(defaults, followed.as_deref())
-            .await?;
-        broker.finish_namespaces().await?;
-        broker.apply_all_limits();
+        broker.finish_start(followed.as_deref()).await?;
         Ok(broker)
+    }
+
+    /// Ends what was under way when the broker stopped, and applies what is stored.
+    async fn finish_start(&self, followed: Option<&[u8]>) -> Result<(), StartError> {
+        self.catalog.finish_deletions();
+        self.apps.finish_splits().await?;
+        self.apply_group_settings();
+        let defaults = self.overrides.over(self.base);
+        self.catalog.follow_defaults(defaults, followed).await?;
+        self.finish_namespaces().await?;
+        self.apply_all_limits();
+        Ok(())
     }
 
     /// Waits until every change has ended, and stops. No change may begin afterwards.

@@ -325,10 +325,7 @@ impl Process {
         // The runner is a client of the front ends.
         let left = drain_max.saturating_sub(sinks.end().await);
         self.front_ends.end(left, hurry).await;
-        if timeout(OPERATIONS_END_MAX, self.admin.operations.end())
-            .await
-            .is_err()
-        {
+        if (timeout(OPERATIONS_END_MAX, self.admin.operations.end()).await).is_err() {
             tracing::warn!("operations go on while the broker stops");
         }
         core.end_audit(&self.audit, AUDIT_END_MAX).await;

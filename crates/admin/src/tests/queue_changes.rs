@@ -386,7 +386,9 @@ async fn messages_move_to_an_exchange_with_their_key_or_another_one() {
     for name in ["a", "b"] {
         world.queue("/", name).await;
     }
-    world.send("PUT /v1/exchanges/all", r#"{"kind": "fan-out"}"#).await;
+    world
+        .send("PUT /v1/exchanges/all", r#"{"kind": "fan-out"}"#)
+        .await;
     for name in ["a", "b", "from"] {
         let binding = format!(r#"{{"source": "all", "to": {{"queue": "{name}"}}}}"#);
         let (status, why) = world.send("POST /v1/bindings", &binding).await;

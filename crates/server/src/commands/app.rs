@@ -111,15 +111,7 @@ pub(super) fn describe() -> Command {
             Command::new("accept-gap")
                 .about("Go on behind records that are gone, and with topics that were deleted and made again")
                 .arg(app()),
-            Command::new("reset")
-                .about("Set the positions of an app, which is paused for it")
-                .arg(app())
-                .arg(option(TO, "PLACE", "earliest, latest, a time, or an age such as -1h").required(true))
-                .arg(option(ONLY, "TASK", "The only task to reset"))
-                .arg(flag(DROP, "Also drop tables and timers"))
-                .arg(flag(DRY_RUN, "Only show which positions it would be"))
-                .arg(deletion::yes())
-                .after_help("Examples:\n  stafett app reset sessions --to=-1h --dry-run"),
+            describe_reset(app()),
             Command::new("state")
                 .about("Show the entries of a table, as of the last commits")
                 .arg(app())
@@ -131,6 +123,18 @@ pub(super) fn describe() -> Command {
                 .arg(flag(FORCE, "Also while workers hold tasks"))
                 .arg(deletion::yes()),
         ])
+}
+
+fn describe_reset(app: Arg) -> Command {
+    Command::new("reset")
+        .about("Set the positions of an app, which is paused for it")
+        .arg(app)
+        .arg(option(TO, "PLACE", "earliest, latest, a time, or an age such as -1h").required(true))
+        .arg(option(ONLY, "TASK", "The only task to reset"))
+        .arg(flag(DROP, "Also drop tables and timers"))
+        .arg(flag(DRY_RUN, "Only show which positions it would be"))
+        .arg(deletion::yes())
+        .after_help("Examples:\n  stafett app reset sessions --to=-1h --dry-run")
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {

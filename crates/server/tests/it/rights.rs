@@ -404,17 +404,14 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
     let closed = Closed::start();
     let set = |body: &str| closed.ask("PUT /v1/limits", Some("root"), body);
     for (body, status) in [
-        (r#"{"queues_max": 1}"#, 400),
-        (r#"{"user": "root", "namespace": "/", "connections_max": 1}"#, 400),
-        (r#"{"user": "root", "queues_max": 1}"#, 400),
-        (r#"{"namespace": "/", "channels_max": 1}"#, 400),
-        (r#"{"namespace": "none", "queues_max": 1}"#, 404),
-        (r#"{"user": "none", "channels_max": 1}"#, 404),
-        (r#"{"namespace": "/", "queues_max": 1}"#, 200),
-        (
-            r#"{"user": "root", "connections_max": 3, "channels_max": 9}"#,
-            200,
-        ),
+        (r#"{"queues": 1}"#, 400),
+        (r#"{"user": "root", "namespace": "/", "connections": 1}"#, 400),
+        (r#"{"user": "root", "queues": 1}"#, 400),
+        (r#"{"namespace": "/", "channels": 1}"#, 400),
+        (r#"{"namespace": "none", "queues": 1}"#, 404),
+        (r#"{"user": "none", "channels": 1}"#, 404),
+        (r#"{"namespace": "/", "queues": 1}"#, 200),
+        (r#"{"user": "root", "connections": 3, "channels": 9}"#, 200),
     ] {
         let (found, _, said) = set(body);
         assert_eq!(found, status, "{body}: {said}");
@@ -423,8 +420,8 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
     let listed = || closed.ask("GET /v1/limits", Some("root"), "").2;
     let all: Value = serde_json::from_str(&listed()).unwrap();
     let expected = serde_json::json!([
-        {"namespace": "/", "queues_max": 1},
-        {"user": "root", "connections_max": 3, "channels_max": 9},
+        {"namespace": "/", "queues": 1},
+        {"user": "root", "connections": 3, "channels": 9},
     ]);
     assert_eq!(all["items"], expected);
     let (_, _, of_api) = closed.ask("GET /api/vhost-limits", Some("root"), "");

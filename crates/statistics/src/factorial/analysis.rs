@@ -102,19 +102,13 @@ pub fn analyse(design: Design, rows: &[Vec<f64>]) -> Result<Analysis, DesignErro
     let reach = error.and_then(|error| {
         Some(quantile(CONFIDENCE, error.degrees as f64)? * error.deviation / values.sqrt())
     });
-    let aliases = |set: usize| {
-        design
-            .aliases(set)
-            .into_iter()
-            .map(|alias| design.effect_name(alias))
-            .collect()
-    };
+    let names = |sets: Vec<usize>| sets.into_iter().map(|set| design.effect_name(set)).collect();
     let effect = |set: usize| {
         let value = value(set);
         Effect {
             set,
             name: design.effect_name(set),
-            aliases: aliases(set),
+            aliases: names(design.aliases(set)),
             value,
             share: if set == 0 {
                 None
