@@ -102,7 +102,7 @@ fn sessions_are_assembled_once_and_completely_while_broker_and_application_are_k
     let mut restored = 0;
     for instance in instances {
         let (_, lines) = instance.stop();
-        assert!(lines.iter().any(|line| line == "NOT_RUNNING"), "{lines:?}");
+        assert!(lines.iter().any(|line| line == "closed"), "{lines:?}");
         restored += lines.iter().filter(|line| line.starts_with("restored ")).count();
     }
     assert!(restored > 0, "stores come from their changelogs");

@@ -33,7 +33,9 @@ final class Assemble {
             }
         });
         streams.setGlobalStateRestoreListener(new PrintRestores());
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(30))));
+        // The process may end before the listener has shown the last state.
+        Runtime.getRuntime().addShutdownHook(new Thread(() ->
+            System.out.println(streams.close(Duration.ofSeconds(30)) ? "closed" : "not closed")));
         streams.start();
         ended.await();
         return streams.state() == KafkaStreams.State.ERROR ? 1 : 0;
