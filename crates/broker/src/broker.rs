@@ -151,7 +151,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Ends what was under way when the broker stopped, and applies what is stored.
+    /// Completes changes that a stop had cut off, and applies stored settings.
     async fn finish_start(&self, followed: Option<&[u8]>) -> Result<(), StartError> {
         self.catalog.finish_deletions();
         self.apps.finish_splits().await?;

@@ -1,7 +1,7 @@
 //! Statistics of measurements: estimates of a quantity from a few repetitions, ratios of two, and designs of
 //! factors, each with its intervals.
 //!
-//! Everything here is pure arithmetic over finite numbers; it must not know what was measured. A value that
+//! Everything here is pure arithmetic over finite numbers; it must not know the thing measured. A value that
 //! needs more repetitions than there are comes without an interval rather than with a guessed one.
 //!
 //! - `estimate`: a mean with its interval; `student`: quantiles for it; `compare`: ratios
