@@ -27,7 +27,7 @@ fn offsets(fetched: &Fetched) -> Vec<u64> {
     fetched.records.iter().map(|it| it.record.offset.0).collect()
 }
 
-/// Does what comes, until there is nothing more or the poison kills it. Returns the offsets of each delivery.
+/// Processes deliveries to the last one, or to the deadly record. Returns the offsets of each delivery.
 async fn work(app: &Arc<App>, worker: &Worker) -> Result<Vec<Vec<u64>>, AppError> {
     let mut deliveries = Vec::new();
     loop {
@@ -56,7 +56,7 @@ async fn a_record_under_which_workers_die_is_found_and_goes_to_the_dead_letters(
         let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
         deliveries.push(work(&app, &worker).await.unwrap());
         if number == 3 {
-            // What is known of the record survives the broker. This worker's death is not seen.
+            // Deaths that were counted survive the broker. The death of this worker is not seen.
             world = world.killed();
             app = world.apps.named("app").unwrap();
         }
@@ -81,7 +81,7 @@ async fn a_record_under_which_workers_die_is_found_and_goes_to_the_dead_letters(
         attempts[2].1.ends_with("w5: the worker fell silent with it"),
         "{attempts:?}"
     );
-    // What comes later comes together again.
+    // Later records come together again.
     world.send("in", &[("k", "8", 1), ("k", "9", 1)]).await;
     assert_eq!(work(&app, &worker).await.unwrap(), [[8, 9]]);
 }

@@ -176,7 +176,7 @@ async fn work(world: &World, journal: &dyn Journal, done: &mut usize) -> Option<
     Some(())
 }
 
-/// Checks what is left, and goes on to the end.
+/// Checks the stored state, and processes the rest.
 async fn check(disk: &SimulatedDisk, boot: u8, acknowledged: usize) {
     let journal = open(disk, boot).expect("it opens again");
     let world = World::on(&(Arc::clone(&journal) as Arc<dyn Journal>));

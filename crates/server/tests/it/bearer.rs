@@ -51,7 +51,7 @@ impl Named {
     }
 }
 
-/// A server of keys: what it answers, and how often it was asked.
+/// A server of keys: its answer, and the number of requests.
 #[derive(Default)]
 struct KeyServer {
     keys: Option<String>,

@@ -44,7 +44,7 @@ struct Table {
     epoch: u64,
 }
 
-/// What a receiver has.
+/// Contents of a receiver.
 #[derive(Debug, Default)]
 struct Received {
     tables: BTreeMap<(String, u64), Table>,
@@ -274,7 +274,7 @@ async fn without_positions_a_batch_comes_again_as_it_was() {
         let mut letters = Letters::default();
         let mut killed = target(&definition, steps, Some(&ledger));
         let first = life(&definition, &mut *killed, &place, &log(), &mut letters).await;
-        // A receiver without positions takes what comes.
+        // A receiver without positions takes every batch.
         let mut again = target(&definition, Steps::default(), Some(&ledger));
         {
             let mut received = receiver.received.lock();
