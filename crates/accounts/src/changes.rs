@@ -11,7 +11,7 @@ use stafett_access::{
 use stafett_journal::Frame;
 use stafett_store::{FRAMES_MAX, NotStored, spaces, store_synced};
 
-use super::{AccessControl, audit, random};
+use super::{AccessControl, audit, background, random};
 
 /// Users that may be stored.
 const USERS_MAX: usize = 1_000_000;
@@ -74,9 +74,11 @@ impl AccessControl {
         let _check = self.checks.acquire().await.map_err(|_| AccessError::Busy)?;
         let salt = random();
         let derived = tokio::task::spawn_blocking(move || {
-            Verifiers::of_password(password.as_bytes(), salt.get(..16).unwrap_or_default())
+            let salt = salt.get(..16).unwrap_or_default();
+            background::run(|| Verifiers::of_password(password.as_bytes(), salt))
         });
-        derived.await.map_err(|_| AccessError::Busy)
+        let derived = derived.await.map_err(|_| AccessError::Busy)?;
+        derived.map_err(|_| AccessError::Busy)
     }
 
     /// Makes or replaces a user. Returns true if it was not there.

@@ -6,6 +6,7 @@
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
+//! - `background`: work on threads that give way
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
@@ -13,6 +14,7 @@
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
 
 mod audit;
+mod background;
 mod bearer;
 mod changes;
 mod limits;
