@@ -15,7 +15,7 @@ pub(super) fn run<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
             .spawn_scoped(scope, || {
                 // A refusal leaves the priority as it is. Linux has one for each thread.
                 #[cfg(target_os = "linux")]
-                drop(rustix::process::setpriority_process(None, NICE));
+                let _ = rustix::process::setpriority_process(None, NICE);
                 work()
             })?;
         working

@@ -18,7 +18,7 @@ const COLUMNS: Column<RateQuota>[] = [
   { head: 'Client', cell: ({ client }) => <Who of={client} word="client" />, text: ({ client }) => client ?? '' },
   { head: 'Produces', num: true, cell: ({ produced_bytes_per_second: n }) => <Rate of={n} />, text: ({ produced_bytes_per_second: n }) => n ?? null },
   { head: 'Fetches', num: true, cell: ({ fetched_bytes_per_second: n }) => <Rate of={n} />, text: ({ fetched_bytes_per_second: n }) => n ?? null },
-  { head: 'Requests', num: true, cell: ({ requests_per_second: n }) => (n == null ? '–' : `${n}/s`), text: ({ requests_per_second: n }) => n ?? null },
+  { head: 'Requests', num: true, cell: ({ requests_per_second: n }) => (n == null ? <span className="quiet">unlimited</span> : `${n}/s`), text: ({ requests_per_second: n }) => n ?? null },
   {
     head: 'Does',
     phone: 'full',
