@@ -4,6 +4,7 @@ use stafett_access::{Caller, Limit, Limited, Limits};
 use stafett_accounts::AccessError;
 use stafett_messaging::queues::NamespaceBounds;
 use stafett_model::Namespace;
+use stafett_store::RoomBound;
 
 use crate::broker::Broker;
 
@@ -33,8 +34,10 @@ impl Broker {
         let limit = |limit| limits.get(&limit).copied();
         let bounds = NamespaceBounds {
             queues: limit(Limit::Queues),
-            messages: limit(Limit::Messages),
-            bytes: limit(Limit::Bytes),
+            room: RoomBound {
+                messages: limit(Limit::Messages),
+                bytes: limit(Limit::Bytes),
+            },
         };
         let namespace = Namespace::new(name);
         self.messaging.queues().set_bounds(&namespace, bounds);

@@ -1,6 +1,6 @@
 //! Quotas of a connection: bytes that it produces and fetches, and its requests, are taken from the buckets
-//! of its user and client id. A client that is beyond its quota is told for how long, and nothing more of it is read until
-//! then, so that one that does not listen is slowed too.
+//! of its user and client id. A client that is beyond its quota is told for how long, and nothing more of it
+//! is read until then, so that one that does not listen is slowed too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,8 +65,7 @@ impl RequestContext {
         }));
     }
 
-    /// Takes bytes or requests from the quota of a rate, and returns the time that the client has to wait, in
-    /// ms.
+    /// Takes bytes or requests from the quota of a rate. Returns the milliseconds that the client has to wait.
     pub(crate) fn charge(&self, rate: Rate, count: usize) -> i32 {
         let access = self.shared.broker.access();
         if !access.directory().has_quotas() {

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use stafett_journal::{Append, Frame};
 use stafett_model::{Message, Namespace};
 use stafett_queue::Overflow;
+use stafett_store::Reservation;
 
-use super::bounds::Reservation;
 use super::publication::{
     AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom,
     RouteIndex, Targets,
@@ -265,13 +265,16 @@ impl AdmissionCheck<'_> {
         let namespace = &queue.namespace;
         let known = self.rooms.iter().position(|(known, _)| known == namespace);
         let at = known.unwrap_or_else(|| {
-            let bound = self.queues.message_bound(namespace);
-            self.rooms.push((namespace.clone(), bound.map(Reservation::new)));
+            let room = self.queues.reservation(namespace);
+            self.rooms.push((namespace.clone(), room));
             self.rooms.len() - 1
         });
         let bytes = message.value.len() as u64;
         match self.rooms.get_mut(at) {
-            Some((_, Some(room))) => self.queues.reserve(room, namespace, bytes),
+            Some((_, Some(room))) => {
+                let queues = self.queues;
+                room.reserve(bytes, &queues.context.clock, || queues.count_messages(namespace))
+            }
             Some((_, None)) | None => true,
         }
     }
