@@ -93,7 +93,7 @@ def kafka_path(work):
     scripts = work / "kafka-path/bin"
     scripts.mkdir(parents=True, exist_ok=True)
     launcher = HERE.parent / "tools/peers/kafka"
-    for script, tool in (("kafka-topics.sh", "TopicCommand"), ("kafka-configs.sh", "kafka.admin.ConfigCommand")):
+    for script, tool in (("kafka-topics.sh", "TopicCommand"), ("kafka-configs.sh", "kafka.admin.ConfigCommand"), ("kafka-acls.sh", "kafka.admin.AclCommand")):
         path = scripts / script
         path.write_text(f'#!/bin/sh\nexec "{launcher}" run {tool} "$@"\n')
         path.chmod(0o755)
