@@ -81,7 +81,7 @@ def one_replica(tests):
     """Lets tests that create topics with three replicas be content with one, as there is one broker."""
     for path in [*tests.glob("*.c"), *tests.glob("*.cpp")]:
         text = path.read_text(encoding="utf-8")
-        fewer = re.sub(r"(\btest_create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text)
+        fewer = re.sub(r"(\b(?:test_|Test::)create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text)
         fewer = re.sub(r"(\bTest::create_topic\([^;]*), 3\);", r"\1, 1);", fewer)
         if fewer != text:
             path.write_text(fewer, encoding="utf-8")
@@ -93,7 +93,7 @@ def kafka_path(work):
     scripts = work / "kafka-path/bin"
     scripts.mkdir(parents=True, exist_ok=True)
     launcher = HERE.parent / "tools/peers/kafka"
-    for script, tool in (("kafka-topics.sh", "TopicCommand"), ("kafka-configs.sh", "kafka.admin.ConfigCommand"), ("kafka-acls.sh", "kafka.admin.AclCommand")):
+    for script, tool in (("kafka-topics.sh", "TopicCommand"), ("kafka-configs.sh", "kafka.admin.ConfigCommand")):
         path = scripts / script
         path.write_text(f'#!/bin/sh\nexec "{launcher}" run {tool} "$@"\n')
         path.chmod(0o755)
