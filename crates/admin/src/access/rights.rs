@@ -73,9 +73,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         }
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
         | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
-        | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/topics" | "/transactions" => {
+        | "/namespaces" | "/nodes" | "/overview" | "/search" | "/topics" | "/transactions" => {
             Needs::Cluster(Describe)
         }
+        "/queues" if reads => Needs::Cluster(Describe),
+        // The right is one on the queue of the id.
+        "/queues" => Needs::Login,
         "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
             Needs::Cluster(operated)
         }
@@ -85,6 +88,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Method::POST => Operate,
             _ => Alter,
         }),
+        _ if rest == "/live" || rest.starts_with("/live/") => Needs::Cluster(operated),
         _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
@@ -112,7 +116,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/groups/{group}/members/{member}" | "/groups/{group}/reset" => (Read, Kind::Group),
         "/namespaces/{namespace}" => (definition, Kind::Namespace),
         "/queues/{queue}" => (definition, Kind::Queue),
-        "/queues/{queue}/consumers" => (Describe, Kind::Queue),
+        "/queues/{queue}/bindings" | "/queues/{queue}/consumers" => (Describe, Kind::Queue),
         "/queues/{queue}/messages" => (content, Kind::Queue),
         "/queues/{queue}/pause" | "/queues/{queue}/resume" => (Alter, Kind::Queue),
         "/queues/{queue}/discard"

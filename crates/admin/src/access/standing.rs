@@ -186,13 +186,12 @@ pub(super) fn revocable(standing: Arc<Standing>, response: Response) -> Response
     if response.body().size_hint().exact().is_some() {
         return response;
     }
-    let kind = response.headers().get(axum::http::header::CONTENT_TYPE);
-    let is_endless = kind.is_some_and(|kind| kind == sse::TYPE);
+    let endless = sse::Form::of_answer(response.headers());
     response.map(|body| {
         Body::from_stream(Pieces {
             inner: Some(body.into_data_stream()),
             revoked: Box::pin(async move { standing.revoked().await }),
-            is_endless,
+            endless,
         })
     })
 }
@@ -201,8 +200,8 @@ struct Pieces {
     /// `None` behind the end.
     inner: Option<BodyDataStream>,
     revoked: Pin<Box<dyn Future<Output = Problem> + Send>>,
-    /// True for events, the last of which tells the reason. Another answer is cut off with an error.
-    is_endless: bool,
+    /// Form of events, the last of which tells the reason. Another answer is cut off with an error.
+    endless: Option<sse::Form>,
 }
 
 impl Stream for Pieces {
@@ -217,9 +216,9 @@ impl Stream for Pieces {
             return piece;
         };
         self.inner = None;
-        if self.is_endless {
+        if let Some(form) = self.endless {
             let mut end = String::new();
-            sse::put(&mut end, None, "end", &why.to_value().to_string());
+            form.put(&mut end, None, "end", &why.to_value().to_string());
             return Poll::Ready(Some(Ok(end.into())));
         }
         let cut = std::io::Error::other("the right to read on was revoked");

@@ -65,6 +65,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "groups",
             "http",
             "journal",
+            "live-topics",
             "messaging",
             "model",
             "net",
