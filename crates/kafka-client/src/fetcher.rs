@@ -182,6 +182,13 @@ impl Fetcher {
             let Ok(topic) = self.client.topic(&name).await else {
                 continue;
             };
+            let is_another = |source: &&Source| {
+                source.topic == name && source.id != topic.id && source.id != Uuid::default()
+            };
+            if self.sources.iter().any(|source| is_another(&source)) {
+                // The topic was deleted and made again.
+                return Err(error);
+            }
             for source in self.sources.iter_mut().filter(|source| source.topic == name) {
                 source.leader = leader_of(&topic, source.partition);
             }

@@ -198,12 +198,13 @@ impl Transactional {
         Ok(())
     }
 
-    /// Commits an offset of a group as part of the transaction.
+    /// Commits an offset of a group, with a text, as part of the transaction.
     pub async fn commit_offset(
         &mut self,
         group: &str,
         (topic, partition): (&str, i32),
         offset: i64,
+        text: &str,
     ) -> Result<(), ClientError> {
         let (ProducerId(id), epoch) = self.producer;
         let group = Str::copy_from(group);
@@ -224,7 +225,7 @@ impl Transactional {
             partition_index: partition,
             committed_offset: offset,
             committed_leader_epoch: -1,
-            committed_metadata: Some(Str::default()),
+            committed_metadata: Some(Str::copy_from(text)),
         };
         let commit = TxnOffsetCommitRequest {
             transactional_id: self.id.clone(),

@@ -16,7 +16,7 @@ use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::Converter;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::gather::{Batch, Cause, Gather};
-use stafett_sinks::target::{Part, Place, Steps, Surroundings, target_of};
+use stafett_sinks::target::{Part, Place, Start, Steps, Surroundings, target_of};
 
 const COLUMNS: &str = r#"
 [sink.rate.columns]
@@ -100,7 +100,7 @@ async fn measure(to: &str, records: &[StoredRecord], what: &str) {
         topic: format!("rate-{}", std::process::id()),
         partition: 0,
     };
-    let opened = target.open(&place, 0).await.unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
     let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
     let begun = Instant::now();
     let mut gather = Gather::new(place, sink.flush, sink.columns.len(), opened.next, None, 0);

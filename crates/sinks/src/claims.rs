@@ -19,7 +19,7 @@ use tracing::warn;
 use crate::amqp::{self, QueueRequest};
 use crate::definition::{Definition, QueueSpec};
 use crate::http::HttpError;
-use crate::work::{Change, Claim, Worker};
+use crate::work::{Change, Claim, Look, Worker};
 
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time in which partitions have to be released before the member joins again.
@@ -191,16 +191,17 @@ impl Claims {
         }
     }
 
-    pub(crate) async fn is_paused(&mut self) -> Result<bool, HttpError> {
-        match self {
-            Self::App(worker) => {
-                let shown = worker.app().show().await?;
-                let paused = shown.get("paused").and_then(serde_json::Value::as_bool);
-                Ok(paused.unwrap_or(false))
-            }
-            Self::Group(group) => Ok(group.paused),
-            Self::Queue(queue) => Ok(queue.paused),
-        }
+    /// Looks whether the sink is paused, and for topics that are gone.
+    pub(crate) async fn look(&mut self) -> Result<Look, HttpError> {
+        let paused = match self {
+            Self::App(worker) => return worker.app().look().await,
+            Self::Group(group) => group.paused,
+            Self::Queue(queue) => queue.paused,
+        };
+        Ok(Look {
+            paused,
+            lost: Vec::new(),
+        })
     }
 
     /// Pauses the sink, in all processes where its app can tell them.

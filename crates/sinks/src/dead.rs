@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stafett_kafka_client::{Client, Producer, ProducerSettings};
 use stafett_model::{Lock, Record, StoredRecord};
+use uuid::Uuid;
 
 use crate::flush::{DeadLetters, FlushError};
 use crate::gather::Poison;
@@ -18,15 +19,22 @@ const REASON_BYTES: usize = 1000;
 /// Place where a record is found again.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
-    /// The broker that has the records.
-    Log(Client),
+    /// The broker that has the records, and the id of their topic.
+    Log(Client, Option<Uuid>),
     Queue(Unwritten),
 }
 
 impl Origin {
+    /// Notes the id of the topic.
+    pub(crate) fn set_topic(&mut self, topic: Option<Uuid>) {
+        if let Self::Log(_, id) = self {
+            *id = topic;
+        }
+    }
+
     async fn record_at(&self, place: &Place, offset: u64) -> Result<Option<StoredRecord>, String> {
         match self {
-            Self::Log(client) => record_at(client, place, offset)
+            Self::Log(client, id) => record_at(client, place, *id, offset)
                 .await
                 .map_err(|why| why.to_string()),
             Self::Queue(unwritten) => {

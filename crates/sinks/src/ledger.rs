@@ -7,7 +7,7 @@ use stafett_model::Lock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::pump::News;
-use crate::target::{Ledger, Opened, Place, TargetError};
+use crate::target::{Ledger, Opened, Place, Start, TargetError};
 
 /// A task of the app. Its runner stores the bounds.
 pub(crate) struct TaskLedger {
@@ -37,11 +37,11 @@ impl TaskLedger {
 
 #[async_trait]
 impl Ledger for TaskLedger {
-    async fn open(&self, _: &Place, begin: u64) -> Result<Opened, TargetError> {
+    async fn open(&self, _: &Place, start: Start) -> Result<Opened, TargetError> {
         let mut bounds = self.bounds.lock();
         // A task without a commit is at 0.
         if *bounds == (0, 0) {
-            *bounds = (begin, begin);
+            *bounds = (start.next, start.next);
         }
         let (next, end) = *bounds;
         Ok(Opened {

@@ -26,6 +26,7 @@
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
 //! - [`trial`]: rows of the last records, without a target
+//! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
 //!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
 //! - [`broker`], `tls`, [`http`]: connections; [`status`]: state and counters
@@ -39,6 +40,7 @@ pub mod flush;
 pub mod gather;
 pub mod http;
 pub mod pace;
+pub mod positions;
 pub mod rows;
 pub mod runner;
 pub mod status;
@@ -64,5 +66,5 @@ mod work;
 mod writer;
 
 pub use definition::{Definition, DefinitionError};
-pub use target::{Place, Target, target_of};
+pub use target::{Place, Target, promise_of, target_of};
 pub use work::App;

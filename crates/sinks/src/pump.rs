@@ -8,14 +8,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::warn;
+use uuid::Uuid;
 
 use crate::amqp::Feed;
 use crate::convert::Converter;
-use crate::definition::Definition;
+use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::gather::{Cause, Gather};
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::status::{State, Status};
-use crate::target::{Opened, Place, TargetError};
+use crate::target::{Opened, Place, Start, TargetError};
 use crate::writer::{Stored, Writer};
 
 /// Wait before reading is tried again.
@@ -62,6 +63,8 @@ pub(crate) struct Pump {
     pub(crate) now_ms: fn() -> u64,
     /// Messages of a queue, until they are read.
     pub(crate) feed: Option<Feed>,
+    /// Id of the topic that the target has taken over; `None` before, and without ids.
+    pub(crate) topic: Option<Uuid>,
     pub(crate) unwritten: Unwritten,
 }
 
@@ -70,6 +73,16 @@ struct Written {
     writer: Writer,
     next: u64,
     stored: Stored,
+}
+
+/// Reason why a pump follows its partition no more.
+enum End {
+    /// It has to finish, or the runner is gone.
+    Finished,
+    /// It was paused, or the target is elsewhere.
+    At(Writer, Opened),
+    /// There is another topic of that name now. All records of the one before that were read are written.
+    MadeAgain(Writer),
 }
 
 /// A pump between two openings of its target.
@@ -83,6 +96,8 @@ struct Course {
     /// Records that have no room in the batch.
     ahead: Option<Piece>,
     position: Opened,
+    /// True once there is another topic of that name.
+    is_over: bool,
 }
 
 impl Course {
@@ -92,6 +107,7 @@ impl Course {
             self.ahead = take(&mut self.gather, &mut self.converter, piece);
         }
         match order {
+            Order::Run if self.is_over => (!self.gather.is_empty()).then_some(Cause::Stop),
             Order::Finish => (!self.gather.is_empty()).then_some(Cause::Stop),
             Order::Run => self.gather.due(now_ms),
             Order::Pause => None,
@@ -133,46 +149,86 @@ impl Pump {
             }
             let is_queue = self.feed.is_some();
             match self.follow(writer, opened).await {
-                Some(_) if is_queue => {
+                End::At(..) if is_queue => {
                     let task = self.task.clone();
                     // The runner is gone if it fails, and this with it.
                     let _ = self.news.send(News::Broken { task }).await;
                     return;
                 }
-                Some((back, at)) => (writer, opened) = (back, at),
-                None => return,
+                End::At(back, at) => (writer, opened) = (back, at),
+                End::MadeAgain(_) if self.definition.source == SourceSpec::Own => {
+                    // The app knows it as well, and the session ends.
+                    let _ = self.orders.wait_for(|order| *order == Order::Finish).await;
+                    return;
+                }
+                End::MadeAgain(back) => {
+                    writer = back;
+                    match self.opened(&mut writer).await {
+                        Some(again) => opened = again,
+                        None => return,
+                    }
+                }
+                End::Finished => return,
             }
         }
     }
 
     /// Opens the target. `None` if the pump has to finish before that succeeds.
     async fn opened(&mut self, writer: &mut Writer) -> Option<Opened> {
-        let (client, place) = (self.client.clone(), self.place.clone());
-        let where_to_begin = self.definition.begin;
         let mut orders = self.orders.clone();
-        let is_queue = self.feed.is_some();
-        let opening = async {
-            if is_queue {
-                return writer.open(0).await;
-            }
-            let start = loop {
-                match begin(&client, &place, where_to_begin).await {
-                    Ok(start) => break start,
-                    Err(why) => {
-                        warn!(%place, "the start of the partition is not known: {why}");
-                        sleep(AGAIN).await;
-                    }
-                }
-            };
-            writer.open(start).await
-        };
         let finished = async {
             // The runner is gone if it fails, and this with it.
             let _ = orders.wait_for(|order| *order == Order::Finish).await;
         };
-        tokio::select! {
-            opened = opening => Some(opened),
-            () = finished => None,
+        let (opened, topic) = tokio::select! {
+            opened = self.opening(writer) => opened,
+            () = finished => return None,
+        };
+        self.topic = topic;
+        Some(opened)
+    }
+
+    /// Opens the target, however long that takes. Returns the id of the topic as well.
+    async fn opening(&self, writer: &mut Writer) -> (Opened, Option<Uuid>) {
+        loop {
+            let (start, end) = self.start().await;
+            let why = match writer.open(start).await {
+                Ok(opened) => {
+                    writer.succeeded();
+                    return (opened, start.topic);
+                }
+                Err(why) => why,
+            };
+            // None of its records is in the target.
+            self.status.rests_at(&self.place, start.earliest, end);
+            let why = match self.definition.on_gap {
+                OnGap::Stop => why,
+                OnGap::Skip => {
+                    let first = start.with_next(start.earliest);
+                    match writer.target.set_position(&self.place, first).await {
+                        Ok(()) => continue,
+                        Err(why) => why,
+                    }
+                }
+            };
+            writer.pause_after(&why).await;
+        }
+    }
+
+    /// Returns the place as its broker has it, and the end of its records, however long that takes.
+    async fn start(&self) -> (Start, u64) {
+        if self.feed.is_some() {
+            return (Start::at(0), 0);
+        }
+        loop {
+            let why = match begin(&self.client, &self.place, self.definition.begin).await {
+                Ok(found) => return found,
+                Err(why) => format!("the start of the partition is not known: {why}"),
+            };
+            if self.status.trouble(&self.place, State::Retrying, &why) {
+                warn!(place = %self.place, "{why}");
+            }
+            sleep(AGAIN).await;
         }
     }
 
@@ -183,28 +239,36 @@ impl Pump {
     }
 
     /// Reads and writes from the target's position on, until the pump is paused, has to finish, or the target
-    /// is elsewhere. `None` at the end.
-    async fn follow(&mut self, writer: Writer, opened: Opened) -> Option<(Writer, Opened)> {
+    /// is elsewhere.
+    async fn follow(&mut self, writer: Writer, opened: Opened) -> End {
         self.tell(opened.next).await;
         let mut course = self.course(writer, opened);
         loop {
             let order = *self.orders.borrow();
-            if order == Order::Pause && course.idle.is_some() {
-                return course.idle.map(|writer| (writer, course.position));
-            }
             let cause = course.due(order, (self.now_ms)());
             if let Some(cause) = cause
                 && course.begin_flush(cause, (self.now_ms)())
             {
                 continue;
             }
-            if order == Order::Finish && course.idle.is_some() {
-                return None;
+            if order != Order::Run || course.is_over {
+                match (order, course.idle.take()) {
+                    (Order::Finish, Some(_)) => return End::Finished,
+                    (Order::Pause, Some(writer)) => return End::At(writer, course.position),
+                    (Order::Run, Some(writer)) if course.ahead.is_none() => return End::MadeAgain(writer),
+                    (_, writer) => course.idle = writer,
+                }
             }
-            match self.event(&mut course, order, cause).await? {
+            let Some(event) = self.event(&mut course, order, cause).await else {
+                return End::Finished;
+            };
+            match event {
                 Event::Order | Event::Due => {}
                 Event::Read(Some(Ok(piece))) => {
                     self.status.ends(&self.place, piece.end);
+                    if course.idle.is_some() {
+                        self.status.goes_on(&self.place);
+                    }
                     course.ahead = Some(piece);
                 }
                 Event::Read(ended) => {
@@ -212,32 +276,46 @@ impl Pump {
                         // The connection ended. Its messages come again, and this ends with the claim.
                         return std::future::pending().await;
                     }
+                    course.is_over = matches!(ended, Some(Err(ReadError::MadeAgain(_))));
                     self.reading_failed(ended).await;
                     course.reader = self.reader(course.gather.next());
                 }
                 Event::Written(written) => {
-                    let Written { writer, next, stored } = *written;
-                    match stored {
-                        Stored::Whole => {
-                            course.position = Opened {
-                                next,
-                                epoch: writer.epoch,
-                                begun: None,
-                            };
-                            self.forget_below(next);
-                            self.tell(next).await;
-                            course.idle = Some(writer);
-                        }
-                        Stored::Elsewhere(opened) => return Some((writer, opened)),
-                        Stored::Poisoned => {
-                            // It is read again once an operator resumes the sink.
-                            let task = self.task.clone();
-                            let _ = self.news.send(News::Poisoned { task }).await;
-                            self.orders.wait_for(|order| *order != Order::Run).await.ok()?;
-                            return Some((writer, course.position));
-                        }
+                    if let Some(end) = self.written(&mut course, *written).await {
+                        return end;
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes the writer back. Returns why the partition is followed no more.
+    async fn written(&mut self, course: &mut Course, written: Written) -> Option<End> {
+        let Written { writer, next, stored } = written;
+        match stored {
+            Stored::Whole => {
+                course.position = Opened {
+                    next,
+                    epoch: writer.epoch,
+                    begun: None,
+                };
+                self.forget_below(next);
+                self.tell(next).await;
+                course.idle = Some(writer);
+                None
+            }
+            Stored::Elsewhere(opened) => Some(End::At(writer, opened)),
+            Stored::MadeAgain => Some(End::MadeAgain(writer)),
+            Stored::Poisoned => {
+                // It is read again once an operator resumes the sink.
+                let task = self.task.clone();
+                let _ = self.news.send(News::Poisoned { task }).await;
+                let rests = self.orders.wait_for(|order| *order != Order::Run).await.is_ok();
+                Some(if rests {
+                    End::At(writer, course.position)
+                } else {
+                    End::Finished
+                })
             }
         }
     }
@@ -261,12 +339,13 @@ impl Pump {
             flight: JoinSet::new(),
             ahead: None,
             position: opened,
+            is_over: false,
         }
     }
 
     /// Waits for the next event. `None` if the runner is gone.
     async fn event(&mut self, course: &mut Course, order: Order, cause: Option<Cause>) -> Option<Event> {
-        let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none();
+        let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none() && !course.is_over;
         let deadline = if cause.is_none() && !course.gather.is_empty() {
             course.gather.deadline().saturating_sub((self.now_ms)())
         } else {
@@ -295,6 +374,7 @@ impl Pump {
         Reader::spawn(
             self.client.clone(),
             self.place.clone(),
+            self.topic,
             from,
             self.definition.on_gap,
         )
@@ -316,9 +396,9 @@ impl Pump {
         if let Some(Err(why)) = ended {
             let state = match why {
                 ReadError::Client(_) => State::Retrying,
-                ReadError::Gap { .. } | ReadError::Unreadable(_) => State::Stopped,
+                ReadError::Gap { .. } | ReadError::MadeAgain(_) | ReadError::Unreadable(_) => State::Stopped,
             };
-            if self.status.enter(state, &why.to_string()) {
+            if self.status.trouble(&self.place, state, &why.to_string()) {
                 warn!(place = %self.place, state = state.word(), "{why}");
             }
         }

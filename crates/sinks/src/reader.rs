@@ -13,10 +13,11 @@ use stafett_model::{Lock, Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::amqp::Feed;
 use crate::definition::{Begin, OnGap};
-use crate::target::Place;
+use crate::target::{Place, Start};
 
 /// Batches that wait for the pump. Behind them nothing is read: back-pressure is lag.
 const AHEAD: usize = 2;
@@ -42,6 +43,9 @@ pub(crate) enum ReadError {
     Client(#[from] ClientError),
     #[error("records {from} to {to} of {place} are gone: retention was faster than the sink")]
     Gap { place: Place, from: u64, to: u64 },
+    /// There is another topic of that name now.
+    #[error("topic_made_again: the topic of {0} was deleted and made again")]
+    MadeAgain(Place),
     #[error("{0}")]
     Unreadable(String),
 }
@@ -69,18 +73,31 @@ fn index(place: &Place) -> i32 {
     i32::try_from(place.partition).unwrap_or(i32::MAX)
 }
 
-/// Returns the offset at which a place begins of which the target knows nothing.
-pub(crate) async fn begin(client: &Client, place: &Place, begin: Begin) -> Result<u64, ClientError> {
+/// Returns the id of a topic, where brokers give ids.
+fn id_of(topic: &Topic) -> Option<Uuid> {
+    (!topic.id.is_zero()).then(|| Uuid::from_bytes(topic.id.0))
+}
+
+/// Returns a place as its broker has it, with the offset at which a target begins that knows nothing of it;
+/// and the end of its committed records.
+pub(crate) async fn begin(client: &Client, place: &Place, begin: Begin) -> Result<(Start, u64), ClientError> {
     let topic = client.topic(&place.topic).await?;
-    let found = match begin {
-        Begin::Earliest => offset(client, &topic, place, Position::Start).await?,
-        Begin::Latest => offset(client, &topic, place, Position::CommittedEnd).await?,
-        Begin::Time(time) => match offset(client, &topic, place, Position::Time(time)).await? {
-            Some(found) => Some(found),
-            None => offset(client, &topic, place, Position::CommittedEnd).await?,
-        },
+    let earliest = offset(client, &topic, place, Position::Start).await?.unwrap_or(0);
+    let end = offset(client, &topic, place, Position::CommittedEnd).await?;
+    let end = end.unwrap_or(earliest);
+    let next = match begin {
+        Begin::Earliest => earliest,
+        Begin::Latest => end,
+        Begin::Time(time) => offset(client, &topic, place, Position::Time(time))
+            .await?
+            .unwrap_or(end),
     };
-    Ok(found.unwrap_or(0))
+    let start = Start {
+        next,
+        earliest,
+        topic: id_of(&topic),
+    };
+    Ok((start, end))
 }
 
 async fn offset(
@@ -99,12 +116,12 @@ async fn offset(
 }
 
 impl Reader {
-    /// Reads from an offset on.
-    pub(crate) fn spawn(client: Client, place: Place, from: u64, on_gap: OnGap) -> Self {
+    /// Reads from an offset on, of the topic with an id; of any without one.
+    pub(crate) fn spawn(client: Client, place: Place, id: Option<Uuid>, from: u64, on_gap: OnGap) -> Self {
         let (sender, pieces) = mpsc::channel(AHEAD);
         let mut task = JoinSet::new();
         task.spawn(async move {
-            if let Err(why) = read(client, &place, from, on_gap, &sender).await {
+            if let Err(why) = read(client, &place, id, from, on_gap, &sender).await {
                 // The pump is gone if nothing takes it.
                 let _ = sender.send(Err(why)).await;
             }
@@ -141,12 +158,16 @@ impl Reader {
 async fn read(
     client: Client,
     place: &Place,
+    id: Option<Uuid>,
     mut from: u64,
     on_gap: OnGap,
     pieces: &mpsc::Sender<Result<Piece, ReadError>>,
 ) -> Result<(), ReadError> {
     loop {
         let topic = client.topic(&place.topic).await?;
+        if id.is_some() && id != id_of(&topic) {
+            return Err(ReadError::MadeAgain(place.clone()));
+        }
         let start = offset(&client, &topic, place, Position::Start)
             .await?
             .unwrap_or(0);
@@ -162,6 +183,16 @@ async fn read(
                 }
                 OnGap::Skip => from = start,
             }
+        }
+        // Tells that reading goes on, and where the records end.
+        let end = offset(&client, &topic, place, Position::CommittedEnd).await?;
+        let first = Piece {
+            records: Vec::new(),
+            next: from,
+            end: end.unwrap_or(from),
+        };
+        if pieces.send(Ok(first)).await.is_err() {
+            return Ok(());
         }
         match follow(&client, &topic, place, &mut from, pieces).await {
             // Retention may have been faster meanwhile: the start is looked at again.
@@ -237,16 +268,25 @@ fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, st
 pub(crate) async fn record_at(
     client: &Client,
     place: &Place,
+    id: Option<Uuid>,
     offset: u64,
 ) -> Result<Option<StoredRecord>, ReadError> {
-    let mut reader = Reader::spawn(client.clone(), place.clone(), offset, OnGap::Skip);
+    let mut reader = Reader::spawn(client.clone(), place.clone(), id, offset, OnGap::Skip);
+    let found = async {
+        loop {
+            match reader.next().await {
+                Some(Ok(piece)) if piece.next <= offset => {}
+                other => return other,
+            }
+        }
+    };
     // Compaction may have removed it, with nothing behind it.
-    let Ok(first) = timeout(PATIENCE, reader.next()).await else {
+    let Ok(found) = timeout(PATIENCE, found).await else {
         return Ok(None);
     };
-    match first {
+    match found {
         Some(Ok(piece)) => Ok(piece.records.into_iter().find(|record| record.offset.0 == offset)),
+        Some(Err(ReadError::MadeAgain(_))) | None => Ok(None),
         Some(Err(why)) => Err(why),
-        None => Ok(None),
     }
 }

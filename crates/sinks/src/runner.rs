@@ -11,15 +11,18 @@ use tracing::warn;
 
 use crate::broker::source;
 use crate::claims::{Claims, Group, Queue};
-use crate::definition::{Begin, Definition, SourceSpec};
+use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::http::{Http, HttpError};
-use crate::reader;
+use crate::pace::Waits;
+use crate::positions::accept_gap;
 use crate::session::{Session, Work};
 use crate::status::{State, Status};
-use crate::target::{Place, Surroundings, TargetError};
-use crate::work::{App, Worker};
+use crate::target::{Surroundings, TargetError, target_of};
+use crate::work::{App, LostTopic, Worker};
 
 const AGAIN: Duration = Duration::from_secs(1);
+/// A session that lasted this long, in ms, has no failures behind it.
+const LASTED_MS: u64 = 60_000;
 
 /// A sink and its surroundings.
 pub struct Runner {
@@ -51,6 +54,19 @@ pub enum RunError {
     Http(#[from] HttpError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+}
+
+impl RunError {
+    /// True if it stays until an operator has mended something.
+    fn stays(&self) -> bool {
+        match self {
+            Self::Http(why) => LostTopic::is_reason(why),
+            Self::Client(_) => false,
+            Self::Target(why) => matches!(why, TargetError::Stop(_) | TargetError::MadeAgain(_)),
+        }
+    }
 }
 
 impl Runner {
@@ -63,6 +79,7 @@ impl Runner {
         let Some(source) = stop.run_until_cancelled(self.source()).await else {
             return Ok(());
         };
+        let mut waits = Waits::default();
         loop {
             if stop.is_cancelled() {
                 return Ok(());
@@ -70,11 +87,20 @@ impl Runner {
             let claims = match self.join(&source).await {
                 Ok(claims) => claims,
                 Err(why) => {
-                    warn!(sink = definition.name, "the app cannot be joined: {why}");
-                    sleep(AGAIN).await;
+                    let state = if why.stays() {
+                        State::Stopped
+                    } else {
+                        State::Retrying
+                    };
+                    if self.status.enter(state, &why.to_string()) {
+                        warn!(sink = definition.name, state = state.word(), "{why}");
+                    }
+                    stop.run_until_cancelled(sleep(AGAIN)).await;
                     continue;
                 }
             };
+            self.status.works();
+            let begun_ms = (self.now_ms)();
             let mut session = Work::new(&self, Arc::clone(&definition), source.clone(), claims);
             match session.run(&stop).await {
                 Session::Stopped => return Ok(()),
@@ -82,6 +108,11 @@ impl Runner {
             }
             // The broker notices by itself if this fails.
             let _ = session.claims.leave().await;
+            if (self.now_ms)().saturating_sub(begun_ms) > LASTED_MS {
+                waits.reset();
+            }
+            let wait = Duration::from_millis(waits.next_ms(rand::random()));
+            stop.run_until_cancelled(sleep(wait)).await;
         }
     }
 
@@ -107,7 +138,7 @@ impl Runner {
                 Err(why) => why,
             };
             let state = match why {
-                TargetError::Stop(_) => State::Stopped,
+                TargetError::Stop(_) | TargetError::MadeAgain(_) => State::Stopped,
                 TargetError::Retry(_) | TargetError::Poison { .. } | TargetError::Fenced(_) => {
                     State::Retrying
                 }
@@ -119,13 +150,22 @@ impl Runner {
         }
     }
 
-    async fn join(&self, source: &Client) -> Result<Claims, HttpError> {
+    async fn join(&self, source: &Client) -> Result<Claims, RunError> {
         match &self.definition.source {
             SourceSpec::Own => {
+                let mut app = App::new(&self.definition, self.http.another());
+                let lost = app.look().await?.lost;
+                if let Some(first) = lost.first() {
+                    let is_whole = lost.iter().all(|topic| topic.is_made_again);
+                    if self.definition.on_gap == OnGap::Stop || !is_whole {
+                        return Err(first.refusal().into());
+                    }
+                    let mut target = target_of(&self.definition, &self.surroundings);
+                    accept_gap(&self.definition, source, &mut *target, Some(&mut app)).await?;
+                }
                 // A new name for each session: its claims come as events then, also those of the one before.
                 let name = format!("sink-{}", uuid::Uuid::new_v4().simple());
-                let app = App::new(&self.definition, self.http.another());
-                Worker::join(app, &name).await.map(Claims::App)
+                Ok(Claims::App(Worker::join(app, &name).await?))
             }
             SourceSpec::Broker(_) => Ok(Claims::Group(Group::new(source.clone(), &self.definition))),
             SourceSpec::Queue(spec) => Ok(Claims::Queue(Queue::new(spec, &self.definition))),
@@ -153,24 +193,4 @@ impl Runner {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the offset of each partition of a sink at which `begin` lies.
-pub async fn begins(
-    definition: &Definition,
-    client: &Client,
-    begin: Begin,
-) -> Result<Vec<(Place, u64)>, ClientError> {
-    let mut places = Vec::new();
-    for name in &definition.from {
-        for partition in client.topic(name).await?.partitions {
-            let place = Place {
-                topic: name.clone(),
-                partition: u32::try_from(partition.index).unwrap_or(0),
-            };
-            let offset = reader::begin(client, &place, begin).await?;
-            places.push((place, offset));
-        }
-    }
-    Ok(places)
 }

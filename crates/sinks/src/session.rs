@@ -24,14 +24,16 @@ use crate::pump::{News, Order, Pump};
 use crate::reader::Unwritten;
 use crate::runner::Runner;
 use crate::status::State;
-use crate::target::{Place, Surroundings, TargetError, target_of};
-use crate::work::{Change, Claim};
+use crate::target::{Place, Start, Surroundings, TargetError, target_of};
+use crate::work::{Change, Claim, LostTopic};
 use crate::writer::Writer;
 
 /// Interval of looks whether the sink is paused.
 const LOOK: Duration = Duration::from_secs(2);
 /// Time for gathered rows to be written at the end.
 const FINISH: Duration = Duration::from_secs(25);
+/// The same once a topic is gone. Transactions that were begun have to end.
+const FINISH_LOST: Duration = Duration::from_secs(5);
 const NEWS: usize = 64;
 
 /// A task of this worker, and its pumps.
@@ -101,7 +103,7 @@ impl<'a> Work<'a> {
         loop {
             let done = tokio::select! {
                 () = stop.cancelled() => {
-                    self.finish().await;
+                    self.finish(FINISH).await;
                     return Session::Stopped;
                 }
                 Some(change) = changes.recv() => self.change(change),
@@ -111,6 +113,9 @@ impl<'a> Work<'a> {
                 Ok(()) = rests.changed() => self.look().await,
             };
             if let Err(why) = done {
+                if LostTopic::is_reason(&why) {
+                    self.finish(FINISH_LOST).await;
+                }
                 if why.code().is_some() {
                     return Session::Over(why);
                 }
@@ -120,7 +125,9 @@ impl<'a> Work<'a> {
     }
 
     fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
-        match change? {
+        let change = change?;
+        self.runner.status.works();
+        match change {
             Change::Claimed(claim) => self.start(claim, None),
             Change::Opened(claim, feed) => self.start(claim, Some(feed)),
             Change::Revoke(task) => {
@@ -145,7 +152,7 @@ impl<'a> Work<'a> {
             let unwritten = Unwritten::default();
             let origin = match &feed {
                 Some(_) => Origin::Queue(Arc::clone(&unwritten)),
-                None => Origin::Log(self.source.clone()),
+                None => Origin::Log(self.source.clone(), None),
             };
             let writer = self.writer(&place, &claim, origin);
             let pump = Pump {
@@ -158,6 +165,7 @@ impl<'a> Work<'a> {
                 news: self.news.clone(),
                 now_ms: self.runner.now_ms,
                 feed: feed.take(),
+                topic: None,
                 unwritten,
             };
             let (task, gone) = (claim.task.clone(), received.clone());
@@ -205,6 +213,7 @@ impl<'a> Work<'a> {
             limiter: Arc::clone(&self.limiter),
             status: Arc::clone(&runner.status),
             now_ms: runner.now_ms,
+            start: Start::at(0),
             epoch: 0,
             waits: Waits::default(),
         }
@@ -291,18 +300,26 @@ impl<'a> Work<'a> {
         if held.pumps > 0 || !held.is_finishing {
             return Ok(());
         }
+        let mut done = Ok(());
         while let Ok(news) = self.heard.try_recv() {
-            self.hear(news).await?;
+            done = done.and(self.hear(news).await);
         }
         match self.held.remove(&task) {
-            Some(held) => self.claims.release(&held.claim).await,
-            None => Ok(()),
+            Some(held) => done.and(self.claims.release(&held.claim).await),
+            None => done,
         }
     }
 
-    /// Looks whether the sink is paused.
+    /// Looks whether the sink is paused. An error if a topic is gone.
     async fn look(&mut self) -> Result<(), HttpError> {
-        let paused = *self.runner.rests.borrow() || self.claims.is_paused().await?;
+        let looked = self.claims.look().await?;
+        if let Some(lost) = looked.lost.first() {
+            return Err(lost.refusal());
+        }
+        if let Claims::App(_) = &self.claims {
+            self.runner.status.works();
+        }
+        let paused = *self.runner.rests.borrow() || looked.paused;
         if paused == self.paused {
             return Ok(());
         }
@@ -330,7 +347,7 @@ impl<'a> Work<'a> {
     }
 
     /// Has everything written that is gathered, and leaves.
-    async fn finish(&mut self) {
+    async fn finish(&mut self, time: Duration) {
         for held in self.held.values_mut() {
             held.is_finishing = true;
             held.orders.send_replace(Order::Finish);
@@ -350,7 +367,7 @@ impl<'a> Work<'a> {
                 }
             }
         };
-        if timeout(FINISH, all).await.is_err() {
+        if timeout(time, all).await.is_err() {
             warn!(
                 sink = self.definition.name,
                 "not all that was read is written; it is read again"

@@ -50,6 +50,8 @@ pub struct Status {
     stops: AtomicU64,
     fenced: AtomicU64,
     places: Lock<BTreeMap<Place, Progress>>,
+    /// Partitions that do not go on, each with its state and the reason.
+    troubles: Lock<BTreeMap<Place, (State, String)>>,
 }
 
 /// Progress of a partition.
@@ -94,6 +96,7 @@ impl Status {
             stops: AtomicU64::default(),
             fenced: AtomicU64::default(),
             places: Lock::default(),
+            troubles: Lock::default(),
         }
     }
 
@@ -130,6 +133,12 @@ impl Status {
         }
     }
 
+    /// Notes position and end of a partition that does not go on.
+    pub(crate) fn rests_at(&self, place: &Place, next: u64, end: u64) {
+        let progress = Progress { next, end };
+        self.places.lock().insert(place.clone(), progress);
+    }
+
     /// Notes the end of a partition, as it was read.
     pub(crate) fn ends(&self, place: &Place, end: u64) {
         if let Some(progress) = self.places.lock().get_mut(place) {
@@ -140,11 +149,29 @@ impl Status {
     /// Forgets a partition that another worker has.
     pub(crate) fn forget(&self, place: &Place) {
         self.places.lock().remove(place);
+        self.troubles.lock().remove(place);
     }
 
-    /// Returns the state and its reason.
+    /// Returns the state and its reason: that of the sink, or of the partition that is worst off.
     pub fn state(&self) -> (State, String) {
-        self.state.lock().clone()
+        let state = self.state.lock().clone();
+        if state.0 != State::Running {
+            return state;
+        }
+        let troubles = self.troubles.lock();
+        let stopped = troubles.values().find(|(state, _)| *state == State::Stopped);
+        stopped.or(troubles.values().next()).cloned().unwrap_or(state)
+    }
+
+    /// Notes that a partition does not go on. Returns true if state or reason are other ones.
+    pub(crate) fn trouble(&self, place: &Place, state: State, why: &str) -> bool {
+        let found = (state, why.to_owned());
+        self.troubles.lock().insert(place.clone(), found.clone()) != Some(found)
+    }
+
+    /// Notes that a partition goes on. Returns true if it did not.
+    pub(crate) fn goes_on(&self, place: &Place) -> bool {
+        self.troubles.lock().remove(place).is_some()
     }
 
     /// Notes a state. Returns true if it or its reason is another one.
@@ -155,6 +182,14 @@ impl Status {
             *known = (state, why.to_owned());
         }
         changes
+    }
+
+    /// Notes that the sink as a whole works, unless it is paused.
+    pub(crate) fn works(&self) {
+        let mut known = self.state.lock();
+        if known.0 != State::Paused {
+            *known = (State::Running, String::new());
+        }
     }
 
     pub(crate) fn flushed(&self, batch: &Batch, flushed: &Flushed, took_ms: u64) {
@@ -172,7 +207,7 @@ impl Status {
     pub(crate) fn failed(&self, why: &TargetError) {
         let counter = match why {
             TargetError::Retry(_) => &self.retries,
-            TargetError::Stop(_) | TargetError::Poison { .. } => &self.stops,
+            TargetError::Stop(_) | TargetError::Poison { .. } | TargetError::MadeAgain(_) => &self.stops,
             TargetError::Fenced(_) => &self.fenced,
         };
         counter.fetch_add(1, Ordering::Relaxed);

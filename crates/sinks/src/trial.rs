@@ -30,7 +30,9 @@ impl From<ReadError> for TrialError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Client(why) => Self::Client(why),
-            why @ (ReadError::Gap { .. } | ReadError::Unreadable(_)) => Self::Unreadable(why.to_string()),
+            why @ (ReadError::Gap { .. } | ReadError::MadeAgain(_) | ReadError::Unreadable(_)) => {
+                Self::Unreadable(why.to_string())
+            }
         }
     }
 }
@@ -74,7 +76,7 @@ async fn partition_tried(
     let mut rows = Rows::new(definition.columns.len());
     let mut poison = Vec::new();
     let mut next = range.start;
-    let mut reader = Reader::spawn(client.clone(), place.clone(), next, OnGap::Skip);
+    let mut reader = Reader::spawn(client.clone(), place.clone(), None, next, OnGap::Skip);
     while next < range.end {
         let Some(piece) = reader.next().await else {
             break;

@@ -15,6 +15,47 @@ use crate::target::Place;
 /// Time that a request for events waits.
 const POLL: Duration = Duration::from_secs(2);
 
+/// State of an app that its workers follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) paused: bool,
+    pub(crate) lost: Vec<LostTopic>,
+}
+
+/// A topic of an app that was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostTopic {
+    pub(crate) name: String,
+    /// True if there is another one of its name.
+    pub(crate) is_made_again: bool,
+}
+
+const MADE_AGAIN: &str = "topic_made_again";
+const GONE: &str = "no_such_topic";
+
+impl LostTopic {
+    /// Returns the refusal that commits of the app meet.
+    pub(crate) fn refusal(&self) -> HttpError {
+        let name = &self.name;
+        let (code, detail) = if self.is_made_again {
+            let why = "was deleted and made again; accept-gap goes on from its first record";
+            (MADE_AGAIN, format!("the topic {name} {why}"))
+        } else {
+            (GONE, format!("the topic {name} was deleted"))
+        };
+        HttpError::Refused {
+            status: 409,
+            code: code.to_owned(),
+            detail,
+        }
+    }
+
+    /// True for a refusal of an app whose topic is gone.
+    pub(crate) fn is_reason(why: &HttpError) -> bool {
+        why.code().is_some_and(|code| [MADE_AGAIN, GONE].contains(&code))
+    }
+}
+
 /// An app, by its path.
 #[derive(Debug)]
 pub struct App {
@@ -63,6 +104,27 @@ impl App {
     /// Returns the app, with its tasks.
     pub async fn show(&mut self) -> Result<Value, HttpError> {
         self.ask(Method::GET, "", None, None).await
+    }
+
+    pub(crate) async fn look(&mut self) -> Result<Look, HttpError> {
+        let shown = self.show().await?;
+        let lost = shown.get("lost").and_then(Value::as_array);
+        let lost = lost.into_iter().flatten().filter_map(|lost| {
+            Some(LostTopic {
+                name: lost.get("topic")?.as_str()?.to_owned(),
+                is_made_again: lost.get("made_again")?.as_bool()?,
+            })
+        });
+        Ok(Look {
+            paused: shown.get("paused").and_then(Value::as_bool).unwrap_or(false),
+            lost: lost.collect(),
+        })
+    }
+
+    /// Takes topics that were made again, and goes on behind all that is gone.
+    pub(crate) async fn accept_gap(&mut self) -> Result<(), HttpError> {
+        self.ask(Method::POST, "/accept-gap", None, None).await?;
+        Ok(())
     }
 
     /// Returns the positions of all tasks.

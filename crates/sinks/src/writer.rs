@@ -15,7 +15,7 @@ use crate::flush::{FlushError, flush};
 use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
 use crate::status::{State, Status};
-use crate::target::{Opened, Place, Target, TargetError};
+use crate::target::{Opened, Place, Start, Target, TargetError};
 
 /// Wait before another attempt where something has to be mended first.
 const STOPPED: Duration = Duration::from_mins(1);
@@ -28,6 +28,8 @@ pub(crate) struct Writer {
     pub(crate) limiter: Arc<Lock<Limiter>>,
     pub(crate) status: Arc<Status>,
     pub(crate) now_ms: fn() -> u64,
+    /// The place, as it was when the target was opened.
+    pub(crate) start: Start,
     pub(crate) epoch: u64,
     pub(crate) waits: Waits,
 }
@@ -41,17 +43,22 @@ pub(crate) enum Stored {
     Elsewhere(Opened),
     /// Too much poison: the sink has to be paused.
     Poisoned,
+    /// The position is that of another topic of the same name.
+    MadeAgain,
 }
 
 impl Writer {
-    /// Opens the target, however long that takes.
-    pub(crate) async fn open(&mut self, begin: u64) -> Opened {
+    /// Opens the target, however long that takes. An error is that the position is one of an earlier topic.
+    pub(crate) async fn open(&mut self, start: Start) -> Result<Opened, TargetError> {
+        self.start = start;
+        self.dead.source.set_topic(start.topic);
         loop {
-            match self.target.open(&self.place, begin).await {
+            match self.target.open(&self.place, start).await {
                 Ok(opened) => {
                     self.epoch = opened.epoch;
-                    return opened;
+                    return Ok(opened);
                 }
+                Err(why @ TargetError::MadeAgain(_)) => return Err(why),
                 Err(why) => self.pause_after(&why).await,
             }
         }
@@ -83,7 +90,9 @@ impl Writer {
                 }
             };
             self.pause_after(&why).await;
-            let opened = self.open(batch.from).await;
+            let Ok(opened) = self.open(self.start.with_next(batch.from)).await else {
+                return Stored::MadeAgain;
+            };
             if opened.next == batch.next {
                 self.status.flushed(batch, &crate::flush::Flushed::default(), 0);
                 self.succeeded();
@@ -95,23 +104,26 @@ impl Writer {
         }
     }
 
-    fn succeeded(&mut self) {
+    /// Notes that the target takes rows.
+    pub(crate) fn succeeded(&mut self) {
         self.waits.reset();
-        if self.status.enter(State::Running, "") {
+        if self.status.goes_on(&self.place) {
             info!(place = %self.place, "the target takes rows again");
         }
     }
 
-    async fn pause_after(&mut self, why: &TargetError) {
+    pub(crate) async fn pause_after(&mut self, why: &TargetError) {
         let (state, wait) = match why {
             TargetError::Retry(_) | TargetError::Fenced(_) => {
                 let wait = self.waits.next_ms(rand::random());
                 (State::Retrying, Duration::from_millis(wait))
             }
-            TargetError::Stop(_) | TargetError::Poison { .. } => (State::Stopped, STOPPED),
+            TargetError::Stop(_) | TargetError::Poison { .. } | TargetError::MadeAgain(_) => {
+                (State::Stopped, STOPPED)
+            }
         };
         self.status.failed(why);
-        if self.status.enter(state, &why.to_string()) {
+        if self.status.trouble(&self.place, state, &why.to_string()) {
             warn!(place = %self.place, state = state.word(), "{why}");
         }
         sleep(wait).await;

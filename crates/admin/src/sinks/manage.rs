@@ -1,4 +1,4 @@
-//! Pauses, positions and replays.
+//! Pauses, positions, replays and accepted gaps.
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -72,6 +72,18 @@ pub(super) fn routes(routes: Routes) -> Routes {
             .refuses(&RUNNER),
             replay,
         )
+        .route(
+            post(
+                "/v1/sinks/{sink}/accept-gap",
+                "Has a sink go on behind all that is gone: behind ranges of records that retention removed, and at the first \
+                 record of topics that were deleted and made again.",
+            )
+            .event("sink.gap_accepted")
+            .answers::<Positions>(200)
+            .refuses(&[Code::NotServing, Code::BadDefinition])
+            .refuses(&RUNNER),
+            accept_gap,
+        )
 }
 
 async fn set_rests(
@@ -140,5 +152,16 @@ async fn replay(
     let sink = find(&*broker.get()?, &name)?;
     terms(&*desk, &name, &sink)?;
     let positions = desk.replay(&name, wanted).await?;
+    Ok(answer(StatusCode::OK, &Positions { positions }))
+}
+
+async fn accept_gap(
+    State(broker): State<Slot<Broker>>,
+    State(desk): State<Desk>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    let sink = find(&*broker.get()?, &name)?;
+    terms(&*desk, &name, &sink)?;
+    let positions = desk.accept_gap(&name).await?;
     Ok(answer(StatusCode::OK, &Positions { positions }))
 }

@@ -4,13 +4,16 @@
 //! crate knows neither.
 //!
 //! - `define`: definitions stored, changed and deleted
+//! - `lag`: positions and ends, as the broker knows them
 //! - `manage`: pauses, positions and replays
 
 mod define;
+mod lag;
 mod manage;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -25,6 +28,10 @@ use stafett_http::{Code, Path, Problem, Query, Slot};
 
 use crate::node::Commanded;
 use crate::{Routes, answer, refusals};
+pub use lag::measure;
+
+/// Silence of a runner behind which its states are no longer believed.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Desk of the sinks of this process.
 pub trait SinkDesk: Debug + Send + Sync {
@@ -32,10 +39,14 @@ pub trait SinkDesk: Debug + Send + Sync {
     fn read(&self, name: &str, definition: &str) -> Result<SinkTerms, String>;
     /// Returns the latest state of each sink that the runner knows.
     fn states(&self) -> BTreeMap<String, SinkState>;
+    /// Returns the time since the runner told them; `None` without a runner.
+    fn silence(&self) -> Option<Duration>;
     /// Returns the positions in the target.
     fn positions(&self, name: &str) -> Commanded<Vec<SinkPosition>>;
     /// Stops the sink, sets positions, and has it go on.
     fn replay(&self, name: &str, replay: SinkReplay) -> Commanded<Vec<SinkPosition>>;
+    /// Stops the sink, and has it go on behind all that is gone.
+    fn accept_gap(&self, name: &str) -> Commanded<Vec<SinkPosition>>;
 }
 
 /// Parts of a definition that others than its runner need.
@@ -120,8 +131,10 @@ struct Summary {
     promise: String,
     #[serde(flatten)]
     state: SinkState,
-    /// Records that the target does not have, of partitions that this runner has.
+    /// Records that the target does not have.
     lag: u64,
+    /// Milliseconds since the runner told the state; null without a runner.
+    told_ms_ago: Option<u64>,
 }
 
 /// A sink with its definition.
@@ -139,6 +152,7 @@ struct Known {
     name: Box<str>,
     terms: SinkTerms,
     state: SinkState,
+    told_ms_ago: Option<u64>,
 }
 
 const LIST: List<Known, Summary> = List {
@@ -177,7 +191,14 @@ fn bad_definition(why: String) -> Problem {
     Problem::new(Code::BadDefinition, why)
 }
 
-fn known(desk: &dyn SinkDesk, name: &str, sink: &StoredSink, state: Option<SinkState>) -> Known {
+async fn known(
+    broker: &Broker,
+    desk: &dyn SinkDesk,
+    name: &str,
+    sink: &StoredSink,
+    state: Option<SinkState>,
+) -> Known {
+    let silence = desk.silence();
     let mut state = state.unwrap_or_else(|| SinkState {
         state: "waiting".to_owned(),
         why: "no runner has it yet".to_owned(),
@@ -198,6 +219,9 @@ fn known(desk: &dyn SinkDesk, name: &str, sink: &StoredSink, state: Option<SinkS
             }
         }
     };
+    lag::read_positions(broker, &terms, &state).await;
+    measure(broker, &terms, &mut state);
+    mark_silence(&mut state, silence);
     if sink.rests {
         "paused".clone_into(&mut state.state);
     }
@@ -205,6 +229,15 @@ fn known(desk: &dyn SinkDesk, name: &str, sink: &StoredSink, state: Option<SinkS
         name: name.into(),
         terms,
         state,
+        told_ms_ago: silence.map(|silence| u64::try_from(silence.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Marks a state as one of a runner that says nothing, if it has said nothing for too long.
+pub fn mark_silence(state: &mut SinkState, silence: Option<Duration>) {
+    if let Some(silence) = silence.filter(|silence| *silence > SILENCE) {
+        "waiting".clone_into(&mut state.state);
+        state.why = format!("the runner has said nothing for {} s", silence.as_secs());
     }
 }
 
@@ -220,6 +253,7 @@ fn summary(known: &Known) -> Summary {
         to: known.terms.to,
         promise: known.terms.promise.clone(),
         lag: lag.sum(),
+        told_ms_ago: known.told_ms_ago,
         state: known.state.clone(),
     }
 }
@@ -245,12 +279,13 @@ async fn list(
     query: Query,
 ) -> Result<Response, Problem> {
     let mut states = desk.states();
-    let all = broker.get()?.sinks().all();
-    let all = all.into_iter().map(|(name, sink)| {
+    let broker = broker.get()?;
+    let mut all = Vec::new();
+    for (name, sink) in broker.sinks().all() {
         let state = states.remove(&*name);
-        known(&*desk, &name, &sink, state)
-    });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, all.collect())?))
+        all.push(known(&broker, &*desk, &name, &sink, state).await);
+    }
+    Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
 }
 
 async fn show(
@@ -258,11 +293,12 @@ async fn show(
     State(desk): State<Desk>,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let sink = find(&*broker.get()?, &name)?;
+    let broker = broker.get()?;
+    let sink = find(&broker, &name)?;
     let state = desk.states().remove(&name);
     let definition = RawValue::from_string(sink.definition.to_string());
     let shown = Shown {
-        summary: summary(&known(&*desk, &name, &sink, state)),
+        summary: summary(&known(&broker, &*desk, &name, &sink, state).await),
         definition: definition.unwrap_or_default(),
     };
     Ok(answer(StatusCode::OK, &shown))

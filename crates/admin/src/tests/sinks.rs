@@ -1,6 +1,7 @@
 //! Sinks that the broker keeps, with a desk that reads one kind of definition.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use stafett_http::{Code, Problem};
@@ -32,11 +33,19 @@ impl SinkDesk for TestDesk {
         BTreeMap::new()
     }
 
+    fn silence(&self) -> Option<Duration> {
+        None
+    }
+
     fn positions(&self, _: &str) -> Commanded<Vec<SinkPosition>> {
         Box::pin(async { Err(Problem::new(Code::NoRunner, "there is no runner")) })
     }
 
     fn replay(&self, _: &str, _: SinkReplay) -> Commanded<Vec<SinkPosition>> {
+        self.positions("")
+    }
+
+    fn accept_gap(&self, _: &str) -> Commanded<Vec<SinkPosition>> {
         self.positions("")
     }
 }

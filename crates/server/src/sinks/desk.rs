@@ -1,20 +1,21 @@
 //! The desk of the API: definitions are read, states are told, and questions go to the runner.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use stafett_admin::node::Commanded;
-use stafett_admin::sinks::{SinkDesk, SinkPosition, SinkReplay, SinkState, SinkTerms};
+use stafett_admin::sinks::{SinkDesk, SinkPosition, SinkReplay, SinkState, SinkTerms, mark_silence, measure};
+use stafett_broker::Broker;
 use stafett_http::{Code, Problem};
 use stafett_model::Lock;
 use stafett_sinks::Definition;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::definition::{SourceSpec, TargetSpec};
-use stafett_sinks::target::{Steps, Surroundings, target_of};
+use stafett_sinks::target::{Steps, Surroundings, promise_of, target_of};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::metrics;
 use super::words::Question;
@@ -38,6 +39,9 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(crate) struct SinksHere {
     states: Lock<BTreeMap<String, SinkState>>,
+    /// Time at which the runner told the states; `None` without a runner.
+    told: Lock<Option<Instant>>,
+    broker: Lock<Weak<Broker>>,
     restarts: Lock<u64>,
     questions: mpsc::Sender<Asked>,
     received: Lock<Option<mpsc::Receiver<Asked>>>,
@@ -49,6 +53,8 @@ impl SinksHere {
         let (questions, received) = mpsc::channel(QUESTIONS);
         let desk = Arc::new(Self {
             states: Lock::default(),
+            told: Lock::default(),
+            broker: Lock::new(Weak::new()),
             restarts: Lock::default(),
             questions,
             received: Lock::new(Some(received)),
@@ -62,8 +68,39 @@ impl SinksHere {
         self.received.lock().take()
     }
 
+    /// Notes the broker whose topics are read, for the lag.
+    pub(super) fn set_broker(&self, broker: &Arc<Broker>) {
+        *self.broker.lock() = Arc::downgrade(broker);
+    }
+
     pub(super) fn set_states(&self, states: BTreeMap<String, SinkState>) {
         *self.states.lock() = states;
+        *self.told.lock() = Some(Instant::now());
+    }
+
+    /// Forgets the states of a runner that has ended.
+    pub(super) fn forget_states(&self) {
+        self.states.lock().clear();
+        *self.told.lock() = None;
+    }
+
+    /// Returns the states with their lag as it is now.
+    pub(super) fn measured(&self) -> BTreeMap<String, SinkState> {
+        let (mut states, silence) = (self.states(), self.silence());
+        let Some(broker) = self.broker.lock().upgrade() else {
+            return states;
+        };
+        for (name, sink) in broker.sinks().all() {
+            if let Ok(terms) = self.read(&name, &sink.definition) {
+                let state = states.entry(name.into_string()).or_insert_with(|| SinkState {
+                    state: "waiting".to_owned(),
+                    ..SinkState::default()
+                });
+                measure(&broker, &terms, state);
+                mark_silence(state, silence);
+            }
+        }
+        states
     }
 
     pub(super) fn on_restart(&self) {
@@ -116,7 +153,7 @@ impl SinkDesk for SinksHere {
             is_own: sink.source == SourceSpec::Own,
             to: sink.target.word(),
             topic,
-            promise: target_of(&sink, &surroundings).promise().to_string(),
+            promise: promise_of(&sink, &*target_of(&sink, &surroundings)).to_string(),
             app: sink.app(),
             dead: sink.dead_topic(),
             from: sink.from,
@@ -127,11 +164,19 @@ impl SinkDesk for SinksHere {
         self.states.lock().clone()
     }
 
+    fn silence(&self) -> Option<Duration> {
+        self.told.lock().map(|told| told.elapsed())
+    }
+
     fn positions(&self, name: &str) -> Commanded<Vec<SinkPosition>> {
         self.ask(name, Question::Positions)
     }
 
     fn replay(&self, name: &str, replay: SinkReplay) -> Commanded<Vec<SinkPosition>> {
         self.ask(name, Question::Replay(replay))
+    }
+
+    fn accept_gap(&self, name: &str) -> Commanded<Vec<SinkPosition>> {
+        self.ask(name, Question::AcceptGap)
     }
 }

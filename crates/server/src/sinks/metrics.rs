@@ -44,7 +44,7 @@ struct SinkMetrics(Arc<SinksHere>);
 impl Collector for SinkMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let restarts = self.0.restarts();
-        let states = self.0.states();
+        let states = self.0.measured();
         if states.is_empty() && restarts == 0 {
             return Ok(());
         }
@@ -71,6 +71,11 @@ impl Collector for SinkMetrics {
             for (class, retries) in &state.retries {
                 count(&mut metric, &[("sink", sink), ("class", class)], *retries)?;
             }
+        }
+        if let Some(silence) = self.0.silence() {
+            let help = "Time since the runner told the states of the sinks";
+            let mut metric = encoder.encode_descriptor("sink_silence_ms", help, None, MetricType::Gauge)?;
+            gauge(&mut metric, &[], u64::try_from(silence.as_millis()).unwrap_or(0))?;
         }
         let help = "Records that the target does not have";
         let mut metric = encoder.encode_descriptor("sink_lag_records", help, None, MetricType::Gauge)?;

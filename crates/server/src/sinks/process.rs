@@ -1,8 +1,12 @@
 //! The runner as a process: lines go in, lines come out, and its end is told.
+//!
+//! A thread of its own starts the process, takes its lines and waits for its end. The process asks for a
+//! signal at the end of its parent, and the kernel means the thread by that.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -18,6 +22,9 @@ pub(super) enum Said {
     Ended(String),
 }
 
+/// Handle and standard input of a process that was started.
+type Begun = io::Result<(OwnedFd, ChildStdin)>;
+
 /// A running process. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -28,42 +35,17 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
-        // Its id is its own until it is waited for.
-        let handle = pidfd_open(pid, PidfdFlags::empty())?;
-        let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("the process has no pipes"));
-        };
-        let (input, mut lines) = mpsc::channel::<String>(LINES);
+    pub(super) fn spawn(command: Command) -> io::Result<Self> {
+        let (input, lines) = mpsc::channel(LINES);
         let (said, received) = mpsc::channel(LINES);
-        thread::Builder::new()
-            .name("sinks-in".to_owned())
-            .spawn(move || {
-                while let Some(line) = lines.blocking_recv() {
-                    // A process that has ended is told by the other thread.
-                    if stdin.write_all(line.as_bytes()).is_err() {
-                        return;
-                    }
-                }
-            })?;
+        let (begun, started) = sync_channel(1);
         thread::Builder::new()
             .name("sinks-out".to_owned())
-            .spawn(move || {
-                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    // The process is killed if nothing takes its lines.
-                    if said.blocking_send(Said::Line(line)).is_err() {
-                        break;
-                    }
-                }
-                let ended = match child.wait() {
-                    Ok(status) => status.to_string(),
-                    Err(why) => why.to_string(),
-                };
-                let _ = said.blocking_send(Said::Ended(ended));
-            })?;
+            .spawn(move || attend(command, &begun, &said))?;
+        let (handle, stdin) = started.recv().map_err(io::Error::other)??;
+        thread::Builder::new()
+            .name("sinks-in".to_owned())
+            .spawn(move || feed(stdin, lines))?;
         Ok(Self {
             handle,
             input: Some(input),
@@ -93,5 +75,55 @@ impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+    }
+}
+
+/// Starts a process.
+fn start(mut command: Command) -> io::Result<(Child, OwnedFd)> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+    // Its id is its own until it is waited for.
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    Ok((child, handle))
+}
+
+/// Starts a process, and stays until its end.
+fn attend(command: Command, begun: &SyncSender<Begun>, said: &mpsc::Sender<Said>) {
+    let mut child = match start(command) {
+        Ok((mut child, handle)) => {
+            let Some(stdin) = child.stdin.take() else {
+                return;
+            };
+            // The caller waits for it.
+            let _ = begun.send(Ok((handle, stdin)));
+            child
+        }
+        Err(why) => {
+            let _ = begun.send(Err(why));
+            return;
+        }
+    };
+    if let Some(stdout) = child.stdout.take() {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // The process is killed if nothing takes its lines.
+            if said.blocking_send(Said::Line(line)).is_err() {
+                break;
+            }
+        }
+    }
+    let ended = match child.wait() {
+        Ok(status) => status.to_string(),
+        Err(why) => why.to_string(),
+    };
+    let _ = said.blocking_send(Said::Ended(ended));
+}
+
+fn feed(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
+    while let Some(line) = lines.blocking_recv() {
+        // A process that has ended is told by the other thread.
+        if stdin.write_all(line.as_bytes()).is_err() {
+            return;
+        }
     }
 }

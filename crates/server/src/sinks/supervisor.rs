@@ -1,6 +1,6 @@
 //! The runner started, told of changes, and started again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use stafett_broker::{Broker, SinkError, StoredSink};
 use stafett_net::EVENTS;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::{Answer, Asked, SinksHere};
@@ -26,6 +26,8 @@ const LASTED: Duration = Duration::from_mins(1);
 const END_MAX: Duration = Duration::from_secs(3);
 /// The same when there are no more sinks.
 const IDLE_END_MAX: Duration = Duration::from_secs(30);
+/// Silence of a runner behind which it is killed. It tells the states each second.
+const SILENCE_MAX: Duration = Duration::from_mins(1);
 
 /// Surroundings of the runner.
 #[derive(Debug, Clone)]
@@ -51,6 +53,7 @@ impl Supervisor {
         [kafka, http]: [Option<SocketAddr>; 2],
     ) -> Self {
         let (desk, settings) = (&process.sinks, &process.settings.sinks);
+        desk.set_broker(broker);
         let hosts = settings.webhook_allow.split(',').map(str::trim);
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
@@ -116,7 +119,7 @@ impl Work {
                 Err(why) => End::Died(why),
             };
             self.pending.clear();
-            self.desk.set_states(BTreeMap::new());
+            self.desk.forget_states();
             let why = match end {
                 End::Stopped => return,
                 End::Idle => continue,
@@ -166,6 +169,7 @@ impl Work {
     }
 
     async fn serve(&mut self, mut process: Process, stop: &CancellationToken) -> End {
+        let mut heard = Instant::now();
         loop {
             self.changes.mark_unchanged();
             let orders = self.orders();
@@ -189,8 +193,14 @@ impl Work {
                         Err(_) => return End::Stopped,
                     },
                     Some(asked) = self.questions.recv() => self.ask(&process, asked),
+                    () = sleep_until(heard + SILENCE_MAX) => {
+                        return End::Died("it has said nothing for too long".to_owned());
+                    }
                     said = process.listen() => match said {
-                        Said::Line(said) => self.hear(&said).await,
+                        Said::Line(said) => {
+                            heard = Instant::now();
+                            self.hear(&said).await;
+                        }
                         Said::Ended(why) => return End::Died(why),
                     },
                 }

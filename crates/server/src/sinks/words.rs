@@ -43,6 +43,7 @@ pub(crate) struct Wanted {
 pub(crate) enum Question {
     Positions,
     Replay(SinkReplay),
+    AcceptGap,
 }
 
 /// Line from the runner.

@@ -25,6 +25,7 @@ mod sink_topic;
 mod sinks;
 mod sinks_amqp;
 mod sinks_kept;
+mod sinks_lost;
 mod sockets;
 mod tidy;
 mod tls;

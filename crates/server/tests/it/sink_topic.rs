@@ -19,7 +19,9 @@ use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::{Converter, OnUnknown};
 use stafett_sinks::definition::Definition;
 use stafett_sinks::rows::Rows;
-use stafett_sinks::target::{Part, Place, Promise, Steps, Surroundings, Target, TargetError, target_of};
+use stafett_sinks::target::{
+    Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError, target_of,
+};
 
 use crate::common::{Folder, Running, serve};
 use suite::{Store, place, record};
@@ -152,7 +154,7 @@ fn rows_of(definition: &Definition, place: &Place, log: &[StoredRecord]) -> Rows
 async fn write(scene: &Scene, rows: &Rows, next: u64) -> Result<(), TargetError> {
     let place = place(3);
     let mut target = scene.target(Steps::default());
-    let opened = target.open(&place, 0).await.unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
     let part = Part {
         place: &place,
         epoch: opened.epoch,

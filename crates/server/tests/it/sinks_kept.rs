@@ -19,37 +19,45 @@ use serde_json::Value;
 use crate::common::{Folder, Running, get, serve};
 use crate::rights::Closed;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker that keeps sinks.
-struct Scene {
-    folder: Folder,
+pub(crate) struct Scene {
+    pub(crate) folder: Folder,
     running: Option<Running>,
 }
 
-fn printed(output: Output) -> String {
+pub(crate) fn printed(output: Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Folder::new();
         let running = Some(Running::start(serve(&folder)));
         fs::create_dir(folder.path().join("out")).unwrap();
         Self { folder, running }
     }
 
-    fn running(&self) -> &Running {
+    pub(crate) fn running(&self) -> &Running {
         self.running.as_ref().unwrap()
     }
 
     /// Ends the broker by a signal, and starts it again.
-    fn restart(&mut self, signal: Signal) {
+    pub(crate) fn restart(&mut self, signal: Signal) {
         let running = self.running.take().unwrap();
         running.signal(signal);
         running.end();
+        self.start();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        drop(self.running.take());
+    }
+
+    pub(crate) fn start(&mut self) {
         self.running = Some(Running::start(serve(&self.folder)));
     }
 
@@ -64,21 +72,21 @@ impl Scene {
         command
     }
 
-    fn over_kafka(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn over_kafka(&self, arguments: &[&str]) -> Command {
         let mut command = Self::stafett(arguments);
         command.env("STAFETT_SERVER", self.running().address("kafka").to_string());
         command
     }
 
     /// `stafett sink …` on the broker's HTTP port.
-    fn sink(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn sink(&self, arguments: &[&str]) -> Command {
         let http = self.running().address("http").to_string();
         let mut command = Self::stafett(&["sink"]);
         command.args(arguments).args(["--http", &http]);
         command
     }
 
-    fn define(&self, text: &str) {
+    pub(crate) fn define(&self, text: &str) {
         let file = self.folder.path().join("sinks.toml");
         fs::write(&file, text).unwrap();
         printed(
@@ -88,7 +96,7 @@ impl Scene {
         );
     }
 
-    fn produce(&self, topic: &str, numbers: std::ops::Range<u64>) {
+    pub(crate) fn produce(&self, topic: &str, numbers: std::ops::Range<u64>) {
         let mut lines = String::new();
         for n in numbers {
             writeln!(lines, "k{n}:{{\"n\":{n}}}").unwrap();
@@ -99,12 +107,12 @@ impl Scene {
         printed(child.wait_with_output().unwrap());
     }
 
-    fn out(&self) -> PathBuf {
+    pub(crate) fn out(&self) -> PathBuf {
         self.folder.path().join("out")
     }
 
     /// Returns the numbers in the files that manifests name, sorted.
-    fn numbers(&self) -> Vec<u64> {
+    pub(crate) fn numbers(&self) -> Vec<u64> {
         let mut numbers = Vec::new();
         for partition in 0..2 {
             let Ok(manifests) = fs::read_dir(self.out().join(format!("manifest/log/{partition}"))) else {
@@ -131,7 +139,7 @@ impl Scene {
         numbers
     }
 
-    fn wait_for(&self, count: u64) {
+    pub(crate) fn wait_for(&self, count: u64) {
         let begun = Instant::now();
         while (self.numbers().len() as u64) < count {
             assert!(begun.elapsed() < PATIENCE, "{}", self.states());
@@ -139,18 +147,18 @@ impl Scene {
         assert_eq!(self.numbers(), (0..count).collect::<Vec<_>>());
     }
 
-    fn states(&self) -> String {
+    pub(crate) fn states(&self) -> String {
         printed(self.sink(&["list", "--json"]).output().unwrap())
     }
 
-    fn wait_for_state(&self, text: &str) {
+    pub(crate) fn wait_for_state(&self, text: &str) {
         let begun = Instant::now();
         while !self.states().contains(text) {
             assert!(begun.elapsed() < PATIENCE, "{}", self.states());
         }
     }
 
-    fn children(&self) -> Vec<i32> {
+    pub(crate) fn children(&self) -> Vec<i32> {
         children(self.running())
     }
 }
@@ -166,7 +174,7 @@ pub(crate) fn children(broker: &Running) -> Vec<i32> {
 
 const COLUMNS: &str = "[sink.events.columns]\nn = { type = \"bigint\" }\n";
 
-fn files(scene: &Scene) -> String {
+pub(crate) fn files(scene: &Scene) -> String {
     format!(
         "[sink.events]\nfrom = [\"log\"]\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\n\
          flush = {{ every = \"50ms\" }}\n{COLUMNS}",

@@ -18,7 +18,7 @@ use stafett_amqp_wire::{ByteString, FrameKind, Method, PropertiesBuilder, TableB
 use tokio::time::timeout;
 
 use super::topic::records::{Carried, FROM, value};
-use super::{Ledger, Opened, Part, Place, Promise, Steps, Surroundings, Target, TargetError};
+use super::{Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError};
 use crate::amqp::link::{Address, Link, away, method_of};
 use crate::columns::Column;
 use crate::definition::AmqpSpec;
@@ -212,11 +212,11 @@ fn property<'a>(properties: &'a mut PropertiesBuilder, name: &str) -> Option<&'a
 
 #[async_trait]
 impl Target for AmqpTarget {
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
         // Confirms of an earlier batch are of no use any more.
         self.link = None;
         self.places.remove(place);
-        let opened = self.ledger()?.open(place, begin).await?;
+        let opened = self.ledger()?.open(place, start).await?;
         self.connect().await?;
         self.steps.reach("opened")?;
         self.places.insert(place.clone(), opened.next);
@@ -241,7 +241,7 @@ impl Target for AmqpTarget {
         Err(TargetError::Stop(why.to_owned()))
     }
 
-    async fn set_position(&mut self, _: &Place, _: u64) -> Result<(), TargetError> {
+    async fn set_position(&mut self, _: &Place, _: Start) -> Result<(), TargetError> {
         let why = "the positions of this sink are those of its app: stafett app reset moves them";
         Err(TargetError::Stop(why.to_owned()))
     }

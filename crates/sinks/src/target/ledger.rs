@@ -7,14 +7,14 @@ use std::fmt;
 
 use async_trait::async_trait;
 
-use super::{Opened, Place, TargetError};
+use super::{Opened, Place, Start, TargetError};
 
 /// Keeper of positions, apart from the target.
 #[async_trait]
 pub trait Ledger: fmt::Debug + Send + Sync {
     /// Returns the position of a place, and the end of a batch that was begun. A place without a position
-    /// begins at `begin`.
-    async fn open(&self, place: &Place, begin: u64) -> Result<Opened, TargetError>;
+    /// begins at `start.next`.
+    async fn open(&self, place: &Place, start: Start) -> Result<Opened, TargetError>;
 
     /// Stores the bounds of a batch before it is sent, unless another writer has the place.
     async fn begin(&self, place: &Place, from: u64, next: u64) -> Result<(), TargetError>;

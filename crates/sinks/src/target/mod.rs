@@ -1,7 +1,8 @@
 //! Targets: stores that take rows and remember how far they are.
 //!
 //! Position and fence are the target's own: `open` raises a number there, and a write under a lower one is
-//! refused. So nothing depends on the source of the records, or on a clock.
+//! refused. So nothing depends on the source of the records, or on a clock. A position names its topic by the
+//! id that the broker gave it: another topic of the same name has other records.
 
 pub mod amqp;
 pub mod files;
@@ -15,9 +16,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use crate::broker::Servers;
-use crate::definition::{Definition, TargetSpec};
+use crate::definition::{Definition, SourceSpec, TargetSpec};
 use crate::rows::Slice;
 use amqp::AmqpTarget;
 use files::{Files, WallClock};
@@ -37,6 +39,38 @@ pub struct Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.partition)
+    }
+}
+
+/// A place as its broker has it, with the offset from which a target goes on that knows nothing of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    pub next: u64,
+    /// Offset of the first record that is still there.
+    pub earliest: u64,
+    /// Id of the topic. `None` for a queue, and where a broker gives topics no ids.
+    pub topic: Option<Uuid>,
+}
+
+impl Start {
+    /// A place whose topic has no id.
+    pub fn at(next: u64) -> Self {
+        Self {
+            next,
+            earliest: next,
+            topic: None,
+        }
+    }
+
+    /// The same place, to go on from another offset.
+    #[must_use]
+    pub fn with_next(self, next: u64) -> Self {
+        Self { next, ..self }
+    }
+
+    /// Compares the id with that of a position. One that is not known may be the same.
+    pub(crate) fn is_of(&self, known: Option<Uuid>) -> bool {
+        known.is_none() || self.topic.is_none() || known == self.topic
     }
 }
 
@@ -96,14 +130,19 @@ pub enum TargetError {
     /// Another writer has the place.
     #[error("another writer took {0} over")]
     Fenced(Place),
+    /// The position is one of an earlier topic of that name.
+    #[error(
+        "topic_made_again: the topic of {0} was deleted and made again; accept-gap goes on from its first record"
+    )]
+    MadeAgain(Place),
 }
 
 /// A place that takes rows and remembers how far it is.
 #[async_trait]
 pub trait Target: Send {
     /// Takes a partition over, so that earlier writers are refused, and says from where to go on. A place of
-    /// which the target knows nothing begins at `begin`.
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError>;
+    /// which the target knows nothing begins at `start.next`.
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError>;
 
     /// Stores rows and position, or neither.
     async fn write(&mut self, part: &Part<'_>) -> Result<(), TargetError>;
@@ -111,8 +150,9 @@ pub trait Target: Send {
     /// Returns the positions that are there, without taking anything over.
     async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError>;
 
-    /// Sets a position, of a sink that is stopped. Earlier writers are refused from then on.
-    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError>;
+    /// Sets a position, of a sink that is stopped: also that of another topic of the same name. Earlier
+    /// writers are refused from then on.
+    async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError>;
 
     /// Returns statements for, or names of, missing parts; and makes them if `make` says so.
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError>;
@@ -131,6 +171,14 @@ pub struct Surroundings {
     pub webhook_allow: Vec<String>,
     /// Positions of a target that holds none.
     pub ledger: Option<Arc<dyn Ledger>>,
+}
+
+/// Returns the promise of a sink: that of its target, but messages of a queue may come twice.
+pub fn promise_of(definition: &Definition, target: &dyn Target) -> Promise {
+    match definition.source {
+        SourceSpec::Queue(_) => Promise::AtLeastOnce,
+        SourceSpec::Own | SourceSpec::Broker(_) => target.promise(),
+    }
 }
 
 /// Makes the target of a sink.

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use stafett_model::Lock;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::rows::Cell;
-use stafett_sinks::target::{Opened, Part, Place, Promise, Steps, Target, TargetError};
+use stafett_sinks::target::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
+use uuid::Uuid;
 
 use crate::suite::{self, Store};
 
@@ -16,6 +17,7 @@ struct Table {
     rows: Vec<u64>,
     next: u64,
     epoch: u64,
+    topic: Option<Uuid>,
 }
 
 type Tables = Arc<Lock<BTreeMap<Place, Table>>>;
@@ -58,13 +60,17 @@ impl Store for Fake {
 
 #[async_trait]
 impl Target for FakeTarget {
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
         let opened = {
             let mut tables = self.tables.lock();
             let table = tables.entry(place.clone()).or_insert_with(|| Table {
-                next: begin,
+                next: start.next,
                 ..Table::default()
             });
+            if table.topic.is_some() && table.topic != start.topic {
+                return Err(TargetError::MadeAgain(place.clone()));
+            }
+            table.topic = start.topic;
             table.epoch += 1;
             Opened {
                 next: table.next,
@@ -111,9 +117,11 @@ impl Target for FakeTarget {
             .collect())
     }
 
-    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
-        self.open(place, next).await?;
-        self.tables.lock().get_mut(place).unwrap().next = next;
+    async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
+        let mut tables = self.tables.lock();
+        let table = tables.entry(place.clone()).or_default();
+        table.epoch += 1;
+        (table.next, table.topic) = (start.next, start.topic);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use stafett_sinks::definition::{Definition, TargetSpec};
 use stafett_sinks::target::files::Files;
-use stafett_sinks::target::{Place, Steps, Target};
+use stafett_sinks::target::{Place, Start, Steps, Target};
 use tempfile::TempDir;
 
 use crate::suite::{self, Letters, Store, life, log, place};
@@ -44,15 +44,27 @@ impl FileStore {
             .collect()
     }
 
-    /// Returns the paths that the manifests of a place name.
-    fn named(&self, place: &Place) -> Vec<PathBuf> {
+    /// Returns the paths that the manifests of a place name, each with the number of its manifest.
+    fn all_named(&self, place: &Place) -> Vec<(u64, PathBuf)> {
         let mut paths = Vec::new();
         for manifest in self.manifests(place) {
+            let number = manifest["number"].as_u64().unwrap();
             for file in manifest["files"].as_array().unwrap() {
-                paths.push(self.folder.path().join(file["path"].as_str().unwrap()));
+                paths.push((number, self.folder.path().join(file["path"].as_str().unwrap())));
             }
         }
         paths
+    }
+
+    /// Returns the paths that count: without those of manifests that a later one replaces.
+    fn named(&self, place: &Place) -> Vec<PathBuf> {
+        let mut named = self.all_named(place);
+        for manifest in self.manifests(place) {
+            let replaces = manifest["replaces"].as_u64().unwrap_or(u64::MAX);
+            let replaced = replaces..manifest["number"].as_u64().unwrap();
+            named.retain(|(number, _)| !replaced.contains(number));
+        }
+        named.into_iter().map(|(_, path)| path).collect()
     }
 }
 
@@ -144,7 +156,7 @@ async fn a_batch_that_was_begun_leaves_no_orphans() {
     );
     let target = &mut *store.target(Steps::default());
     // By now there are fewer records than were in the batch, and it still has the same bounds.
-    let opened = target.open(&place(0), 0).await.unwrap();
+    let opened = target.open(&place(0), Start::at(0)).await.unwrap();
     assert_eq!((opened.next, opened.begun), (0, Some(7)));
     life(&store.definition, target, &place(0), &log(), &mut letters)
         .await
@@ -180,7 +192,10 @@ async fn manifests_are_a_chain_and_tell_what_is_in_their_files() {
     assert!(manifests[1]["previous"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(manifests[0]["written_at"], "2026-11-22T10:20:00Z");
     let file = &manifests[0]["files"][0];
-    assert_eq!(file["path"], "events/4/00000000000000000-00000000000000002.csv");
+    assert_eq!(
+        file["path"],
+        "events/4/00000000000000000-00000000000000002.00000001.csv"
+    );
     let text = text_of(&store.folder.path().join(file["path"].as_str().unwrap()));
     assert_eq!(
         text,
@@ -198,10 +213,68 @@ async fn a_folder_that_is_not_there_stops_the_sink() {
     let path = store.folder.path().to_owned();
     fs::remove_dir_all(&path).unwrap();
     let mut target = store.target(Steps::default());
-    let refused = target.open(&place(0), 0).await.unwrap_err();
+    let refused = target.open(&place(0), Start::at(0)).await.unwrap_err();
     assert!(
         matches!(&refused, stafett_sinks::target::TargetError::Stop(why) if why.starts_with("there is no folder"))
     );
     assert_eq!(target.prepare(true).await.unwrap().len(), 1);
-    target.open(&place(0), 0).await.unwrap();
+    target.open(&place(0), Start::at(0)).await.unwrap();
+}
+
+/// Writes the log, sets the position to 17, and writes the rest again. Returns the positions behind the
+/// setting, and before it.
+async fn replayed(store: &FileStore, earliest: u64) -> (u64, Value) {
+    let mut letters = Letters::default();
+    let target = &mut *store.target(Steps::default());
+    life(&store.definition, target, &place(0), &log(), &mut letters)
+        .await
+        .unwrap();
+    let before: Vec<_> = store.all_named(&place(0));
+    let contents: Vec<_> = before.iter().map(|(_, path)| fs::read(path).unwrap()).collect();
+    let start = Start {
+        earliest,
+        ..Start::at(17)
+    };
+    target.set_position(&place(0), start).await.unwrap();
+    let next = target.open(&place(0), Start::at(0)).await.unwrap().next;
+    let set = store.manifests(&place(0)).pop().unwrap();
+    life(&store.definition, target, &place(0), &log(), &mut letters)
+        .await
+        .unwrap();
+    let after: Vec<_> = before.iter().map(|(_, path)| fs::read(path).unwrap()).collect();
+    assert_eq!(after, contents, "files of earlier manifests stay as they are");
+    let all = store.all_named(&place(0));
+    let names: BTreeSet<_> = all.iter().map(|(_, path)| path).collect();
+    assert_eq!(names.len(), all.len(), "no name is used twice");
+    (next, set)
+}
+
+#[tokio::test]
+async fn a_replay_writes_other_files_and_its_manifest_replaces_earlier_ones() {
+    let store = FileStore::new("format = \"csv\"\nsplit = { records = 3 }");
+    let (next, set) = replayed(&store, 0).await;
+    let manifests = store.manifests(&place(0));
+    let within =
+        |manifest: &&Value| (manifest["from"].as_u64()..manifest["next"].as_u64()).contains(&Some(17));
+    let first = manifests.iter().find(within).unwrap();
+    assert_eq!(
+        (&first["from"], &first["number"]),
+        (&next.into(), &set["replaces"])
+    );
+    let all: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
+    assert_eq!(store.rows(&place(0)).await, all, "each row once");
+}
+
+#[tokio::test]
+async fn a_replay_from_records_that_are_no_longer_all_there_keeps_their_files() {
+    let store = FileStore::new("format = \"csv\"");
+    let (next, _) = replayed(&store, 17).await;
+    assert_eq!(next, 17);
+    let mut rows = store.rows(&place(0)).await;
+    rows.sort_unstable();
+    let twice = rows.windows(2).filter(|two| two[0] == two[1]).count();
+    assert!((1..7).contains(&twice), "rows of one flush at most: {rows:?}");
+    rows.dedup();
+    let all: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
+    assert_eq!(rows, all, "none is missing");
 }

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 use stafett_sinks::definition::{Definition, TargetSpec};
 use stafett_sinks::target::postgres::Postgres;
-use stafett_sinks::target::{Place, Promise, Steps, Target, TargetError};
+use stafett_sinks::target::{Place, Promise, Start, Steps, Target, TargetError};
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use crate::server::Server;
 use crate::suite::{self, Letters, Store, life, place, record};
@@ -96,6 +97,7 @@ async fn rows_types_and_tables_of_postgres() {
     values_of_all_types_arrive_as_they_were(&server).await;
     tables_that_do_not_fit_stop_the_sink(&server).await;
     a_server_that_is_away_is_tried_again(&server).await;
+    positions_of_an_earlier_version_get_a_column(&server).await;
 }
 
 /// Returns a port that was free a moment ago.
@@ -135,14 +137,17 @@ async fn an_address_with_tls_is_checked_against_the_authority() {
         client,
     };
     let mut target = trusting.target(Steps::default());
-    target.open(&place(0), 0).await.unwrap();
+    target.open(&place(0), Start::at(0)).await.unwrap();
     let encrypted = "SELECT count(*)::text FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl";
     assert_eq!(trusting.texts(encrypted).await, ["1"]);
     let strange = Table {
         definition: definition(""),
         client: server.connect().await,
     };
-    let refused = strange.target(Steps::default()).open(&place(0), 0).await;
+    let refused = strange
+        .target(Steps::default())
+        .open(&place(0), Start::at(0))
+        .await;
     assert!(refused.is_err(), "its authority is not one of the system's");
 }
 
@@ -218,7 +223,7 @@ async fn tables_that_do_not_fit_stop_the_sink(server: &Server) {
     let table = Table { definition, client };
     let refused = table
         .target(Steps::default())
-        .open(&place(0), 0)
+        .open(&place(0), Start::at(0))
         .await
         .unwrap_err();
     let why = "column n of \"public\".\"odd\" is int4, and the sink declares bigint";
@@ -226,7 +231,7 @@ async fn tables_that_do_not_fit_stop_the_sink(server: &Server) {
     table.client.batch_execute("DROP TABLE odd").await.unwrap();
     let refused = table
         .target(Steps::default())
-        .open(&place(0), 0)
+        .open(&place(0), Start::at(0))
         .await
         .unwrap_err();
     let why = "the database lacks: CREATE TABLE IF NOT EXISTS \"public\".\"odd\" (\"n\" bigint);";
@@ -236,7 +241,7 @@ async fn tables_that_do_not_fit_stop_the_sink(server: &Server) {
 async fn a_server_that_is_away_is_tried_again(server: &Server) {
     let table = Table::new(server, COLUMNS).await;
     let mut target = table.target(Steps::default());
-    target.open(&place(7), 0).await.unwrap();
+    target.open(&place(7), Start::at(0)).await.unwrap();
     // The server ends the connection: its requests fail, and a new one is opened.
     let others = "SELECT pg_terminate_backend(pid)::text FROM pg_stat_activity \
          WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
@@ -264,8 +269,26 @@ async fn a_server_that_is_away_is_tried_again(server: &Server) {
     };
     let refused = away
         .target(Steps::default())
-        .open(&place(0), 0)
+        .open(&place(0), Start::at(0))
         .await
         .unwrap_err();
     assert!(matches!(refused, TargetError::Retry(_)), "{refused:?}");
+}
+
+async fn positions_of_an_earlier_version_get_a_column(server: &Server) {
+    let table = Table::new(server, COLUMNS).await;
+    let earlier = "INSERT INTO stafett_positions (sink, topic, partition, next, epoch) VALUES ('s', 'events', 8, 3, 1); \
+         ALTER TABLE stafett_positions DROP COLUMN topic_id";
+    table.client.batch_execute(earlier).await.unwrap();
+    let mut target = table.target(Steps::default());
+    let missing = target.prepare(false).await.unwrap();
+    let statement = "ALTER TABLE \"public\".\"stafett_positions\" ADD COLUMN IF NOT EXISTS topic_id uuid;";
+    assert_eq!(missing, [statement]);
+    let one = Start {
+        topic: Some(Uuid::from_u128(1)),
+        ..Start::at(0)
+    };
+    assert_eq!(target.open(&place(8), one).await.unwrap().next, 3);
+    let ids = "SELECT topic_id::text FROM stafett_positions WHERE partition = 8";
+    assert_eq!(table.texts(ids).await, ["00000000-0000-0000-0000-000000000001"]);
 }

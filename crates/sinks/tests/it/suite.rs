@@ -10,7 +10,8 @@ use stafett_sinks::convert::{Converter, OnUnknown};
 use stafett_sinks::definition::Definition;
 use stafett_sinks::flush::{DeadLetters, FlushError, flush};
 use stafett_sinks::gather::{Cause, FlushRules, Gather, Poison};
-use stafett_sinks::target::{Opened, Part, Place, Steps, Target, TargetError};
+use stafett_sinks::target::{Opened, Part, Place, Start, Steps, Target, TargetError};
+use uuid::Uuid;
 
 /// A store, and its contents as a reader sees them.
 #[async_trait]
@@ -87,7 +88,7 @@ pub(crate) async fn life(
     log: &[StoredRecord],
     letters: &mut Letters,
 ) -> Result<(), FlushError> {
-    let opened = target.open(place, 0).await?;
+    let opened = target.open(place, Start::at(0)).await?;
     let mut converter = converter(definition);
     let mut gather = Gather::new(
         place.clone(),
@@ -241,8 +242,8 @@ async fn write(
 pub(crate) async fn an_earlier_writer_is_fenced(store: &dyn Store) {
     let place = place(2000);
     let (mut one, mut other) = (store.target(Steps::default()), store.target(Steps::default()));
-    let before = one.open(&place, 0).await.unwrap();
-    let after = other.open(&place, 0).await.unwrap();
+    let before = one.open(&place, Start::at(0)).await.unwrap();
+    let after = other.open(&place, Start::at(0)).await.unwrap();
     assert_eq!((before.next, after.next), (0, 0));
     write(store, &mut *other, &place, after, 5).await.unwrap();
     let refused = write(store, &mut *one, &place, before, 6).await;
@@ -259,7 +260,7 @@ pub(crate) async fn an_earlier_writer_is_fenced(store: &dyn Store) {
 pub(crate) async fn a_batch_counts_once(store: &dyn Store) {
     let place = place(2001);
     let mut target = store.target(Steps::default());
-    let opened = target.open(&place, 0).await.unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
     write(store, &mut *target, &place, opened, 5).await.unwrap();
     let again = write(store, &mut *target, &place, opened, 5).await;
     assert_eq!(again, Err(TargetError::Fenced(place.clone())));
@@ -277,7 +278,7 @@ pub(crate) async fn records_without_rows_are_passed(store: &dyn Store) {
         .unwrap();
     assert_eq!(letters.0, [0, 1, 2]);
     assert_eq!(store.rows(&place).await, [0_u64; 0]);
-    assert_eq!(target.open(&place, 0).await.unwrap().next, 3);
+    assert_eq!(target.open(&place, Start::at(0)).await.unwrap().next, 3);
 }
 
 /// Rows that the store refuses go to the dead letters, wherever they are in their batch.
@@ -319,16 +320,58 @@ pub(crate) async fn poison_is_found_wherever_it_is(store: &dyn Store) {
 pub(crate) async fn positions_are_set(store: &dyn Store) {
     let place = place(2003);
     let mut target = store.target(Steps::default());
-    let opened = target.open(&place, 0).await.unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
     write(store, &mut *target, &place, opened, 5).await.unwrap();
     store
         .target(Steps::default())
-        .set_position(&place, 8)
+        .set_position(&place, Start::at(8))
         .await
         .unwrap();
     let behind = Opened { next: 5, ..opened };
     assert!(write(store, &mut *target, &place, behind, 7).await.is_err());
-    assert_eq!(target.open(&place, 0).await.unwrap().next, 8);
+    assert_eq!(target.open(&place, Start::at(0)).await.unwrap().next, 8);
+}
+
+/// Returns the begin of a place whose topic has an id.
+fn begin_of(topic: u128) -> Start {
+    Start {
+        topic: Some(Uuid::from_u128(topic)),
+        ..Start::at(0)
+    }
+}
+
+/// A position is one of a topic: another topic of the same name begins only once that is accepted.
+pub(crate) async fn another_topic_of_the_same_name_is_noticed(store: &dyn Store) {
+    let place = place(2004);
+    let mut target = store.target(Steps::default());
+    let opened = target.open(&place, begin_of(1)).await.unwrap();
+    write(store, &mut *target, &place, opened, 5).await.unwrap();
+    assert_eq!(target.open(&place, begin_of(1)).await.unwrap().next, 5);
+    for _ in 0..2 {
+        let refused = store.target(Steps::default()).open(&place, begin_of(2)).await;
+        assert_eq!(refused, Err(TargetError::MadeAgain(place.clone())));
+    }
+    let mut target = store.target(Steps::default());
+    target.set_position(&place, begin_of(2)).await.unwrap();
+    let opened = target.open(&place, begin_of(2).with_next(7)).await.unwrap();
+    assert_eq!(opened.next, 0);
+    write(store, &mut *target, &place, opened, 3).await.unwrap();
+    assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4, 0, 1, 2]);
+    let former = store.target(Steps::default()).open(&place, begin_of(1)).await;
+    assert_eq!(former, Err(TargetError::MadeAgain(place.clone())));
+}
+
+/// Positions of earlier versions name no topic. They go on, and name it from then on.
+pub(crate) async fn a_position_without_a_topic_gets_one(store: &dyn Store) {
+    let place = place(2005);
+    let mut target = store.target(Steps::default());
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
+    write(store, &mut *target, &place, opened, 5).await.unwrap();
+    let opened = target.open(&place, begin_of(1)).await.unwrap();
+    assert_eq!(opened.next, 5);
+    write(store, &mut *target, &place, opened, 7).await.unwrap();
+    let refused = target.open(&place, begin_of(2)).await;
+    assert_eq!(refused, Err(TargetError::MadeAgain(place.clone())));
 }
 
 pub(crate) async fn all(store: &dyn Store) {
@@ -338,6 +381,8 @@ pub(crate) async fn all(store: &dyn Store) {
     a_batch_counts_once(store).await;
     records_without_rows_are_passed(store).await;
     positions_are_set(store).await;
+    another_topic_of_the_same_name_is_noticed(store).await;
+    a_position_without_a_topic_gets_one(store).await;
     if store.refuses() {
         poison_is_found_wherever_it_is(store).await;
     }

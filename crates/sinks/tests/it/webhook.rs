@@ -23,7 +23,7 @@ use stafett_model::Lock;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::target::{
-    Ledger, Opened, Part, Place, Promise, Steps, Surroundings, Target, TargetError, target_of,
+    Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError, target_of,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
@@ -42,6 +42,7 @@ struct Table {
     rows: Vec<u64>,
     next: u64,
     epoch: u64,
+    topic_id: Value,
 }
 
 /// Contents of a receiver.
@@ -155,9 +156,15 @@ fn positions(received: &mut Received, method: &Method, body: &Bytes) -> Response
     if is_new {
         table.next = wanted["begin"].as_u64().unwrap_or(0);
     }
+    if table.topic_id.is_null() || wanted["set"].is_u64() {
+        table.topic_id = wanted["topic_id"].clone();
+    }
     table.next = wanted["set"].as_u64().unwrap_or(table.next);
     table.epoch += 1;
-    reply(200, &json!({"next": table.next, "epoch": table.epoch}))
+    reply(
+        200,
+        &json!({"next": table.next, "epoch": table.epoch, "topic_id": table.topic_id}),
+    )
 }
 
 /// Positions in memory, as the app of a sink has them.
@@ -166,8 +173,9 @@ struct MemoryLedger(Lock<HashMap<Place, (u64, u64)>>);
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn open(&self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
-        let (next, end) = *self.0.lock().entry(place.clone()).or_insert((begin, begin));
+    async fn open(&self, place: &Place, start: Start) -> Result<Opened, TargetError> {
+        let first = (start.next, start.next);
+        let (next, end) = *self.0.lock().entry(place.clone()).or_insert(first);
         Ok(Opened {
             next,
             epoch: 1,
@@ -315,7 +323,7 @@ async fn write_one(receiver: &Receiver, definition: &Definition, at: u32) -> Res
         },
     );
     let mut target = target(definition, Steps::default(), Some(&ledger));
-    let opened = target.open(&place, 0).await.unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
     let mut rows = stafett_sinks::rows::Rows::new(1);
     let mut converter = stafett_sinks::convert::Converter::new(
         definition.columns.clone(),
@@ -365,6 +373,7 @@ async fn answers_are_sorted_by_their_status() {
             Err(TargetError::Poison { .. }) => "poison",
             Err(TargetError::Stop(_)) => "stop",
             Err(TargetError::Fenced(_)) => "fenced",
+            Err(TargetError::MadeAgain(_)) => "made again",
         };
         assert_eq!(found, class, "{status}");
     }

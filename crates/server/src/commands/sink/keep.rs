@@ -101,6 +101,13 @@ pub(super) fn pause(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
     Ok(http::done(matches, &done, &format!("sink {name} {words}"))?)
 }
 
+pub(super) fn accept_gap(matches: &ArgMatches) -> Result<(), Failure> {
+    let question = Question::new(Method::POST, SINKS)
+        .at(name(matches)?)
+        .at("accept-gap");
+    shown(matches, &http::ask(matches, question)?)
+}
+
 pub(super) fn positions(matches: &ArgMatches) -> Result<(), Failure> {
     let question = Question::new(Method::GET, SINKS)
         .at(name(matches)?)

@@ -6,11 +6,12 @@ use std::time::Duration;
 use stafett_admin::sinks::{SinkPosition, SinkReplay};
 use stafett_kafka_client::Client;
 use stafett_sinks::broker::{Servers, source};
-use stafett_sinks::definition::Begin;
+use stafett_sinks::definition::{Begin, SourceSpec};
 use stafett_sinks::http::Http;
-use stafett_sinks::runner::{Runner, begins};
+use stafett_sinks::positions::{accept_gap, begins, position};
+use stafett_sinks::runner::Runner;
 use stafett_sinks::status::{State, Status};
-use stafett_sinks::target::{Place, Steps, Surroundings, target_of};
+use stafett_sinks::target::{Place, Start, Steps, Surroundings, target_of};
 use stafett_sinks::{App, Definition};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
@@ -177,10 +178,22 @@ impl Kept {
     ) -> Result<Vec<SinkPosition>, String> {
         let text = |why: &dyn std::fmt::Display| why.to_string();
         let mut target = target_of(definition, &self.surroundings());
+        let mut app =
+            (definition.source == SourceSpec::Own).then(|| App::new(definition, self.http.another()));
+        if let Question::AcceptGap = question {
+            let client = source(definition, client.clone())
+                .await
+                .map_err(|why| text(&why))?;
+            accept_gap(definition, &client, &mut *target, app.as_mut())
+                .await
+                .map_err(|why| text(&why))?;
+        }
         if definition.keeps_positions_in_app() {
             let mut app = App::new(definition, self.http.another());
             return match question {
-                Question::Positions => app.positions().await.map(shown).map_err(|why| text(&why)),
+                Question::Positions | Question::AcceptGap => {
+                    app.positions().await.map(shown).map_err(|why| text(&why))
+                }
                 Question::Replay(_) => Err(format!(
                     "the app {} has the positions: stafett app reset moves them",
                     definition.app()
@@ -188,9 +201,9 @@ impl Kept {
             };
         }
         if let Question::Replay(replay) = question {
-            for (place, next) in self.places(definition, client, replay).await? {
+            for (place, start) in self.places(definition, client, replay).await? {
                 target
-                    .set_position(&place, next)
+                    .set_position(&place, start)
                     .await
                     .map_err(|why| text(&why))?;
             }
@@ -204,19 +217,25 @@ impl Kept {
         definition: &Definition,
         client: Client,
         replay: SinkReplay,
-    ) -> Result<Vec<(Place, u64)>, String> {
+    ) -> Result<Vec<(Place, Start)>, String> {
+        let client = source(definition, client).await.map_err(|why| why.to_string())?;
         let Some(from) = replay.from else {
-            let place = |SinkPosition {
-                             topic,
-                             partition,
-                             next,
-                         }| (Place { topic, partition }, next);
-            return Ok(replay.positions.into_iter().map(place).collect());
+            let mut places = Vec::new();
+            for SinkPosition {
+                topic,
+                partition,
+                next,
+            } in replay.positions
+            {
+                let place = Place { topic, partition };
+                let start = position(definition, &client, &place, next).await;
+                places.push((place, start.map_err(|why| why.to_string())?));
+            }
+            return Ok(places);
         };
         let begin = Begin::parse(&from).ok_or_else(|| {
             format!("{from:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z")
         })?;
-        let client = source(definition, client).await.map_err(|why| why.to_string())?;
         begins(definition, &client, begin)
             .await
             .map_err(|why| why.to_string())

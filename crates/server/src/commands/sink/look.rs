@@ -9,7 +9,8 @@ use stafett_sinks::broker::source;
 use stafett_sinks::convert::write_json;
 use stafett_sinks::definition::SourceSpec;
 use stafett_sinks::http::HttpError;
-use stafett_sinks::target::{Place, Steps, target_of};
+use stafett_sinks::positions::{accept_gap as accept, position as position_of};
+use stafett_sinks::target::{Place, Steps, promise_of, target_of};
 use stafett_sinks::trial::{Tried, trial};
 use stafett_sinks::{App, Definition, Target};
 
@@ -32,7 +33,7 @@ pub(super) fn check(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resul
     ]);
     let mut rows = Vec::new();
     for sink in sinks {
-        let promise = target(matches, sink)?.promise().to_string();
+        let promise = promise_of(sink, &*target(matches, sink)?).to_string();
         let (from, columns) = (sink.from.join(", "), sink.columns.len());
         rows.push(json!({
             "name": sink.name, "from": sink.from, "to": sink.target.word(), "columns": columns, "promise": promise,
@@ -167,7 +168,9 @@ pub(super) fn position(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Re
             }
             let mut target = target(matches, sink)?;
             if let Some((place, next)) = &set {
-                target.set_position(place, *next).await?;
+                let client = source(sink, connect(matches).await?).await?;
+                let start = position_of(sink, &client, place, *next).await?;
+                target.set_position(place, start).await?;
             }
             for (place, next) in target.positions().await.with_context(|| sink.name.clone())? {
                 rows.push(json!({"sink": sink.name, "topic": place.topic, "partition": place.partition, "next": next}));
@@ -187,6 +190,23 @@ pub(super) fn pause(matches: &ArgMatches, sinks: &[Definition], paused: bool) ->
             app.pause(paused).await.with_context(|| sink.name.clone())?;
             let word = if paused { "paused" } else { "resumed" };
             writeln!(io::stdout(), "sink {} {word}", sink.name)?;
+        }
+        Ok(())
+    })
+}
+
+/// Has sinks that are stopped go on behind all that is gone.
+pub(super) fn accept_gap(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
+    let broker = broker(matches)?;
+    block_on(async {
+        let client = connect(matches).await?;
+        for sink in sinks {
+            let client = source(sink, client.clone()).await?;
+            let mut target = target(matches, sink)?;
+            let mut app = (sink.source == SourceSpec::Own).then(|| App::new(sink, broker.another()));
+            let accepted = accept(sink, &client, &mut *target, app.as_mut()).await;
+            accepted.with_context(|| sink.name.clone())?;
+            writeln!(io::stdout(), "sink {} goes on behind what is gone", sink.name)?;
         }
         Ok(())
     })

@@ -106,7 +106,7 @@ pub(super) fn describe() -> Command {
 }
 
 /// Commands about the sinks that a broker keeps.
-fn of_kept() -> [Command; 9] {
+fn of_kept() -> [Command; 10] {
     let kept = |word: &'static str, about: &'static str| {
         Command::new(word).about(about).arg(argument(NAME, "The sink"))
     };
@@ -116,6 +116,10 @@ fn of_kept() -> [Command; 9] {
     [
         either("pause", "Pause sinks: of a file, or the one that the broker keeps"),
         either("resume", "Continue paused sinks"),
+        either(
+            "accept-gap",
+            "Go on behind records that are gone, and at the first record of topics that were made again",
+        ),
         Command::new("list").about("List the sinks that the broker keeps, with their state"),
         kept("describe", "Show a sink that the broker keeps"),
         of("define", "Have the broker keep the sinks of a file, and run them")
@@ -150,6 +154,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "positions" => return keep::positions(matches),
         "replay" => return keep::replay(matches),
         "pause" | "resume" if !matches.contains_id(FILE) => return keep::pause(matches, word),
+        "accept-gap" if !matches.contains_id(FILE) => return keep::accept_gap(matches),
         "runner" => return Ok(runner::run()?),
         _ => {}
     }
@@ -163,6 +168,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "position" => look::position(matches, &sinks),
         "pause" => look::pause(matches, &sinks, true),
         "resume" => look::pause(matches, &sinks, false),
+        "accept-gap" => look::accept_gap(matches, &sinks),
         "dry-run" => look::dry_run(matches, &sinks),
         _ => Ok(()),
     }?)

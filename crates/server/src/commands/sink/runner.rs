@@ -1,5 +1,5 @@
 //! The sinks that a broker keeps, in a process that it starts: orders come on standard input, and states go
-//! to standard output. It ends with its input.
+//! to standard output. It ends with its input, and at once with the broker.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use stafett_admin::sinks::{SinkPlace, SinkState};
 use stafett_kafka_client::{Login, Options};
 use stafett_sinks::broker::Servers;
@@ -36,6 +37,8 @@ const USER: &str = "stafett";
 /// Runs the sinks of the broker until its pipe is closed.
 pub(super) fn run() -> anyhow::Result<()> {
     log_to_stderr();
+    // Also while it is stopped, or in the middle of a flush. Where that cannot be had it ends with its pipe.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // A lower priority is not necessary.
     let _ = rustix::process::nice(NICE);
     let mut first = String::new();

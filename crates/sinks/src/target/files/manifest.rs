@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
-use crate::target::Place;
+use crate::target::{Place, Start};
 
 /// Files of one flush of a partition. Other files do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +18,15 @@ pub(super) struct Manifest {
     pub(super) previous: String,
     pub(super) written_at: String,
     pub(super) topic: String,
+    /// `None` in manifests of earlier versions, and where a broker gives topics no ids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) topic_id: Option<Uuid>,
     pub(super) partition: u32,
     pub(super) from: u64,
     pub(super) next: u64,
+    /// Number of the first manifest that no longer counts, up to this one: its records are written again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) replaces: Option<u64>,
     pub(super) files: Vec<FileEntry>,
 }
 
@@ -32,9 +39,14 @@ pub(super) struct FileEntry {
     pub(super) sha256: String,
 }
 
-/// Offsets of a batch that is being written.
+/// Offsets of a batch that is being written, and the number that its manifest gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bounds {
+    /// `None` in those of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) number: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) topic_id: Option<Uuid>,
     pub(super) from: u64,
     pub(super) next: u64,
 }
@@ -59,6 +71,11 @@ impl Bounds {
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
         line(&self)
+    }
+
+    /// True for the batch of the manifest of this number, of the same topic.
+    pub(super) fn are_of(&self, number: u64, start: Start) -> bool {
+        self.number.is_none_or(|own| own == number) && start.is_of(self.topic_id)
     }
 }
 
@@ -99,7 +116,8 @@ pub(super) fn pending_path(place: &Place) -> String {
     format!("{}/pending.json", folder(place))
 }
 
-/// Returns the path of a file with these first and last offsets.
-pub(super) fn file_path(place: &Place, [first, last]: [u64; 2], extension: &str) -> String {
-    format!("{}/{first:017}-{last:017}.{extension}", folder(place))
+/// Returns the path of a file with these first and last offsets. The number of its manifest is part of the
+/// name: a replay of the same offsets writes other files.
+pub(super) fn file_path(place: &Place, number: u64, [first, last]: [u64; 2], extension: &str) -> String {
+    format!("{}/{first:017}-{last:017}.{number:08}.{extension}", folder(place))
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The position comes last, so that its row is locked for a moment only. An upsert copies into a temporary
-//! table first. Another writer is fenced by the epoch that `open` raises.
+//! table first. Another writer is fenced by the epoch that `open` raises. A position of an earlier version has
+//! no id of its topic; `open` adds it.
 
 mod binary;
 mod errors;
@@ -21,8 +22,9 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
 
-use super::{Opened, Part, Place, Promise, Steps, Target, TargetError};
+use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::{Mode, PostgresSpec};
 use errors::{refused, stopped};
@@ -61,7 +63,7 @@ impl Postgres {
             spec: spec.clone(),
             columns: columns.to_vec(),
             mode: mode.clone(),
-            worker: uuid::Uuid::new_v4().simple().to_string(),
+            worker: Uuid::new_v4().simple().to_string(),
             tables: Tables::new(spec, columns, mode),
             steps,
             connection: None,
@@ -113,6 +115,56 @@ impl Postgres {
         };
         client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
         Ok(Connected { client, _task: task })
+    }
+
+    /// Raises the epoch of a place, and returns its position and topic. `next` and `topic` are the expressions
+    /// of both where the place is there already.
+    async fn take_over(
+        &mut self,
+        place: &Place,
+        start: Start,
+        next: &str,
+        topic: &str,
+    ) -> Result<(Opened, Option<Uuid>), TargetError> {
+        // A statement that hangs in an earlier connection must not hold this one up.
+        self.connection = None;
+        let tables = self.tables.clone();
+        tables.upgrade(self.client().await?).await?;
+        let missing = self.prepare(self.spec.create).await?;
+        if !missing.is_empty() && !self.spec.create {
+            return Err(TargetError::Stop(format!(
+                "the database lacks: {}",
+                missing.join(" ")
+            )));
+        }
+        let statement = format!(
+            "INSERT INTO {positions} AS there (sink, topic, partition, next, epoch, worker, topic_id) \
+             VALUES ($1, $2, $3, $4, 1, $5, $6::text::uuid) \
+             ON CONFLICT (sink, topic, partition) \
+             DO UPDATE SET epoch = there.epoch + 1, worker = excluded.worker, changed = now(), \
+             next = {next}, topic_id = coalesce({topic}, there.topic_id, excluded.topic_id) \
+             RETURNING next, epoch, topic_id::text",
+            positions = self.tables.positions()
+        );
+        let (sink, worker) = (self.sink.clone(), self.worker.clone());
+        let (partition, next) = (partition(place)?, signed(start.next)?);
+        let id = start.topic.map(|id| id.to_string());
+        let client = self.client().await?;
+        let row = client
+            .query_one(
+                &statement,
+                &[&sink, &place.topic, &partition, &next, &worker, &id],
+            )
+            .await
+            .map_err(|why| stopped(&why))?;
+        let number = |name: &str| u64::try_from(row.get::<_, i64>(name)).unwrap_or(0);
+        let topic = row.get::<_, Option<String>>("topic_id");
+        let opened = Opened {
+            next: number("next"),
+            epoch: number("epoch"),
+            begun: None,
+        };
+        Ok((opened, topic.and_then(|id| id.parse().ok())))
     }
 
     /// Does the steps of a transaction up to its commit.
@@ -264,37 +316,15 @@ async fn copy(
 
 #[async_trait]
 impl Target for Postgres {
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
-        // A statement that hangs in an earlier connection must not hold this one up.
-        self.connection = None;
-        let missing = self.prepare(self.spec.create).await?;
-        if !missing.is_empty() && !self.spec.create {
-            return Err(TargetError::Stop(format!(
-                "the database lacks: {}",
-                missing.join(" ")
-            )));
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
+        let (opened, topic) = self
+            .take_over(place, start, "there.next", "there.topic_id")
+            .await?;
+        if !start.is_of(topic) {
+            return Err(TargetError::MadeAgain(place.clone()));
         }
-        let statement = format!(
-            "INSERT INTO {positions} AS there (sink, topic, partition, next, epoch, worker) VALUES ($1, $2, $3, $4, 1, $5) \
-             ON CONFLICT (sink, topic, partition) \
-             DO UPDATE SET epoch = there.epoch + 1, worker = excluded.worker, changed = now() \
-             RETURNING next, epoch",
-            positions = self.tables.positions()
-        );
-        let (sink, worker, steps) = (self.sink.clone(), self.worker.clone(), self.steps.clone());
-        let (partition, begin) = (partition(place)?, signed(begin)?);
-        let client = self.client().await?;
-        let row = client
-            .query_one(&statement, &[&sink, &place.topic, &partition, &begin, &worker])
-            .await
-            .map_err(|why| stopped(&why))?;
-        steps.reach("opened")?;
-        let number = |name: &str| u64::try_from(row.get::<_, i64>(name)).unwrap_or(0);
-        Ok(Opened {
-            next: number("next"),
-            epoch: number("epoch"),
-            begun: None,
-        })
+        self.steps.reach("opened")?;
+        Ok(opened)
     }
 
     async fn write(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
@@ -331,22 +361,9 @@ impl Target for Postgres {
         Ok(rows.iter().map(position).collect())
     }
 
-    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
-        let opened = self.open(place, next).await?;
-        let statement = format!(
-            "UPDATE {} SET next = $1, changed = now() WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5",
-            self.tables.positions()
-        );
-        let (sink, partition) = (self.sink.clone(), partition(place)?);
-        let (next, epoch) = (signed(next)?, signed(opened.epoch)?);
-        let client = self.client().await?;
-        let set = client
-            .execute(&statement, &[&next, &sink, &place.topic, &partition, &epoch])
-            .await
-            .map_err(|why| stopped(&why))?;
-        if set == 0 {
-            return Err(TargetError::Fenced(place.clone()));
-        }
+    async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
+        self.take_over(place, start, "excluded.next", "excluded.topic_id")
+            .await?;
         Ok(())
     }
 

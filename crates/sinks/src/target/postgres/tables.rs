@@ -105,14 +105,42 @@ impl Tables {
         )
     }
 
+    /// Adds the column that positions of an earlier version lack.
+    pub(super) async fn upgrade(&self, client: &Client) -> Result<(), TargetError> {
+        let there = self.types(client, "stafett_positions").await?;
+        let Some(statement) = self.lacking(&there) else {
+            return Ok(());
+        };
+        client
+            .batch_execute(&statement)
+            .await
+            .map_err(|why| match stopped(&why) {
+                TargetError::Stop(why) => {
+                    TargetError::Stop(format!("the database lacks: {statement} ({why})"))
+                }
+                other => other,
+            })
+    }
+
+    /// Returns the statement for the column that a table of positions lacks, if there is one.
+    fn lacking(&self, there: &[(String, String)]) -> Option<String> {
+        let lacks = !there.is_empty() && there.iter().all(|(name, _)| name != "topic_id");
+        lacks.then(|| {
+            let table = self.positions();
+            format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS topic_id uuid;")
+        })
+    }
+
     /// Returns the statements for missing tables and columns. A column of another type than declared stops
     /// the sink.
     pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut missing = Vec::new();
-        if self.types(client, "stafett_positions").await?.is_empty() {
+        let positions = self.types(client, "stafett_positions").await?;
+        missing.extend(self.lacking(&positions));
+        if positions.is_empty() {
             missing.push(format!(
                 "CREATE TABLE IF NOT EXISTS {} (sink text, topic text, partition int, next bigint NOT NULL, \
-                 epoch bigint NOT NULL, worker text, changed timestamptz NOT NULL DEFAULT now(), \
+                 epoch bigint NOT NULL, worker text, changed timestamptz NOT NULL DEFAULT now(), topic_id uuid, \
                  PRIMARY KEY (sink, topic, partition));",
                 self.positions()
             ));

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Transactional id and group of a place have one name, `stafett-sink.SINK/TOPIC/PARTITION`. The position is
-//! its offset for partition 0 of the target. An unfinished transaction ends when the place is opened anew.
+//! its offset for partition 0 of the target, with the id of the topic as its text. An unfinished transaction
+//! ends when the place is opened anew.
 
 mod errors;
 pub(crate) mod records;
@@ -19,9 +20,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use stafett_kafka_client::admin::NewTopic;
-use stafett_kafka_client::{Client, ErrorCode, Topic, Transactional};
+use stafett_kafka_client::{Client, ClientError, ErrorCode, Topic, Transactional};
+use uuid::Uuid;
 
-use super::{Opened, Part, Place, Promise, Steps, Surroundings, Target, TargetError};
+use super::{Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError};
 use crate::broker;
 use crate::columns::Column;
 use crate::definition::TopicSpec;
@@ -32,6 +34,8 @@ use records::Batches;
 const TRANSACTION: Duration = Duration::from_mins(1);
 /// Partition of the target under which a position is committed.
 const POSITION: i32 = 0;
+/// Text in front of the id of the source's topic, in the metadata of a position.
+const TOPIC: &str = "topic_id=";
 
 /// A topic.
 pub struct TopicTarget {
@@ -49,6 +53,8 @@ pub struct TopicTarget {
 struct Held {
     producer: Transactional,
     next: u64,
+    /// Id of the source's topic.
+    topic: Option<Uuid>,
 }
 
 impl std::fmt::Debug for TopicTarget {
@@ -106,15 +112,30 @@ impl TopicTarget {
         Ok(topic)
     }
 
-    /// Returns the committed position of a place.
-    async fn position(&mut self, id: &str) -> Result<Option<u64>, TargetError> {
+    /// Returns the committed position of a place, and the id of its topic.
+    async fn position(&mut self, id: &str) -> Result<Option<(u64, Option<Uuid>)>, TargetError> {
         let name = self.spec.topic.clone();
         let client = self.client().await?;
         let committed = client.committed(id).await.map_err(|why| failed(&why, None))?;
         let found = committed
             .iter()
             .find(|((topic, partition), _)| *topic == *name && *partition == POSITION);
-        Ok(found.and_then(|(_, committed)| u64::try_from(committed.offset).ok()))
+        Ok(found.and_then(|(_, committed)| {
+            let text = committed.metadata.as_ref();
+            let topic = text.and_then(|text| text.strip_prefix(TOPIC)?.parse().ok());
+            Some((u64::try_from(committed.offset).ok()?, topic))
+        }))
+    }
+
+    /// Commits a position without rows.
+    async fn put_position(&mut self, place: &Place, held: &mut Held) -> Result<(), TargetError> {
+        let (id, topic) = (self.id(place), self.topic().await?);
+        let error = |why: &_| failed(why, Some(place));
+        let position = (held.next, held.topic);
+        commit_position(&mut held.producer, &id, &topic, position)
+            .await
+            .map_err(|why| error(&why))?;
+        held.producer.end(true).await.map_err(|why| error(&why))
     }
 
     async fn take_over(&mut self, place: &Place) -> Result<Transactional, TargetError> {
@@ -143,11 +164,8 @@ impl TopicTarget {
             sent.map_err(|why| error(&why))?;
             self.steps.reach("sent")?;
         }
-        let next = i64::try_from(part.next).unwrap_or(i64::MAX);
-        let added = held
-            .producer
-            .commit_offset(&id, (&topic.name, POSITION), next)
-            .await;
+        let position = (part.next, held.topic);
+        let added = commit_position(&mut held.producer, &id, topic, position).await;
         added.map_err(|why| error(&why))?;
         self.steps.reach("position")?;
         held.producer.end(true).await.map_err(|why| error(&why))?;
@@ -157,30 +175,47 @@ impl TopicTarget {
     }
 }
 
+async fn commit_position(
+    producer: &mut Transactional,
+    id: &str,
+    target: &Topic,
+    (next, topic): (u64, Option<Uuid>),
+) -> Result<(), ClientError> {
+    let next = i64::try_from(next).unwrap_or(i64::MAX);
+    let text = topic.map_or_else(String::new, |topic| format!("{TOPIC}{topic}"));
+    producer
+        .commit_offset(id, (&target.name, POSITION), next, &text)
+        .await
+}
+
 #[async_trait]
 impl Target for TopicTarget {
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
         // A request that hangs in an earlier connection must not hold this one up.
         (self.client, self.topic) = (None, None);
         self.places.remove(place);
-        let topic = self.topic().await?;
-        let mut producer = self.take_over(place).await?;
+        self.topic().await?;
+        let producer = self.take_over(place).await?;
         self.steps.reach("fenced")?;
         let id = self.id(place);
-        let next = if let Some(next) = self.position(&id).await? {
-            next
-        } else {
-            // A place without records yet has a position as well: another one may begin elsewhere.
-            let offset = i64::try_from(begin).unwrap_or(i64::MAX);
-            let error = |why: &_| failed(why, Some(place));
-            let added = producer.commit_offset(&id, (&topic.name, POSITION), offset).await;
-            added.map_err(|why| error(&why))?;
-            producer.end(true).await.map_err(|why| error(&why))?;
-            begin
+        let position = self.position(&id).await?;
+        let (next, known) = position.unwrap_or((start.next, start.topic));
+        if !start.is_of(known) {
+            return Err(TargetError::MadeAgain(place.clone()));
+        }
+        let topic = known.or(start.topic);
+        let mut held = Held {
+            producer,
+            next,
+            topic,
         };
+        if position != Some((next, topic)) {
+            // A place without records yet has a position as well: another one may begin elsewhere.
+            self.put_position(place, &mut held).await?;
+        }
         self.steps.reach("opened")?;
-        let epoch = u64::try_from(producer.epoch()).unwrap_or(0);
-        self.places.insert(place.clone(), Held { producer, next });
+        let epoch = u64::try_from(held.producer.epoch()).unwrap_or(0);
+        self.places.insert(place.clone(), held);
         Ok(Opened {
             next,
             epoch,
@@ -194,8 +229,9 @@ impl Target for TopicTarget {
         if let Err(TargetError::Poison { .. }) = &stored {
             // Ends the transaction, and the numbers of its batches.
             let producer = self.take_over(part.place).await?;
-            let next = part.from;
-            self.places.insert(part.place.clone(), Held { producer, next });
+            if let Some(held) = self.places.get_mut(part.place) {
+                (held.producer, held.next) = (producer, part.from);
+            }
         }
         stored
     }
@@ -212,7 +248,7 @@ impl Target for TopicTarget {
             let Some((topic, Ok(partition))) = place.map(|(topic, number)| (topic, number.parse())) else {
                 continue;
             };
-            if let Some(next) = self.position(&group.name).await? {
+            if let Some((next, _)) = self.position(&group.name).await? {
                 let topic = topic.to_owned();
                 positions.push((Place { topic, partition }, next));
             }
@@ -221,20 +257,15 @@ impl Target for TopicTarget {
         Ok(positions)
     }
 
-    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
-        self.open(place, next).await?;
-        let (id, topic) = (self.id(place), self.topic().await?);
-        let fenced = || TargetError::Fenced(place.clone());
-        let held = self.places.get_mut(place).ok_or_else(fenced)?;
-        let error = |why: &_| failed(why, Some(place));
-        let offset = i64::try_from(next).unwrap_or(i64::MAX);
-        let added = held
-            .producer
-            .commit_offset(&id, (&topic.name, POSITION), offset)
-            .await;
-        added.map_err(|why| error(&why))?;
-        held.producer.end(true).await.map_err(|why| error(&why))?;
-        held.next = next;
+    async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
+        (self.client, self.topic) = (None, None);
+        let mut held = Held {
+            producer: self.take_over(place).await?,
+            next: start.next,
+            topic: start.topic,
+        };
+        self.put_position(place, &mut held).await?;
+        self.places.insert(place.clone(), held);
         Ok(())
     }
 

@@ -24,7 +24,7 @@ use hyper::{Method, StatusCode};
 use tokio::time::{Instant, sleep_until};
 
 use super::files::WallClock;
-use super::{Ledger, Opened, Part, Place, Promise, Steps, Surroundings, Target, TargetError};
+use super::{Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::WebhookSpec;
 use address::Allowed;
@@ -202,11 +202,11 @@ fn resolved(secret: &crate::secret::Secret) -> Result<String, TargetError> {
 
 #[async_trait]
 impl Target for Webhook {
-    async fn open(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
+    async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
         self.places.remove(place);
         let opened = match &self.spec.position_url {
-            Some(_) => self.take_over(place, begin).await?,
-            None => self.ledger()?.open(place, begin).await?,
+            Some(_) => self.take_over(place, start).await?,
+            None => self.ledger()?.open(place, start).await?,
         };
         self.steps.reach("opened")?;
         self.places.insert(place.clone(), opened.next);
@@ -237,8 +237,8 @@ impl Target for Webhook {
         self.ask_positions().await
     }
 
-    async fn set_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
-        self.put_position(place, next).await
+    async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
+        self.put_position(place, start).await
     }
 
     async fn prepare(&mut self, _: bool) -> Result<Vec<String>, TargetError> {

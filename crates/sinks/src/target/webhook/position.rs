@@ -1,10 +1,15 @@
 //! Positions that the receiver keeps with its data, at `position_url`.
 //!
 //! ```text
-//! POST {"sink", "topic", "partition", "begin"}          → {"next": 1200, "epoch": 7}   earlier writers are refused
-//! POST {"sink", "topic", "partition", "set": 1300}      → the same, at another position
+//! POST {"sink", "topic", "topic_id", "partition", "begin"}
+//!     → {"next": 1200, "epoch": 7, "topic_id"}         earlier writers are refused
+//! POST {"sink", "topic", "topic_id", "partition", "set": 1300}
+//!     → the same, at another position
 //! GET  ?sink=NAME                                       → {"positions": [{"topic", "partition", "next"}]}
 //! ```
+//!
+//! The id of the topic is stored with the position, and answered: another one tells that the topic was made
+//! again. Of a receiver that does not answer it, only the app of the sink knows.
 
 use bytes::Bytes;
 use hyper::Method;
@@ -12,14 +17,16 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{Webhook, resolved};
-use crate::target::{Opened, Place, TargetError};
+use crate::target::{Opened, Place, Start, TargetError};
 
 #[derive(Debug, Deserialize)]
 struct Taken {
     next: u64,
     epoch: u64,
+    topic_id: Option<Uuid>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,13 +49,13 @@ impl Webhook {
     }
 
     /// Takes a place over at the receiver.
-    pub(super) async fn take_over(&mut self, place: &Place, begin: u64) -> Result<Opened, TargetError> {
-        self.post_position(place, "begin", begin).await
+    pub(super) async fn take_over(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
+        self.post_position(place, "begin", start).await
     }
 
-    pub(super) async fn put_position(&mut self, place: &Place, next: u64) -> Result<(), TargetError> {
-        let opened = self.post_position(place, "set", next).await?;
-        if opened.next == next {
+    pub(super) async fn put_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
+        let opened = self.post_position(place, "set", start).await?;
+        if opened.next == start.next {
             Ok(())
         } else {
             let why = format!("the receiver stays at {} of {place}", opened.next);
@@ -56,11 +63,25 @@ impl Webhook {
         }
     }
 
-    async fn post_position(&mut self, place: &Place, what: &str, offset: u64) -> Result<Opened, TargetError> {
+    async fn post_position(
+        &mut self,
+        place: &Place,
+        what: &str,
+        start: Start,
+    ) -> Result<Opened, TargetError> {
         let url = self.position_url()?;
         let Place { topic, partition } = place;
-        let wanted = json!({"sink": self.sink, "topic": topic, "partition": partition, what: offset});
-        let Taken { next, epoch } = self.exchange(Method::POST, &url, &wanted).await?;
+        let wanted = json!({
+            "sink": self.sink, "topic": topic, "topic_id": start.topic, "partition": partition, what: start.next,
+        });
+        let Taken {
+            next,
+            epoch,
+            topic_id,
+        } = self.exchange(Method::POST, &url, &wanted).await?;
+        if !start.is_of(topic_id) {
+            return Err(TargetError::MadeAgain(place.clone()));
+        }
         Ok(Opened {
             next,
             epoch,
