@@ -81,7 +81,7 @@ def one_replica(tests):
     """Lets tests that create topics with three replicas be content with one, as there is one broker."""
     for path in [*tests.glob("*.c"), *tests.glob("*.cpp")]:
         text = path.read_text(encoding="utf-8")
-        fewer = re.sub(r"(\btest_create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text)
+        fewer = re.sub(r"(\b(?:test_|Test::)create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text)
         fewer = re.sub(r"(\bTest::create_topic\([^;]*), 3\);", r"\1, 1);", fewer)
         if fewer != text:
             path.write_text(fewer, encoding="utf-8")

@@ -135,9 +135,19 @@ const STEPS = {
     await page.getByText('rejected in work').first().waitFor();
     await page.getByRole('button', { name: 'Send dead letters back' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Send back' }).click();
-    await page.getByText('2 messages back in work').waitFor();
+    await page.getByText('2 messages went back to where they came from').waitFor();
     await page.keyboard.press('Escape');
     assert.equal((await call('GET', 'queues/work.dead')).ready, 0);
+  },
+
+  async 'a sink shows its state with the reason, and is paused'({ page, base, call }) {
+    await call('PUT', 'sinks/archive', { from: ['clicks'], to: 'webhook', url: 'http://127.0.0.1:9/none' });
+    await page.goto(`${base}/console/sinks`);
+    await page.getByRole('link', { name: 'archive' }).click();
+    await page.getByText('"to": "webhook"').waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByText('◆ paused').waitFor();
+    await page.getByRole('button', { name: 'Resume' }).waitFor();
   },
 
   async 'records are searched, and followed as they come'({ page, base, call }) {

@@ -9,7 +9,7 @@ const ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run
 const PAGES = [
   '', 'queues', 'queues/%2F/work', 'queues/%2F/work?tab=messages', 'queues/%2F/work?tab=settings', 'topics', 'topics/clicks',
   'topics/clicks?tab=records', 'topics/clicks?tab=partitions', 'groups', 'groups/billing', 'exchanges', 'exchanges/%2F/shop',
-  'apps', 'apps/totals', 'apps/totals?tab=workers', 'apps/totals?tab=state', 'apps/totals?tab=settings', 'clients', 'live',
+  'apps', 'apps/totals', 'apps/totals?tab=workers', 'apps/totals?tab=state', 'apps/totals?tab=settings', 'sinks', 'sinks/archive', 'clients', 'live',
   'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'users', 'users/ann',
   'users?tab=tokens', 'users?tab=rules', 'quotas', 'quotas?tab=limits', 'audit', 'namespaces', 'definitions', 'none',
 ];

@@ -8,8 +8,9 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from .ahead import Ahead
 from .batch import Batch, Delivery
-from .types import Key, Record, Timer, read_key, read_value
+from .types import Key, Record, Timer, read_key, read_value, shown_key
 
 if TYPE_CHECKING:
     from .app import App
@@ -53,6 +54,16 @@ class MemoryApp:
         """The worker dies before its next commit; another goes on from the commit before."""
         self._loses = True
 
+    async def prepare_move(self) -> None:
+        """Another worker reads the state of all tasks ahead of a move."""
+        for task in self._tasks:
+            await task.prepare()
+
+    async def move(self) -> None:
+        """That worker takes the tasks over: it reads what has changed since, and goes on."""
+        for task in self._tasks:
+            await task.move()
+
     def emitted(self, target: str) -> list[tuple[Key | None, Any]]:
         """Returns keys and values of all results for a topic, or for a queue."""
         found = [emit for emit in self._emitted if emit.get("topic", emit.get("queue")) == target]
@@ -86,9 +97,33 @@ class MemoryTask:
         self._next: dict[str, int] = dict.fromkeys(self.records, 0)
         self._high: dict[str, int] = {}
         self._attempts = 0
+        self._changes: list[tuple[str, Key]] = []
+        self._ahead: Ahead | None = None
+        self._cache: dict[tuple[str, Key], Any] = {}
+
+    async def prepare(self) -> None:
+        self._ahead = Ahead(sorted(self._memory._handlers.cached))
+        await self._ahead.read(self._scan)
+
+    async def move(self) -> None:
+        if self._ahead is not None:
+            await self._ahead.read(self._scan)
+            self._cache = self._ahead.entries
+            self._ahead = None
+
+    async def _scan(self, table: str, after: Any) -> dict[str, Any]:
+        """All entries, or those that have changed behind a place."""
+        changed = dict.fromkeys(key for name, key in self._changes[after or 0 :] if name == table)
+        entries = [key for key in changed if (table, key) in self.entries]
+        return {
+            "entries": [{"key": shown_key(key), "value": json.loads(self.entries[table, key])} for key in entries],
+            "deleted": [shown_key(key) for key in changed if (table, key) not in self.entries],
+            "next": None,
+            "place": len(self._changes),
+        }
 
     async def run(self) -> None:
-        batch = Batch(self, self._memory._handlers, {})
+        batch, self._cache = Batch(self, self._memory._handlers, self._cache), {}
         while (delivery := self._delivery()) is not None:
             if self._memory._handlers.passes_first:
                 # The place is stored before the records come.
@@ -130,9 +165,11 @@ class MemoryTask:
         commit = json.loads(json.dumps(commit))
         for table, entries in commit["put"].items():
             self.entries.update(((table, read_key(key)), json.dumps(value)) for key, value in entries)
+            self._changes += [(table, read_key(key)) for key, _ in entries]
         for table, keys in commit["delete"].items():
             for key in keys:
                 self.entries.pop((table, read_key(key)), None)
+                self._changes.append((table, read_key(key)))
         for key, at, *name in commit["timers"]:
             place = (read_key(key), read_key(name[0]) if name else "")
             if at is None:

@@ -10,11 +10,12 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from .batch import CACHED_MAX, Batch, Delivery, Handlers
+from .ahead import Ahead, Scan
+from .batch import Batch, Delivery, Handlers
 from .http import Client
 from .types import Key, Refused, Timer, read_key, read_record, read_value, shown_key
 
@@ -71,29 +72,14 @@ class Session:
             pause = min(pause * 2, PAUSE_MAX)
 
 
-class Ahead:
-    """State of a task that was read before the task came."""
+def scan_of(session: Session, of: dict[str, Any]) -> Scan:
+    """Scans tables of a task that is claimed, or about to be."""
 
-    def __init__(self, tables: Iterable[str]):
-        self.entries: dict[tuple[str, Key], Any] = {}
-        self._places: dict[str, int | None] = dict.fromkeys(tables)
+    async def scan(table: str, after: Any) -> dict[str, Any]:
+        page: dict[str, Any] = await session.ask("scan", of | {"table": table, "after": after, "count": SCAN_COUNT})
+        return page
 
-    async def read(self, session: Session, of: dict[str, Any]) -> None:
-        """Reads all of it, or what has changed since. What does not fit is read when it is asked for."""
-        for table, place in self._places.items():
-            after = place
-            while True:
-                page = await session.ask("scan", of | {"table": table, "after": after, "count": SCAN_COUNT})
-                self.entries.update(((table, read_key(entry["key"])), entry["value"]) for entry in page["entries"])
-                self.entries.update(((table, read_key(key)), None) for key in page["deleted"])
-                if len(self.entries) > CACHED_MAX:
-                    self.entries.clear()
-                    self._places.clear()
-                    return
-                after = page["next"]
-                if after is None:
-                    break
-            self._places[table] = page["place"]
+    return scan
 
 
 class Claim:
@@ -142,7 +128,7 @@ class Claim:
     async def _run(self) -> None:
         """Does the task until it is revoked. Ends without an error if the claim does."""
         if self._ahead is not None:
-            await self._ahead.read(self._session, self._of())
+            await self._ahead.read(scan_of(self._session, self._of()))
         batch, pause = Batch(self, self._handlers, self._ahead.entries if self._ahead else {}), 0.1
         while not self.revoked.is_set():
             try:
@@ -307,7 +293,7 @@ class Worker:
         of = {"task": event["task"], "epoch": event["epoch"]}
         ahead = Ahead(sorted(self._handlers.cached))
         try:
-            await ahead.read(session, of)
+            await ahead.read(scan_of(session, of))
             await session.ask("prepared", of)
         except (ClaimOver, SessionOver, Refused) as error:
             log.info("task %s does not come: %s", event["task"], error)

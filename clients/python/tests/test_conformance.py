@@ -59,6 +59,10 @@ class Conformance(unittest.IsolatedAsyncioTestCase):
                 await memory.advance(to=step["advance"])
             if "lose" in step:
                 memory.lose_next_commit()
+            if "prepare" in step:
+                await memory.prepare_move()
+            if "move" in step:
+                await memory.move()
         for target, expected in script["emitted"].items():
             found = [list(pair) for pair in memory.emitted(target)]
             if "partitions" in script:

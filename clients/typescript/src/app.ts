@@ -22,6 +22,8 @@ export interface AppSettings {
   dead_letter?: string;
   attempts_max?: number;
   worker_timeout_ms?: number;
+  /** True for workers that read the state of a task before a planned move brings it. */
+  eager?: boolean;
   time?: { clock?: "record" | "wall"; grace_ms?: number; idle_ms?: number };
   [setting: string]: unknown;
 }
@@ -43,6 +45,7 @@ export interface WorkerOptions {
 export class App<Value = any, Tables extends { [table: string]: any } = { [table: string]: any }> {
   server: string;
   readonly token: string | undefined;
+  readonly eager: boolean;
   /** Body of `PUT /v1/apps/APP`. */
   readonly definition: { topics: string[]; tables: { [table: string]: TableSettings }; [setting: string]: any };
   /** Takes lines of the log. */
@@ -52,10 +55,11 @@ export class App<Value = any, Tables extends { [table: string]: any } = { [table
 
   constructor(
     readonly name: string,
-    { topics, tables = {}, server = "http://127.0.0.1:7070", token, ...settings }: AppSettings,
+    { topics, tables = {}, server = "http://127.0.0.1:7070", token, eager = false, ...settings }: AppSettings,
   ) {
     this.server = server;
     this.token = token;
+    this.eager = eager;
     const described = Array.isArray(tables) ? Object.fromEntries(tables.map((table) => [table, {}])) : tables;
     for (const table of Object.values(described)) {
       if (((table as any).format ?? "json") !== "json") throw new TypeError("values of tables are JSON here");

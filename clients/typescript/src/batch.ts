@@ -18,7 +18,7 @@ export type TimerHandler<Tables extends { [table: string]: any }> = (
 ) => Results | Promise<Results>;
 
 /** Entries that a task keeps in memory. */
-const CACHED_MAX = 100_000;
+export const CACHED_MAX = 100_000;
 
 /** Timers and records of a task, in this order. */
 export interface Delivery {
@@ -81,13 +81,14 @@ export class Batch {
   /** No timer of the batch is earlier; one that was cleared may have been. */
   private firstDue = Infinity;
   private undo: (() => void)[] = [];
-  private readonly cache: Cache = new Map();
 
   constructor(
     private readonly source: Source,
     private readonly handlers: Handlers,
+    /** Entries that are known already. */
+    private readonly cache: Cache = new Map(),
   ) {
-    for (const table of handlers.tables) this.cache.set(table, new Map());
+    for (const table of handlers.tables) if (!cache.has(table)) cache.set(table, new Map());
   }
 
   private tableOf(table: string): Map<string, unknown> {

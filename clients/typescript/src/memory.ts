@@ -5,9 +5,10 @@
  * worker that dies before its commit, and another that begins at the commit before.
  */
 
+import { Ahead } from "./ahead.js";
 import type { App } from "./app.js";
-import { Batch, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
-import { type Key, type Record, keyId, readKey, readValue } from "./types.js";
+import { Batch, type Cache, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
+import { type Key, type Record, keyId, readKey, readValue, showKey } from "./types.js";
 
 /** A record to feed: key, value, timestamp in ms, and headers. */
 export type Fed = [key: Key, value: unknown, timestamp: number, headers?: { [name: string]: string }];
@@ -66,6 +67,16 @@ export class MemoryApp {
     this.shared.loses = true;
   }
 
+  /** Another worker reads the state of all tasks ahead of a move. */
+  async prepareMove(): Promise<void> {
+    for (const task of this.tasks) await task.prepare();
+  }
+
+  /** That worker takes the tasks over: it reads what has changed since, and goes on. */
+  async move(): Promise<void> {
+    for (const task of this.tasks) await task.move();
+  }
+
   /** Returns keys and values of all results for a topic, or for a queue. */
   emitted(target: string): [Key | null, any][] {
     const found = this.shared.emitted.filter((emit) => (emit.topic ?? emit.queue) === target);
@@ -108,6 +119,9 @@ class MemoryTask implements Source {
   private readonly next = new Map<string, number>();
   private readonly high = new Map<string, number>();
   private attempts = 0;
+  private readonly changes: { table: string; key: Key }[] = [];
+  private ahead: Ahead | null = null;
+  private cache: Cache = new Map();
 
   constructor(
     private readonly shared: Shared,
@@ -120,8 +134,36 @@ class MemoryTask implements Source {
     }
   }
 
+  async prepare(): Promise<void> {
+    this.ahead = new Ahead(this.shared.handlers.cached);
+    await this.ahead.read((table, after) => this.scan(table, after));
+  }
+
+  async move(): Promise<void> {
+    if (!this.ahead) return;
+    await this.ahead.read((table, after) => this.scan(table, after));
+    this.cache = this.ahead.entries;
+    this.ahead = null;
+  }
+
+  /** Returns all entries, or those that have changed behind a place. */
+  private async scan(table: string, after: unknown): Promise<any> {
+    const page: any = { entries: [], deleted: [], next: null, place: this.changes.length };
+    const changed = new Map<string, Key>();
+    for (const change of this.changes.slice(Number(after ?? 0))) {
+      if (change.table === table) changed.set(keyId(change.key), change.key);
+    }
+    for (const [id, key] of changed) {
+      const found = this.entries.get(`${table}\n${id}`);
+      if (found === undefined) page.deleted.push(showKey(key));
+      else page.entries.push({ key: showKey(key), value: JSON.parse(found) });
+    }
+    return page;
+  }
+
   async run(): Promise<void> {
-    let batch = new Batch(this, this.shared.handlers);
+    let batch = new Batch(this, this.shared.handlers, this.cache);
+    this.cache = new Map();
     for (let delivery = this.delivery(); delivery; delivery = this.delivery()) {
       // The place is stored before the records come.
       if (this.shared.handlers.passesFirst) this.pass(delivery.next);
@@ -169,10 +211,16 @@ class MemoryTask implements Source {
     // As the broker reads it.
     const read: any = JSON.parse(JSON.stringify(commit));
     for (const [table, entries] of Object.entries<any>(read.put)) {
-      for (const [key, value] of entries) this.entries.set(`${table}\n${keyId(readKey(key))}`, JSON.stringify(value));
+      for (const [key, value] of entries) {
+        this.entries.set(`${table}\n${keyId(readKey(key))}`, JSON.stringify(value));
+        this.changes.push({ table, key: readKey(key) });
+      }
     }
     for (const [table, keys] of Object.entries<any>(read.delete)) {
-      for (const key of keys) this.entries.delete(`${table}\n${keyId(readKey(key))}`);
+      for (const key of keys) {
+        this.entries.delete(`${table}\n${keyId(readKey(key))}`);
+        this.changes.push({ table, key: readKey(key) });
+      }
     }
     for (const [shown, due, named] of read.timers) {
       const [key, name] = [readKey(shown), named === undefined ? "" : readKey(named)];

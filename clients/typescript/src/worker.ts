@@ -5,6 +5,7 @@
  * what it knows of a task, and begins again at the last commit.
  */
 
+import { Ahead, type Scan } from "./ahead.js";
 import type { App, WorkerOptions } from "./app.js";
 import { Batch, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
 import { Client } from "./http.js";
@@ -14,6 +15,7 @@ const CLAIM_OVER = new Set(["lost_claim", "no_such_task", "out_of_order"]);
 const SESSION_OVER = new Set(["no_such_worker"]);
 const RECORDS_MAX = 1000;
 const KEYS_MAX = 1000;
+const SCAN_COUNT = 10_000;
 const WAIT_MS = 5000;
 const PAUSE_MAX_MS = 2000;
 /** Time for the last commits of a worker that is to stop. */
@@ -63,6 +65,11 @@ class Session {
       await sleep(pause, signal);
     }
   }
+
+  /** Scans tables of a task that is claimed, or about to be. */
+  scanOf(of: object): Scan {
+    return (table, after) => this.ask("scan", { ...of, table, after, count: SCAN_COUNT });
+  }
 }
 
 /** A claimed task: a source of deliveries. */
@@ -80,6 +87,7 @@ class Claim implements Source {
     private readonly session: Session,
     private readonly handlers: Handlers,
     event: any,
+    private readonly ahead: Ahead | undefined,
     onEnd: () => void,
   ) {
     this.task = event.task;
@@ -135,7 +143,8 @@ class Claim implements Source {
 
   /** Does the task until it is revoked. */
   private async run(): Promise<void> {
-    let batch = new Batch(this, this.handlers);
+    await this.ahead?.read(this.session.scanOf(this.of({})));
+    let batch = new Batch(this, this.handlers, this.ahead?.entries);
     let pause = 100;
     while (!this.revoking.signal.aborted) {
       try {
@@ -168,6 +177,8 @@ export class Worker {
   private readonly handlers: Handlers;
   private readonly stop: AbortSignal;
   private readonly claims = new Map<string, Claim>();
+  /** State that was read ahead, by task. */
+  private readonly ahead = new Map<string, Ahead>();
   private after = 0;
   /** Ends the poll under way. */
   private wake = new AbortController();
@@ -201,6 +212,7 @@ export class Worker {
       } finally {
         over.abort();
         await this.endClaims();
+        this.ahead.clear();
       }
     }
   }
@@ -232,7 +244,10 @@ export class Worker {
   private async join(over: AbortSignal): Promise<Session> {
     const { name } = this.app;
     const path = `/v1/apps/${encodeURIComponent(name)}/workers/${encodeURIComponent(this.name)}/join`;
-    const joined = await this.client.ask("POST", path, { weight: this.options.weight ?? 1 });
+    const joined = await this.client.ask("POST", path, {
+      weight: this.options.weight ?? 1,
+      state: this.app.eager ? "eager" : "lazy",
+    });
     this.after = 0;
     const log = (text: string) => this.app.log(text);
     const session = new Session(this.client, log, name, this.name, joined.token, joined.worker_timeout_ms, over);
@@ -276,7 +291,12 @@ export class Worker {
     const isKnown = claim?.epoch === event.epoch;
     if (event.event === "claimed" && !isKnown && event.seq !== undefined) {
       await claim?.finish();
-      this.claims.set(event.task, new Claim(session, this.handlers, event, () => this.wake.abort()));
+      const ahead = this.ahead.get(event.task);
+      this.ahead.delete(event.task);
+      this.claims.set(event.task, new Claim(session, this.handlers, event, ahead, () => this.wake.abort()));
+    } else if (event.event === "prepare") {
+      // The holder goes on meanwhile.
+      void this.prepare(session, event);
     } else if (event.event === "lost" && claim && isKnown) {
       this.claims.delete(event.task);
       await claim.finish();
@@ -284,6 +304,20 @@ export class Worker {
       this.claims.delete(event.task);
       await claim.finish();
       await this.release(session, event);
+    }
+  }
+
+  /** Reads the state of a task that is about to come. */
+  private async prepare(session: Session, { task, epoch }: { task: string; epoch: number }): Promise<void> {
+    const ahead = new Ahead(this.handlers.cached);
+    try {
+      await ahead.read(session.scanOf({ task, epoch }));
+      if (session.over.aborted) return;
+      this.ahead.set(task, ahead);
+      await session.ask("prepared", { task, epoch });
+    } catch (error) {
+      this.ahead.delete(task);
+      this.app.log(`task ${task} does not come: ${error instanceof Error ? error.message : error}`);
     }
   }
 

@@ -39,6 +39,8 @@ for (const script of JSON.parse(readFileSync(expectations, "utf8"))) {
     if (step.feed) await memory.feed(step.feed, step.records);
     if (step.advance) await memory.advance(step.advance);
     if (step.lose) memory.loseNextCommit();
+    if (step.prepare) await memory.prepareMove();
+    if (step.move) await memory.move();
   }
   for (const [target, expected] of Object.entries(script.emitted)) {
     const order = (list) => [...list].sort((one, other) => (String(one[0]) < String(other[0]) ? -1 : 1));

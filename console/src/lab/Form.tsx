@@ -1,5 +1,5 @@
 // The form of an experiment. It and the text are two views of one document: each change is made in the text, which keeps
-// its comments and order; what the form does not show stays as it is.
+// its comments and order; parts without a field in the form stay as they are.
 import { useState, type ReactNode } from 'react';
 import { request } from '../api/http';
 import { Failure, Field } from '../ui/parts';

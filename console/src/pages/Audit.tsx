@@ -1,4 +1,4 @@
-// The audit: what was done and what was refused, by whom and from where. The filters and the page are the address.
+// The audit: done and refused requests with user and address. The filters and the page are the address.
 import { useState } from 'react';
 import type { AuditEntryShown } from '../api/types';
 import { counted, visible } from '../ui/format';

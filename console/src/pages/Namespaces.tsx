@@ -10,15 +10,10 @@ import { Link, to } from '../ui/route';
 
 const COLUMNS: Column<Namespace>[] = [
   { head: 'Name', sort: 'name', cell: ({ name }) => <Link className="name" href={to(['queues'], { namespace: name })}>{visible(name)}</Link>, text: ({ name }) => name },
-  {
-    head: 'Contents',
-    phone: 'full',
-    cell: ({ name }) => (
-      <>
-        <Link href={to(['queues'], { namespace: name })}>Queues</Link>, <Link href={to(['exchanges'], { namespace: name })}>exchanges</Link>
-      </>
-    ),
-  },
+  { head: 'Queues', sort: 'queues', num: true, cell: ({ name, queues }) => <Link href={to(['queues'], { namespace: name })}>{count(queues)}</Link>, text: ({ queues }) => queues },
+  { head: 'Ready', sort: 'ready', num: true, cell: ({ ready }) => count(ready), text: ({ ready }) => ready },
+  { head: 'In flight', sort: 'in_flight', num: true, cell: ({ in_flight: taken }) => count(taken), text: ({ in_flight: taken }) => taken },
+  { head: 'Exchanges', num: true, cell: ({ name, exchanges }) => <Link href={to(['exchanges'], { namespace: name })}>{count(exchanges)}</Link>, text: ({ exchanges }) => exchanges },
   { head: 'Does', phone: 'full', cell: ({ name }) => <Delete name={name} /> },
 ];
 

@@ -19,6 +19,7 @@ const OUT: Series[] = [
 const WAITING: Series[] = [
   { name: 'ready', label: 'Ready' },
   { name: 'in_flight', label: 'In flight' },
+  { name: 'lag', label: 'Lag of groups' },
 ];
 const CPU: Series[] = [
   { name: 'cpu_user', label: 'Programs' },
@@ -28,7 +29,7 @@ const CPU: Series[] = [
 const CHARTS: Drawn[] = [
   { title: 'In', series: IN, format: rate },
   { title: 'Out', series: OUT, format: rate },
-  { title: 'Waiting in queues', series: WAITING, format: short },
+  { title: 'Waiting', series: WAITING, format: short },
   { title: 'Processors of the machine', series: CPU, format: share },
 ];
 

@@ -23,6 +23,8 @@ import { Node } from './Node';
 import { Overview } from './Overview';
 import { Queue } from './queues/Queue';
 import { Queues } from './queues/Queues';
+import { Sink } from './sinks/Sink';
+import { Sinks } from './sinks/Sinks';
 import { Topic } from './topics/Topic';
 import { Topics } from './topics/Topics';
 
@@ -47,6 +49,8 @@ function page([name = '', first, second]: string[]): ReactNode {
       return <Clients />;
     case 'apps':
       return first === undefined ? <Apps /> : <App name={first} />;
+    case 'sinks':
+      return first === undefined ? <Sinks /> : <Sink name={first} />;
     case 'live':
       return <Live />;
     case 'connections':

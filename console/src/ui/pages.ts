@@ -19,6 +19,7 @@ export const PAGES: PageEntry[] = [
   { name: 'Exchanges', path: 'exchanges', key: 'x' },
   { name: 'Clients', path: 'clients', key: 'i' },
   { name: 'Apps', path: 'apps', key: 'a', gap: true },
+  { name: 'Sinks', path: 'sinks', key: 'w' },
   { name: 'Live topics', path: 'live', key: 'l', total: 'live_topics' },
   { name: 'Connections', path: 'connections', key: 'c', total: 'connections', gap: true },
   { name: 'Consumers', path: 'consumers', key: 'u', total: 'consumers' },
@@ -43,5 +44,5 @@ export function pageOf(kind: string | null | undefined, name: string, namespace?
   if (kind === 'queue') return queueAt(namespace ?? '/', name);
   if (kind === 'exchange') return exchangeAt(namespace ?? '/', name);
   if (kind === 'namespace') return to(['queues'], { namespace: name });
-  return ['topic', 'group', 'app', 'user'].includes(kind ?? '') ? to([`${kind}s`, name]) : undefined;
+  return ['topic', 'group', 'app', 'sink', 'user'].includes(kind ?? '') ? to([`${kind}s`, name]) : undefined;
 }

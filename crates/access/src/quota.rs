@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! stored key    the two parts, each: u8 (0 none, 1 default, 2 named), text if named
-//! stored value  u8 version (1), then u8 rate and f64 bytes per second, repeated
+//! stored value  u8 version (1), then u8 rate and f64 bytes or requests per second, repeated
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,23 +29,36 @@ const VERSION: u8 = 1;
 const QUOTAS_MAX: usize = 100_000;
 /// Bytes of a name in a quota.
 const NAME_BYTES_MAX: usize = 255;
-/// Time whose bytes may come at once.
+/// Time whose bytes or requests may come at once.
 const BURST: Duration = Duration::from_secs(1);
 /// Longest time that a client is told to wait at once; a debt beyond it stays.
 pub const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Buckets that are kept without a look for those that are not in use.
 const BUCKETS_MIN: usize = 1024;
 
-/// Rate that a quota limits, in bytes per second.
+/// Rate that a quota limits, per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Rate {
+    /// Bytes.
     Produced,
+    /// Bytes.
     Fetched,
+    /// Number of requests.
+    Requests,
 }
 
 impl Rate {
-    pub const ALL: [Self; 2] = [Self::Produced, Self::Fetched];
+    pub const ALL: [Self; 3] = [Self::Produced, Self::Fetched, Self::Requests];
+
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Produced => "produced",
+            Self::Fetched => "fetched",
+            Self::Requests => "requests",
+        }
+    }
 }
 
 /// Part of the name of a quota.
@@ -68,7 +81,7 @@ pub struct Entity {
 pub enum BadQuota {
     #[error("a quota is of a user, a client, or both, with names of 1 to {NAME_BYTES_MAX} bytes")]
     Entity,
-    #[error("a rate is a number of bytes per second above 0")]
+    #[error("a rate is a number above 0, per second")]
     Rate,
     #[error("there are {QUOTAS_MAX} quotas, and can be no more")]
     ManyQuotas,
@@ -172,49 +185,46 @@ pub fn check_rate(bytes: f64) -> Result<(), BadQuota> {
         .ok_or(BadQuota::Rate)
 }
 
-/// Bytes that may pass. Bytes beyond them are a debt.
+/// Bytes or requests that may pass. Those beyond them are a debt.
 #[derive(Debug)]
 pub struct Bucket {
-    bytes_per_second: f64,
+    per_second: f64,
     state: Lock<Level>,
 }
 
 #[derive(Debug)]
 struct Level {
-    /// Bytes that may pass at once; below 0 for a debt.
-    bytes: f64,
+    /// Number that may pass at once; below 0 for a debt.
+    left: f64,
     at: Duration,
 }
 
 impl Bucket {
-    fn new(bytes_per_second: f64, now: Duration) -> Self {
-        let bytes = bytes_per_second * BURST.as_secs_f64();
-        let state = Lock::new(Level { bytes, at: now });
-        Self {
-            bytes_per_second,
-            state,
-        }
+    fn new(per_second: f64, now: Duration) -> Self {
+        let left = per_second * BURST.as_secs_f64();
+        let state = Lock::new(Level { left, at: now });
+        Self { per_second, state }
     }
 
     /// Returns true if it is as good as a new one.
     fn is_full(&self, now: Duration) -> bool {
         let level = self.state.lock();
-        let gained = now.saturating_sub(level.at).as_secs_f64() * self.bytes_per_second;
-        level.bytes + gained >= self.bytes_per_second * BURST.as_secs_f64()
+        let gained = now.saturating_sub(level.at).as_secs_f64() * self.per_second;
+        level.left + gained >= self.per_second * BURST.as_secs_f64()
     }
 
-    /// Takes bytes that have come, and returns the time until the debt is gone. `now` is of a clock that
-    /// never goes back.
-    pub fn take(&self, bytes: usize, now: Duration) -> Duration {
+    /// Takes bytes or requests that have come, and returns the time until the debt is gone. `now` is of a
+    /// clock that never goes back.
+    pub fn take(&self, count: usize, now: Duration) -> Duration {
         let mut level = self.state.lock();
-        let gained = now.saturating_sub(level.at).as_secs_f64() * self.bytes_per_second;
-        let full = self.bytes_per_second * BURST.as_secs_f64();
-        level.bytes = (level.bytes + gained).min(full);
+        let gained = now.saturating_sub(level.at).as_secs_f64() * self.per_second;
+        let full = self.per_second * BURST.as_secs_f64();
+        level.left = (level.left + gained).min(full);
         level.at = level.at.max(now);
         #[expect(clippy::cast_precision_loss, reason = "bytes of a request")]
-        let taken = bytes as f64;
-        level.bytes -= taken;
-        let debt = (-level.bytes / self.bytes_per_second).max(0.0);
+        let taken = count as f64;
+        level.left -= taken;
+        let debt = (-level.left / self.per_second).max(0.0);
         Duration::try_from_secs_f64(debt)
             .unwrap_or(WAIT_MAX)
             .min(WAIT_MAX)
@@ -268,19 +278,19 @@ impl Quotas {
 
     /// Returns the bucket of a user and client. `None` if no quota limits the rate.
     pub fn bucket(&self, user: Option<&str>, client: &str, rate: Rate, now: Duration) -> Option<Arc<Bucket>> {
-        let (bytes_per_second, by_user, by_client) = self.find(user, client, rate)?;
+        let (per_second, by_user, by_client) = self.find(user, client, rate)?;
         let user = user.filter(|_| by_user).map(Into::into);
         let key = (user, by_client.then(|| client.into()), rate);
         let mut buckets = self.buckets.lock();
         let known = buckets.get(&key).cloned();
         #[expect(clippy::float_cmp, reason = "both are the number that was set")]
-        if let Some(known) = known.filter(|bucket| bucket.bytes_per_second == bytes_per_second) {
+        if let Some(known) = known.filter(|bucket| bucket.per_second == per_second) {
             return Some(known);
         }
         if buckets.len() >= BUCKETS_MIN && buckets.len() == buckets.capacity() {
             buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
         }
-        let bucket = Arc::new(Bucket::new(bytes_per_second, now));
+        let bucket = Arc::new(Bucket::new(per_second, now));
         buckets.insert(key, Arc::clone(&bucket));
         Some(bucket)
     }

@@ -32,7 +32,7 @@ pub(super) fn quota(caller: &Caller, entity: &Entity, rates: &Rates) {
     } else {
         "quota.set"
     };
-    let details = format!("{entity}: {rates:?} bytes per second");
+    let details = format!("{entity}: {rates:?} per second");
     tracing::info!(target: AUDIT, by, %from, action, result = "done", details, "changed");
 }
 

@@ -1,16 +1,17 @@
 //! Users, tokens and rules that are made and deleted: stored first, then in force.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Limited, Limits, Rule, Subject, Token,
-    TokenHash, User, Verifiers, encode_limits, encode_rates,
+    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Form, Limited, Limits, Rule, Subject,
+    Token, TokenHash, User, Verifiers, encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
-use stafett_store::{NotStored, spaces, store_synced};
+use stafett_store::{FRAMES_MAX, NotStored, spaces, store_synced};
 
-use super::{AccessControl, audit, random};
+use super::{AccessControl, audit, background, random};
 
 /// Users that may be stored.
 const USERS_MAX: usize = 1_000_000;
@@ -73,25 +74,68 @@ impl AccessControl {
         let _check = self.checks.acquire().await.map_err(|_| AccessError::Busy)?;
         let salt = random();
         let derived = tokio::task::spawn_blocking(move || {
-            Verifiers::of_password(password.as_bytes(), salt.get(..16).unwrap_or_default())
+            let salt = salt.get(..16).unwrap_or_default();
+            background::run(|| Verifiers::of_password(password.as_bytes(), salt))
         });
-        derived.await.map_err(|_| AccessError::Busy)
+        let derived = derived.await.map_err(|_| AccessError::Busy)?;
+        derived.map_err(|_| AccessError::Busy)
     }
 
     /// Makes or replaces a user. Returns true if it was not there.
     pub async fn put_user(&self, by: &Caller, user: User) -> Result<bool, AccessError> {
-        let _turn = self.turn().await?;
-        let before = self.directory.user(&user.name);
-        if before.is_none() && self.directory.user_count() >= USERS_MAX {
+        let mut done = self.put_users(by, vec![user]).await;
+        done.pop()
+            .unwrap_or(Err(AccessError::NotStored(NotStored::Unknown)))
+    }
+
+    /// Makes or replaces users, each by itself; many are stored together. True for each that was not there.
+    pub async fn put_users(&self, by: &Caller, users: Vec<User>) -> Vec<Result<bool, AccessError>> {
+        let Ok(_turn) = self.turn().await else {
+            let closed = |_| Err(AccessError::NotStored(NotStored::Unknown));
+            return users.into_iter().map(closed).collect();
+        };
+        let mut done = Vec::with_capacity(users.len());
+        let (mut staged, mut stored) = (Vec::new(), 0);
+        for user in users {
+            let before = self.directory.user(&user.name);
+            let resigns = !user.is_administrator() && before.is_some_and(|known| known.is_administrator());
+            if resigns || staged.len() >= FRAMES_MAX {
+                // The check looks at administrators that are stored.
+                let stored_now = self.store_users(by, std::mem::take(&mut staged)).await;
+                fail(done.iter_mut().skip(stored), stored_now);
+                stored = done.len();
+            }
+            let checked = self.check_user(&user, staged.len());
+            if checked.is_ok() {
+                staged.push(user);
+            }
+            done.push(checked);
+        }
+        let stored_now = self.store_users(by, staged).await;
+        fail(done.iter_mut().skip(stored), stored_now);
+        done
+    }
+
+    /// Checks a user that is to be stored behind `staged` others. Returns true if it is not there.
+    fn check_user(&self, user: &User, staged: usize) -> Result<bool, AccessError> {
+        let is_new = self.directory.user(&user.name).is_none();
+        if is_new && self.directory.user_count() + staged >= USERS_MAX {
             return Err(AccessError::TooMany);
         }
         if !user.is_administrator() {
             self.check_keeps_administrator(&user.name)?;
         }
-        let (name, tags) = (user.name.clone(), user.tags().collect::<Vec<_>>().join(","));
-        self.store(vec![Change::PutUser(user)]).await?;
-        audit::change(by, "user.set", &name, &tags);
-        Ok(before.is_none())
+        Ok(is_new)
+    }
+
+    async fn store_users(&self, by: &Caller, users: Vec<User>) -> Result<(), NotStored> {
+        self.store(users.iter().cloned().map(Change::PutUser).collect())
+            .await?;
+        for user in &users {
+            let tags = user.tags().collect::<Vec<_>>().join(",");
+            audit::change(by, "user.set", &user.name, &tags);
+        }
+        Ok(())
     }
 
     /// Deletes a user with its rules and tokens.
@@ -164,14 +208,41 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Adds the actions of rules to those that are there.
-    pub async fn add_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
-        self.change_rules(by, rules, Actions::with).await
+    /// Adds the actions of rules to those that are there, each by itself; many are stored together.
+    pub async fn add_rules(&self, by: &Caller, rules: Vec<Rule>) -> Vec<Result<(), AccessError>> {
+        let Ok(_turn) = self.turn().await else {
+            let closed = |_| Err(AccessError::NotStored(NotStored::Unknown));
+            return rules.into_iter().map(closed).collect();
+        };
+        let mut done = Vec::with_capacity(rules.len());
+        let (mut planned, mut stored) = (PlannedRules::default(), 0);
+        for rule in rules {
+            // The number of patterns is checked against those that are stored.
+            if rule.form == Form::Pattern || planned.rules.len() >= FRAMES_MAX {
+                let stored_now = self.store_rules(by, std::mem::take(&mut planned)).await;
+                fail(done.iter_mut().skip(stored), stored_now);
+                stored = done.len();
+            }
+            let checked = self.directory.with_rules(|known| {
+                known.check(&rule)?;
+                Ok(known.actions(&rule))
+            });
+            done.push(checked.map(|before| planned.change(rule, before, Actions::with)));
+        }
+        let stored_now = self.store_rules(by, planned).await;
+        fail(done.iter_mut().skip(stored), stored_now);
+        done
     }
 
     /// Takes the actions of rules away. Absent ones are passed over.
     pub async fn remove_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
-        self.change_rules(by, rules, Actions::without).await
+        let _turn = self.turn().await?;
+        let mut planned = PlannedRules::default();
+        for rule in rules {
+            let before = self.directory.with_rules(|known| known.actions(&rule));
+            planned.change(rule, before, Actions::without);
+        }
+        Ok(self.store_rules(by, planned).await?)
     }
 
     /// Removes rules and adds others, at once.
@@ -182,43 +253,15 @@ impl AccessControl {
         now: Vec<Rule>,
     ) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
-        let actions = Actions::NONE;
-        let mut changes: Vec<Rule> = before.into_iter().map(|rule| Rule { actions, ..rule }).collect();
+        let mut planned = PlannedRules::default();
+        for rule in before {
+            planned.change(rule, Some(Actions::ALL), |_, _| Actions::NONE);
+        }
         for rule in now {
             self.directory.with_rules(|rules| rules.check(&rule))?;
-            let same = changes.iter_mut().find(|known| known.key() == rule.key());
-            match same {
-                Some(known) => known.actions = known.actions.with(rule.actions),
-                None => changes.push(rule),
-            }
+            planned.change(rule, None, Actions::with);
         }
-        self.store_rules(by, changes).await
-    }
-
-    async fn change_rules(
-        &self,
-        by: &Caller,
-        rules: Vec<Rule>,
-        change: fn(Actions, Actions) -> Actions,
-    ) -> Result<(), AccessError> {
-        let _turn = self.turn().await?;
-        let mut changed: Vec<Rule> = Vec::new();
-        for rule in rules {
-            let earlier = changed.iter_mut().find(|known| known.key() == rule.key());
-            if let Some(earlier) = earlier {
-                earlier.actions = change(earlier.actions, rule.actions);
-                continue;
-            }
-            let before = self.directory.with_rules(|known| {
-                known.check(&rule)?;
-                Ok::<_, BadRule>(known.actions(&rule))
-            })?;
-            let actions = change(before.unwrap_or_default(), rule.actions);
-            if before.unwrap_or_default() != actions {
-                changed.push(Rule { actions, ..rule });
-            }
-        }
-        self.store_rules(by, changed).await
+        Ok(self.store_rules(by, planned).await?)
     }
 
     fn check_keeps_administrator(&self, name: &str) -> Result<(), AccessError> {
@@ -235,7 +278,8 @@ impl AccessControl {
         Err(AccessError::LastAdministrator(name.to_owned()))
     }
 
-    async fn store_rules(&self, by: &Caller, rules: Vec<Rule>) -> Result<(), AccessError> {
+    async fn store_rules(&self, by: &Caller, planned: PlannedRules) -> Result<(), NotStored> {
+        let rules = planned.rules;
         self.store(rules.iter().cloned().map(Change::SetRule).collect())
             .await?;
         for rule in &rules {
@@ -249,14 +293,54 @@ impl AccessControl {
         turn.map_err(|_| AccessError::NotStored(NotStored::Unknown))
     }
 
-    pub(super) async fn store(&self, changes: Vec<Change>) -> Result<(), AccessError> {
-        if changes.is_empty() {
-            return Ok(());
+    /// Stores changes and puts them into force; a number of them at once.
+    pub(super) async fn store(&self, changes: Vec<Change>) -> Result<(), NotStored> {
+        let mut changes = changes.into_iter().peekable();
+        while changes.peek().is_some() {
+            let some: Vec<Change> = changes.by_ref().take(FRAMES_MAX).collect();
+            store_synced(&*self.journal, some.iter().map(frame)).await?;
+            self.directory.apply(some);
+            self.changes.send_replace(self.directory.generation());
         }
-        store_synced(&*self.journal, changes.iter().map(frame)).await?;
-        self.directory.apply(changes);
-        self.changes.send_replace(self.directory.generation());
         Ok(())
+    }
+}
+
+/// Rules as they are to be stored, each once.
+#[derive(Debug, Default)]
+struct PlannedRules {
+    rules: Vec<Rule>,
+    /// Places by key.
+    places: HashMap<Vec<u8>, usize>,
+}
+
+impl PlannedRules {
+    /// Changes a rule whose actions were `before`.
+    fn change(&mut self, rule: Rule, before: Option<Actions>, change: fn(Actions, Actions) -> Actions) {
+        let key = rule.key();
+        let known = self.places.get(&key).and_then(|at| self.rules.get_mut(*at));
+        if let Some(known) = known {
+            known.actions = change(known.actions, rule.actions);
+            return;
+        }
+        let before = before.unwrap_or_default();
+        let actions = change(before, rule.actions);
+        if before != actions {
+            self.places.insert(key, self.rules.len());
+            self.rules.push(Rule { actions, ..rule });
+        }
+    }
+}
+
+/// Fails the changes that were not stored.
+fn fail<'a, T: 'a>(
+    done: impl Iterator<Item = &'a mut Result<T, AccessError>>,
+    stored: Result<(), NotStored>,
+) {
+    if let Err(why) = stored {
+        for one in done.filter(|one| one.is_ok()) {
+            *one = Err(why.into());
+        }
     }
 }
 

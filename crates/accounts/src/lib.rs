@@ -6,6 +6,7 @@
 //! Passwords are checked on threads that may block, few at a time, so that logins cannot take all processors.
 //!
 //! - `audit`: log lines about changes, logins and refusals; `trail`: the audit as a stored topic
+//! - `background`: work on threads that give way
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
@@ -13,6 +14,7 @@
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
 
 mod audit;
+mod background;
 mod bearer;
 mod changes;
 mod limits;
@@ -85,29 +87,26 @@ pub struct AccessControl {
 impl AccessControl {
     pub fn load(journal: &Arc<dyn Journal>) -> Result<Self, StateUnreadable> {
         let directory = Directory::default();
-        let mut changes = Vec::new();
-        let changes_of = Lock::new(&mut changes);
-        let mut take = |change: Option<Change>| change.map(|change| changes_of.lock().push(change));
-        let take = Lock::new(&mut take);
+        // Row by row: all of them together would take as much memory again.
+        let take = |change: Option<Change>| change.map(|change| directory.apply([change]));
         let tables: [spaces::VisitRow<'_>; 6] = [
-            &mut |row| (take.lock())(row_of(row, User::decode).map(Change::PutUser)),
-            &mut |row| (take.lock())(row_of(row, Token::decode).map(Change::PutToken)),
-            &mut |row| (take.lock())(row_of(row, Rule::decode).map(Change::SetRule)),
+            &mut |row| take(row_of(row, User::decode).map(Change::PutUser)),
+            &mut |row| take(row_of(row, Token::decode).map(Change::PutToken)),
+            &mut |row| take(row_of(row, Rule::decode).map(Change::SetRule)),
             &mut |row| {
                 let quota = row_of(row, decode_quota);
-                (take.lock())(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)))
+                take(quota.map(|(entity, rates)| Change::SetQuota(entity, rates)))
             },
             &mut |row| {
                 let limits = row_of(row, decode_limits);
-                (take.lock())(limits.map(|(of, limits)| Change::SetLimits(of, limits)))
+                take(limits.map(|(of, limits)| Change::SetLimits(of, limits)))
             },
             &mut |row| {
                 let permission = row_of(row, TopicPermission::decode);
-                (take.lock())(permission.map(Change::PutTopicPermission))
+                take(permission.map(Change::PutTopicPermission))
             },
         ];
         spaces::load_access(&**journal, tables)?;
-        directory.apply(changes);
         directory.on_denied(audit::refusal);
         let own_secret = format!("{}{}", login::OWN, changes::hex(&random()));
         Ok(Self {

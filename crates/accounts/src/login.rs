@@ -12,7 +12,7 @@ use stafett_model::checksum;
 use stafett_store::wall_ms;
 
 use super::changes::hex;
-use super::{AccessControl, audit, bearer, random};
+use super::{AccessControl, audit, background, bearer, random};
 
 /// Passwords that are known to be right.
 const VERIFIED_MAX: usize = 10_000;
@@ -173,9 +173,10 @@ impl AccessControl {
         let password = password.to_vec();
         let verified = tokio::task::spawn_blocking(move || {
             let verifiers = user.map(|user| user.verifiers.clone()).unwrap_or_default();
-            verifiers.verifies(&password)
+            background::run(|| verifiers.verifies(&password))
         });
-        verified.await.map_err(|_| LoginError::Busy)
+        let verified = verified.await.map_err(|_| LoginError::Busy)?;
+        verified.map_err(|_| LoginError::Busy)
     }
 
     async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {

@@ -72,8 +72,8 @@ impl AccessControl {
             .with_quotas(|quotas| quotas.bucket(user, client, rate, now))
     }
 
-    /// Takes bytes out of a bucket, and returns the time that its users have to wait.
-    pub fn take(&self, bucket: &Bucket, bytes: usize) -> Duration {
-        bucket.take(bytes, self.started.elapsed())
+    /// Takes bytes or requests out of a bucket, and returns the time that its users have to wait.
+    pub fn take(&self, bucket: &Bucket, count: usize) -> Duration {
+        bucket.take(count, self.started.elapsed())
     }
 }

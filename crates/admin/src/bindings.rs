@@ -26,7 +26,7 @@ use stafett_routing::{HeaderMatch, HeaderValue, Mode};
 use crate::access;
 use crate::exchanges::NAMESPACE;
 use crate::refusals::{self, of_storage};
-use crate::{Routes, answer, namespace};
+use crate::{Routes, answer, namespace, queues};
 
 const LIST: List<Entry, BindingStatus> = List {
     name: |entry| (entry.namespace.as_str(), &entry.name),
@@ -117,6 +117,13 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             list,
         )
         .route(
+            get("/v1/queues/{queue}/bindings", "Lists the bindings to a queue.")
+                .query(&[NAMESPACE])
+                .lists(&LIST)
+                .refuses(&[Code::NotServing, Code::NoSuchQueue]),
+            of_queue,
+        )
+        .route(
             post(
                 "/v1/bindings",
                 "Binds a queue, a topic or an exchange to an exchange. A binding that is there stays as it is.",
@@ -164,6 +171,22 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
         all.extend(wanted.map(|binding| entry(&namespace, binding)));
     }
     Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
+}
+
+async fn of_queue(
+    State(broker): State<Slot<Broker>>,
+    Path(name): Path<String>,
+    query: Query,
+) -> Result<Response, Problem> {
+    let (broker, namespace) = (broker.get()?, namespace(&query));
+    queues::find(&broker, &namespace, &name)?;
+    let destination = Destination::Queue(name.as_str().into());
+    let all = broker
+        .messaging()
+        .exchanges()
+        .bindings_to(&namespace, &destination);
+    let all = all.into_iter().map(|binding| entry(&namespace, binding));
+    Ok(answer(StatusCode::OK, &LIST.page(&query, all.collect())?))
 }
 
 fn is_wanted(query: &Query, binding: &Binding) -> bool {

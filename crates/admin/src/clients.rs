@@ -9,7 +9,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_delivery::{SearchBounds, SearchOrder};
+use stafett_delivery::SearchOrder;
 use stafett_http::api::{delete, get, post, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
@@ -19,11 +19,11 @@ use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
 use crate::content::Form;
 use crate::key::Key;
 use crate::message::{Choice, MessageOf};
+use crate::queue_details::oldest;
 use crate::queues::{MessageCount, NAMESPACE};
 use crate::receive::{Wanted, with_messages};
 use crate::refusals::{self, of_deletion, of_storage};
 use crate::sender::{Outgoing, Sender, to_client};
-use crate::time::rfc3339;
 use crate::{Routes, answer, namespace};
 
 /// Highest priority of a client's queue.
@@ -286,20 +286,12 @@ async fn pending(
     let all = with_messages(&broker, &namespace, &caller);
     let mut queues = Vec::with_capacity(count.min(all.len()));
     for queue in all.iter().take(count) {
-        let bounds = SearchBounds {
-            messages: 1 << 8,
-            bytes: usize::MAX,
-        };
-        let oldest = match queue.search(SearchOrder::Oldest, bounds, &[]) {
-            Some(mut search) => search.next(|_| true).await,
-            None => None,
-        };
         queues.push(PendingQueue {
             name: queue.name.to_string(),
             id: queue.id.0.to_string(),
             ready: queue.counts().ready,
             highest_priority: queue.highest_ready().filter(|_| queue.over.is_none()),
-            oldest: oldest.map(|(_, message)| rfc3339(message.arrived_ms())),
+            oldest: oldest(queue).await,
         });
     }
     let more = all.len() > count;

@@ -8,13 +8,14 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`,
+//! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`,
 //!   `journal`, [`node`]: the resources
 //! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
 //!   `groups`: groups of consumers and their commits
+//! - `live`: live topics; `find`: names of all kinds
 //! - `apps`: stateful consumers and the commands of their workers
 //! - [`sinks`]: sinks that the broker keeps, and their runner's state
 //! - `sender`: messages of one request, built and stored
@@ -45,9 +46,11 @@ mod definition;
 pub mod events;
 mod exchanges;
 mod feed;
+mod find;
 mod groups;
 mod journal;
 mod key;
+mod live;
 mod message;
 mod metrics;
 mod moves;
@@ -59,6 +62,7 @@ mod overview;
 mod policies;
 mod publish;
 mod queue_changes;
+mod queue_details;
 mod queues;
 mod receive;
 mod records;
@@ -214,6 +218,8 @@ fn routes() -> Routes {
         .with(groups::routes)
         .with(apps::routes)
         .with(sinks::routes)
+        .with(live::routes)
+        .with(find::routes)
         .with(connections::routes)
         .with(consumers::routes)
         .with(transactions::routes)

@@ -19,17 +19,27 @@ use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_namespace};
 use crate::{Routes, answer};
 
-const LIST: List<Namespace, NamespaceStatus> = List {
-    name: |namespace| ("", namespace.as_str()),
-    sorts: &[],
-    shown,
+const LIST: List<NamespaceStatus, NamespaceStatus> = List {
+    name: |row| ("", &row.name),
+    sorts: &[
+        ("queues", |row| row.queues as u64),
+        ("ready", |row| row.ready),
+        ("in_flight", |row| row.in_flight),
+    ],
+    shown: NamespaceStatus::clone,
 };
 
-/// A namespace.
-#[derive(Debug, Serialize, JsonSchema)]
+/// A namespace, with its numbers.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Namespace")]
 struct NamespaceStatus {
     name: String,
+    queues: usize,
+    exchanges: usize,
+    /// Messages that wait in its queues.
+    ready: u64,
+    /// Messages of its queues that consumers have and did not settle yet.
+    in_flight: u64,
 }
 
 /// Contents of a namespace that is deleted, or would be.
@@ -83,22 +93,25 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
-    let all = broker.get()?.messaging().exchanges().namespaces();
+    let broker = broker.get()?;
+    let all = broker.messaging().exchanges().namespaces();
+    let all = counted(&broker, &all);
     Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
 }
 
 async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
     let namespace = Namespace::new(&name);
-    if !broker.get()?.messaging().exchanges().has_namespace(&namespace) {
+    let broker = broker.get()?;
+    if !broker.messaging().exchanges().has_namespace(&namespace) {
         return Err(of_namespace(&NamespaceError::NoSuchNamespace));
     }
-    Ok(answer(StatusCode::OK, &shown(&namespace)))
+    Ok(answer(StatusCode::OK, &shown(&broker, namespace)))
 }
 
 async fn create(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
     let namespace = Namespace::new(&name);
+    let broker = broker.get()?;
     let (is_new, stored) = broker
-        .get()?
         .messaging()
         .exchanges()
         .create_namespace(&namespace)
@@ -109,7 +122,7 @@ async fn create(State(broker): State<Slot<Broker>>, Path(name): Path<String>) ->
     } else {
         StatusCode::OK
     };
-    Ok(answer(status, &shown(&namespace)))
+    Ok(answer(status, &shown(&broker, namespace)))
 }
 
 async fn delete_namespace(
@@ -155,8 +168,33 @@ fn contents(broker: &Broker, namespace: &Namespace) -> Deletion {
     }
 }
 
-fn shown(namespace: &Namespace) -> NamespaceStatus {
-    NamespaceStatus {
+fn shown(broker: &Broker, namespace: Namespace) -> NamespaceStatus {
+    counted(broker, &[namespace]).pop().unwrap_or_default()
+}
+
+/// Returns namespaces with their numbers, in one pass over all queues.
+fn counted(broker: &Broker, namespaces: &[Namespace]) -> Vec<NamespaceStatus> {
+    let exchanges = broker.messaging().exchanges();
+    let row = |namespace: &Namespace| NamespaceStatus {
         name: namespace.to_string(),
+        exchanges: exchanges.list(namespace).len(),
+        ..NamespaceStatus::default()
+    };
+    let mut rows: BTreeMap<&Namespace, NamespaceStatus> = namespaces
+        .iter()
+        .map(|namespace| (namespace, row(namespace)))
+        .collect();
+    for queue in broker.messaging().queues().all() {
+        let Some(row) = rows.get_mut(&queue.namespace) else {
+            continue;
+        };
+        row.queues += 1;
+        // Most queues have no messages, and are not looked at.
+        if queue.may_have_messages() {
+            let counts = queue.counts();
+            row.ready += counts.ready;
+            row.in_flight += counts.in_flight as u64;
+        }
     }
+    rows.into_values().collect()
 }

@@ -47,6 +47,8 @@ struct OverviewShown {
     /// `starting`, `recovering`, `ok` or `draining`.
     state: &'static str,
     version: &'static str,
+    /// Durability of topics that have none of their own.
+    durability: String,
     uptime_s: i64,
     totals: Totals,
     rates: Rates,
@@ -71,6 +73,8 @@ struct Totals {
     lag: u64,
     connections: i64,
     live_topics: u64,
+    /// Clients of live topics that listen or have subscriptions.
+    live_clients: u64,
     live_subscriptions: u64,
     /// Clients of live topics that listen.
     live_listening: u64,
@@ -152,6 +156,7 @@ async fn show(
     let shown = OverviewShown {
         state: node.state(),
         version: env!("CARGO_PKG_VERSION"),
+        durability: broker.base_settings().logs.durability.to_string(),
         uptime_s: now_ms.saturating_sub(node.started_at()).max(0) / 1000,
         totals: Totals {
             topics: broker.topics().len(),
@@ -163,6 +168,7 @@ async fn show(
             lag: backlogs.lag,
             connections: node.listeners().iter().map(|listener| listener.connections).sum(),
             live_topics: live.topics as u64,
+            live_clients: live.clients as u64,
             live_subscriptions: live.subscriptions as u64,
             live_listening: live.listening as u64,
         },

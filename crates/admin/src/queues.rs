@@ -224,13 +224,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             list,
         )
         .route(
-            get("/v1/queues/{queue}", "Shows a queue.")
-                .query(&[NAMESPACE])
-                .answers::<QueueStatus>(200)
-                .refuses(&[Code::NotServing, Code::NoSuchQueue]),
-            show,
-        )
-        .route(
             delete(
                 "/v1/queues/{queue}",
                 "Deletes a queue with its messages. One that belongs to a connection too.",
@@ -258,6 +251,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .refuses(&[Code::NotServing, Code::NoSuchQueue, Code::Changed]),
             purge,
         )
+        .with(crate::queue_details::routes)
         .with(crate::moves::routes)
 }
 
@@ -339,15 +333,6 @@ impl Choice {
             && self.over.is_none_or(|topic| queue.over == Some(topic))
             && client.is_none_or(|name| queue.personal && *queue.name == **name)
     }
-}
-
-async fn show(
-    State(broker): State<Slot<Broker>>,
-    Path(name): Path<String>,
-    query: Query,
-) -> Result<Response, Problem> {
-    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
-    Ok(answer(StatusCode::OK, &shown(&queue)))
 }
 
 pub(crate) fn shown(queue: &Queue) -> QueueStatus {

@@ -44,6 +44,8 @@ pub(crate) struct Agreed {
     /// Zero means no heartbeats.
     pub heartbeat: Duration,
     pub virtual_host: ByteString,
+    /// True for a session of one request, which counts towards no limit.
+    pub is_internal: bool,
 }
 
 /// Capabilities of a client.
@@ -164,6 +166,7 @@ impl Handshake {
                     frame_bytes_max: self.frame_bytes_max,
                     heartbeat: self.heartbeat,
                     virtual_host: owned(&method.virtual_host),
+                    is_internal: false,
                 })
             }
             (Method::Connection(Connection::Close(_)), _) => HandshakeAction::Closed,

@@ -109,6 +109,7 @@ pub const NODE_SERIES: &[NodeSeries] = &[
     counter("connections_opened", "Connections that were opened", "1/s"),
     level("ready", "Messages that wait in queues", ""),
     level("in_flight", "Messages of queues that consumers have", ""),
+    level("lag", "Records between the commits of groups and the ends", ""),
     level("queues", "Queues", ""),
     level("topics", "Topics, those that show queues included", ""),
     level("connections", "Open connections", ""),
@@ -280,6 +281,7 @@ impl Broker {
         queues.sweep(advance, &mut room);
         exchanges.sweep(advance, &mut room);
         topics.sweep(advance, &mut room);
+        self.measure_lags(advance);
         groups.sweep(advance, &mut room);
         let mut excess = used().saturating_sub(max);
         if excess == 0 {
@@ -304,6 +306,16 @@ impl Broker {
             topics.forget_until(until, &mut excess);
             groups.forget_until(until, &mut excess);
         }
+    }
+
+    /// Measures the lags of groups. A record that was counted in the last sweep may have become visible since.
+    fn measure_lags(&self, advance: Advance) {
+        self.groups.measure_lags(|topic| {
+            self.topics().with_id(topic).is_none_or(|topic| {
+                let idle = self.topics().traffic().idle_steps(&topic);
+                idle.is_some_and(|idle| idle <= advance.steps)
+            })
+        });
     }
 
     /// Returns the values of the node's series, in units of their samples.
@@ -337,6 +349,7 @@ impl Broker {
             reading.connections_opened,
             queue(&[QueueSeries::Ready]),
             queue(&[QueueSeries::InFlight]),
+            self.groups.sampler().totals().get(1),
             self.messaging.queues().len() as u64,
             self.topics().len() as u64,
             reading.connections,

@@ -171,6 +171,16 @@ impl Dispatcher {
         lanes.next().map(|(number, _)| number)
     }
 
+    /// Returns the numbers of ready messages in the lanes that have some, the highest first.
+    pub fn ready_by_lane(&self) -> Vec<(u32, u64)> {
+        let mut inner = self.lock();
+        if let Some(context) = self.context.upgrade() {
+            inner.look_at_logs(self, &context);
+        }
+        let lanes = inner.state.lanes().map(|(number, lane)| (number, lane.ready()));
+        lanes.filter(|(_, ready)| *ready > 0).collect()
+    }
+
     /// Visits ready messages in hand-out order, until `visit` breaks or there are no more. Those that no
     /// consumer would get are among them, until they are dropped or dead-lettered.
     pub async fn peek(

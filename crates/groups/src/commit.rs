@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stafett_journal::{Change, Frame, Ticket};
+use stafett_model::EVENTS;
 use stafett_store::{NotStored, spaces};
 use stafett_topics::TopicId;
 
@@ -219,6 +220,9 @@ impl Groups {
                 self.metrics
                     .expired_commits
                     .inc_by(u64::try_from(removed.len()).unwrap_or(u64::MAX));
+                if !removed.is_empty() {
+                    group.counter.on_removed();
+                }
                 for (topic, partition) in removed {
                     let key = stored::commit_key(&group.name, topic, partition);
                     frames.push(spaces::COMMITS.delete(key));
@@ -227,13 +231,17 @@ impl Groups {
                     left.push(Arc::clone(&group.name));
                 }
             }
-            for name in left {
-                if let Some(group) = self.remove(&mut shard, &name) {
+            for name in &left {
+                if let Some(group) = self.remove(&mut shard, name) {
                     frames.append(&mut removal_frames(&group));
                 }
             }
             if !frames.is_empty() {
                 drop(self.stage(frames));
+            }
+            drop(shard);
+            for name in left {
+                tracing::info!(target: EVENTS, kind = "group.deleted", %name, "expired: without members, and without commits");
             }
         }
     }

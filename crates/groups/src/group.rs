@@ -258,7 +258,7 @@ impl GroupKind {
 }
 
 impl Group {
-    /// Returns the counters of its commits; `None` if there were none since the start.
+    /// Returns the counters of its commits and its lag; `None` if it had no commits since the start.
     pub fn counts(&self) -> Option<&Arc<GroupCounts>> {
         self.counter.get()
     }

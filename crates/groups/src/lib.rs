@@ -25,7 +25,8 @@
 //!   needs
 //! - [`classic`]: groups whose members assign partitions among themselves
 //! - [`consumer`]: groups whose partitions the broker assigns
-//! - `commits`: the committed offsets of one group; `commit_counts`: how many there were
+//! - `commits`: the committed offsets of one group; `commit_counts`: how many there were; `lag`: their
+//!   distance from the ends of partitions
 //! - `effects`, `replies`, `strategy`, `error`, `moment`; `settings`, `metrics`
 //!
 //! [`classic`] and [`consumer`] know neither each other nor anything above them in this list.
@@ -45,6 +46,7 @@ mod effects;
 mod error;
 mod group;
 mod heartbeat_interval;
+mod lag;
 pub mod member_protocol;
 mod metrics;
 mod migration;
@@ -66,6 +68,7 @@ pub use deletion::DeletionTicket;
 pub use effects::{Effects, MemberReply, Store, WaiterId};
 pub use error::GroupError;
 pub use group::{Group, GroupKind, GroupProtocol, GroupState, StepResult};
+pub use lag::lag;
 pub use member_protocol::MemberProtocol;
 pub use moment::Moment;
 pub use pending::PendingCommits;

@@ -6,6 +6,8 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::registry::Groups;
+
 /// Partitions of one topic, with the topic's name.
 pub type TopicPartitions = (Box<str>, Vec<u32>);
 
@@ -31,4 +33,11 @@ pub trait MemberProtocol: Send + Sync + fmt::Debug {
 
     /// Encodes an assignment for a member with this metadata.
     fn write_assignment(&self, metadata: &Bytes, partitions: &[TopicPartitions]) -> Bytes;
+}
+
+impl Groups {
+    /// Returns the partitions of a classic member's assignment, by topic. `None` if they cannot be read.
+    pub fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<TopicPartitions>> {
+        self.member_protocol.as_ref()?.read_assignment(assignment)
+    }
 }

@@ -25,7 +25,7 @@ use super::deadlines::{self, Deadlines};
 use super::effects::{Effects, MemberReply, Store};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, GroupProtocol, StepResult};
-use super::member_protocol::{MemberProtocol, TopicPartitions};
+use super::member_protocol::MemberProtocol;
 use super::metrics::GroupMetrics;
 use super::moment::Moment;
 use super::replies::JoinError;
@@ -158,11 +158,6 @@ impl Groups {
         });
     }
 
-    /// Returns the partitions of a classic member's assignment, by topic. `None` if they cannot be read.
-    pub fn read_assignment(&self, assignment: &Bytes) -> Option<Vec<TopicPartitions>> {
-        self.member_protocol.as_ref()?.read_assignment(assignment)
-    }
-
     /// Registers the metrics.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(registry);
@@ -259,6 +254,7 @@ impl Groups {
             shard.shrink_to(2 * shard.len());
         }
         group.notify_state_change();
+        group.counter.end(&self.sampler);
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.member_bytes.fetch_sub(group.bytes, Ordering::Relaxed);
         self.assigned_members

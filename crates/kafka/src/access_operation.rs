@@ -9,7 +9,7 @@ use crate::operation::{Step, Then};
 
 pub(crate) type Changed = Result<(), AccessError>;
 
-/// Change of users or rules, one after the other.
+/// Change of users or rules, each by itself.
 pub(crate) enum AccessOperation {
     AddRules(Vec<Rule>, Then<Vec<Changed>>),
     RemoveRules(Vec<Rule>, Then<Vec<Changed>>),
@@ -22,13 +22,7 @@ impl AccessOperation {
     pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
         let (access, by) = (context.shared.broker.access(), context.caller());
         match self {
-            Self::AddRules(rules, then) => {
-                let mut done = Vec::with_capacity(rules.len());
-                for rule in rules {
-                    done.push(access.add_rules(by, vec![rule]).await);
-                }
-                then.on_done(context, done)
-            }
+            Self::AddRules(rules, then) => then.on_done(context, access.add_rules(by, rules).await),
             Self::RemoveRules(rules, then) => {
                 then.on_done(context, vec![access.remove_rules(by, rules).await])
             }
@@ -36,11 +30,8 @@ impl AccessOperation {
                 then.on_done(context, access.set_quotas(by, quotas, check_only).await)
             }
             Self::PutUsers(users, then) => {
-                let mut done = Vec::with_capacity(users.len());
-                for user in users {
-                    done.push(access.put_user(by, user).await.map(drop));
-                }
-                then.on_done(context, done)
+                let done = access.put_users(by, users).await.into_iter();
+                then.on_done(context, done.map(|one| one.map(drop)).collect())
             }
         }
     }

@@ -136,11 +136,7 @@ impl Metrics {
 
     /// Counts a request beyond its quota.
     pub(crate) fn on_throttled(&self, rate: Rate, wait: Duration) {
-        let rate = match rate {
-            Rate::Produced => "produced",
-            Rate::Fetched => "fetched",
-        };
-        let label = RateLabel { rate };
+        let label = RateLabel { rate: rate.word() };
         self.throttled.get_or_create(&label).inc();
         let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.throttle_ms.get_or_create(&label).inc_by(ms);

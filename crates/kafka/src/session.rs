@@ -61,7 +61,7 @@ pub(crate) fn on_input(
                 if !context.is_introduced.load(Ordering::Relaxed) {
                     context.introduce(client.as_deref(), ("", ""));
                 }
-                context.note_client(call.api, client.as_deref());
+                context.note_request(client.as_deref());
                 let response = match gate::check(context, call, &body) {
                     Ok(None) => {
                         api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)

@@ -1,12 +1,11 @@
-//! Quotas of a connection: bytes that it produces and fetches are taken from the buckets of its user and
-//! client id. A client that is beyond its quota is told for how long, and nothing more of it is read until
+//! Quotas of a connection: bytes that it produces and fetches, and its requests, are taken from the buckets
+//! of its user and client id. A client that is beyond its quota is told for how long, and nothing more of it is read until
 //! then, so that one that does not listen is slowed too.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_access::{Bucket, Rate};
-use stafett_kafka_wire::ApiKey;
 use stafett_model::Lock;
 use tokio::time::Instant;
 
@@ -27,17 +26,21 @@ struct State {
     client: Box<str>,
     produced: Option<Arc<Bucket>>,
     fetched: Option<Arc<Bucket>>,
+    requests: Option<Arc<Bucket>>,
     muted_until: Option<Instant>,
 }
 
 impl RequestContext {
-    /// Notes the client id of a request whose bytes are limited.
-    pub(crate) fn note_client(&self, api: ApiKey, client: Option<&str>) {
-        let is_limited = matches!(api, ApiKey::Produce | ApiKey::Fetch | ApiKey::ShareFetch);
-        let access = self.shared.broker.access();
-        if !is_limited || !access.directory().has_quotas() {
-            return;
+    /// Notes the client id of a request, and takes the request from its quota.
+    pub(crate) fn note_request(&self, client: Option<&str>) {
+        if self.shared.broker.access().directory().has_quotas() {
+            self.note_client(client);
+            self.charge(Rate::Requests, 1);
         }
+    }
+
+    fn note_client(&self, client: Option<&str>) {
+        let access = self.shared.broker.access();
         let client = client.unwrap_or_default();
         let client = client
             .get(..client.floor_char_boundary(CLIENT_BYTES_MAX))
@@ -57,12 +60,14 @@ impl RequestContext {
             client: client.into(),
             produced: access.bucket(user, client, Rate::Produced),
             fetched: access.bucket(user, client, Rate::Fetched),
+            requests: access.bucket(user, client, Rate::Requests),
             muted_until,
         }));
     }
 
-    /// Takes bytes from the quota of a rate, and returns the time that the client has to wait, in ms.
-    pub(crate) fn charge(&self, rate: Rate, bytes: usize) -> i32 {
+    /// Takes bytes or requests from the quota of a rate, and returns the time that the client has to wait, in
+    /// ms.
+    pub(crate) fn charge(&self, rate: Rate, count: usize) -> i32 {
         let access = self.shared.broker.access();
         if !access.directory().has_quotas() {
             return 0;
@@ -72,16 +77,20 @@ impl RequestContext {
         let bucket = match rate {
             Rate::Produced => &state.produced,
             Rate::Fetched => &state.fetched,
+            Rate::Requests => &state.requests,
         };
-        let Some(bucket) = bucket else { return 0 };
-        let wait = access.take(bucket, bytes);
-        if wait < Duration::from_millis(1) {
-            return 0;
+        let now = Instant::now();
+        if let Some(bucket) = bucket {
+            let wait = access.take(bucket, count);
+            if wait >= Duration::from_millis(1) {
+                self.shared.metrics.on_throttled(rate, wait);
+                state.muted_until = state.muted_until.max(Some(now + wait));
+            }
         }
-        self.shared.metrics.on_throttled(rate, wait);
-        let until = Instant::now() + wait;
-        state.muted_until = state.muted_until.max(Some(until));
-        i32::try_from(wait.as_millis()).unwrap_or(i32::MAX)
+        let wait = state
+            .muted_until
+            .map(|until| until.saturating_duration_since(now));
+        i32::try_from(wait.unwrap_or_default().as_millis()).unwrap_or(i32::MAX)
     }
 
     /// Returns the time until which nothing more of the client is read. `None` if it need not wait.

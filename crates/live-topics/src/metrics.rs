@@ -29,6 +29,11 @@ impl LiveMetrics {
         self.caught_up_bytes.get()
     }
 
+    /// Returns the messages published, delivered, dropped and filtered as duplicates.
+    pub fn messages(&self) -> [u64; 4] {
+        [&self.published, &self.delivered, &self.dropped, &self.duplicates].map(Counter::get)
+    }
+
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("live");
         let counters: [(&str, &str, &Counter); 10] = [

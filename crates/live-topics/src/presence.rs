@@ -122,6 +122,13 @@ impl Live {
         page
     }
 
+    /// Returns a client; `None` if it neither listens nor has subscriptions.
+    pub fn client(&self, name: &ClientName) -> Option<ClientPresence> {
+        let clients = self.clients();
+        let number = clients.find(name)?;
+        self.page_of(&clients, vec![number.0], 1).items.pop()
+    }
+
     /// Returns a page of all clients.
     pub fn present(&self, from: u64, count: usize) -> Page<ClientPresence> {
         let clients = self.clients();

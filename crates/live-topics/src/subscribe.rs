@@ -95,6 +95,24 @@ impl Live {
         ended.unwrap_or_else(|_| vec![Err(NotStored::Unknown.into()); count])
     }
 
+    /// Ends a client's listening, as if it listened elsewhere, and its subscriptions.
+    pub async fn remove_client(self: &Arc<Self>, name: ClientName) -> Result<(), ChangeError> {
+        let number = self.clients().find(&name);
+        let listening = number.and_then(|number| Some((number, self.listener(number)?)));
+        if let Some((number, outbox)) = listening {
+            self.leave(number, &outbox, false);
+            outbox.on_taken_over(name.clone());
+        }
+        let change = SubscriptionChange {
+            client: name,
+            what: SubscriptionEdit::UnsubscribeAll,
+        };
+        self.change(vec![change])
+            .await
+            .into_iter()
+            .try_for_each(|done| done.map(drop))
+    }
+
     /// Refuses further changes, and waits for those in progress.
     pub async fn finish_changes(&self) {
         self.ended.cancel();

@@ -77,3 +77,7 @@ pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
 pub use transaction::{TransactionEnd, end_marker, transaction_end};
 pub use validate::{ProduceLimits, sole_batch, validate_deep, validate_produced};
 pub use varint::{read_number, write_number};
+
+/// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their
+/// origin: `by`, `from`, `via`, `request`.
+pub const EVENTS: &str = "events";

@@ -1,5 +1,6 @@
 //! Plan of a seed: settings and steps, all drawn before anything runs, so that steps can be left out.
 
+mod draws;
 mod mix;
 
 use self::mix::Mix;

@@ -18,6 +18,7 @@ const COLUMNS: Column<RateQuota>[] = [
   { head: 'Client', cell: ({ client }) => <Who of={client} word="client" />, text: ({ client }) => client ?? '' },
   { head: 'Produces', num: true, cell: ({ produced_bytes_per_second: n }) => <Rate of={n} />, text: ({ produced_bytes_per_second: n }) => n ?? null },
   { head: 'Fetches', num: true, cell: ({ fetched_bytes_per_second: n }) => <Rate of={n} />, text: ({ fetched_bytes_per_second: n }) => n ?? null },
+  { head: 'Requests', num: true, cell: ({ requests_per_second: n }) => (n == null ? '–' : `${n}/s`), text: ({ requests_per_second: n }) => n ?? null },
   {
     head: 'Does',
     phone: 'full',
@@ -97,10 +98,12 @@ function SetQuota({ before }: { before?: RateQuota }) {
     return form[name] === textOf(old) ? (old ?? null) : (bytesOf(form[name]) ?? null);
   };
   const json: RateQuota = { produced_bytes_per_second: rate('produced'), fetched_bytes_per_second: rate('fetched') };
+  // Set by programs; it stays.
+  if (before?.requests_per_second != null) json.requests_per_second = before.requests_per_second;
   if (form.user) json.user = form.user;
   if (form.client) json.client = form.client;
   const isRead = (text: string) => text === '' || (bytesOf(text) ?? 0) > 0;
-  const incomplete = (!form.user && !form.client) || !isRead(form.produced) || !isRead(form.fetched) || (!form.produced && !form.fetched);
+  const incomplete = (!form.user && !form.client) || !isRead(form.produced) || !isRead(form.fetched) || (!form.produced && !form.fetched && json.requests_per_second == null);
   return (
     <Action<RateQuota>
       label={before ? 'Change' : 'Set a quota'}

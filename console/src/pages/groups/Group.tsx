@@ -10,10 +10,14 @@ import { Badge, Failure, Field, Figures, Head, Meter, Time } from '../../ui/part
 import { go, Link, to } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
 
+const LAG: Series[] = [{ name: 'lag', label: 'Lag' }];
 const COMMITS: Series[] = [{ name: 'commits_rate', label: 'Commits' }];
 const SHOWN = 500;
 
-const CHARTS: Drawn[] = [{ title: 'Commits per second', series: COMMITS, format: rate }];
+const CHARTS: Drawn[] = [
+  { title: 'Lag', series: LAG, format: short },
+  { title: 'Commits per second', series: COMMITS, format: rate },
+];
 
 export function Group({ name }: { name: string }) {
   const { data: group, error } = useLive<State>(api(`groups/${seg(name)}`));

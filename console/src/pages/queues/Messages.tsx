@@ -149,30 +149,34 @@ const columns = (onOpen: (id: string) => void): Column<Message>[] => [
 
 const Death = ({ of: { deaths } }: { of: Message }) => (deaths[0] ? <Badge kind="note">{`${deaths[0].reason} in ${visible(deaths[0].queue)}`}</Badge> : null);
 
-/** Dead letters go back to the queue in which they died. */
+const ORIGIN = '';
+
+/** Dead letters go back: each to its exchange with its routing key, or all to one queue. */
 function Back({ queue, origins }: { queue: Queue; origins: string[] }) {
-  const [target, setTarget] = useState(origins[0] ?? '');
+  const [target, setTarget] = useState(ORIGIN);
+  const toText = target === ORIGIN ? 'where they came from' : visible(target);
   return (
     <Action<Moved>
       disabled={queue.ready === 0}
       label="Send dead letters back"
       title="Send dead letters back"
       confirm="Send back"
-      call={() => ({ method: 'POST', path: queueUrl(queue, '/move', { wait: '0' }), body: { json: { to: { queue: target } } } })}
-      result={({ messages, stopped }) => `${counted(messages, 'message')} back in ${target}.${stopped ? ` Stopped: ${stopped}` : ''}`}
+      call={() => ({ method: 'POST', path: queueUrl(queue, '/move', { wait: '0' }), body: { json: { to: target === ORIGIN ? 'origin' : { queue: target } } } })}
+      result={({ messages, stopped }) => `${counted(messages, 'message')} went back to ${toText}.${stopped ? ` Stopped: ${stopped}` : ''}`}
     >
       <p>
-        All messages of this queue ({count(queue.ready)}) move to the one in which they died. What made them die may do so again: look at a message for the reason.
+        {target === ORIGIN ? 'Each dead letter that waits here goes to the exchange and with the routing key of its first death. ' : `All messages of this queue (${count(queue.ready)}) move to ${visible(target)}. `}
+        The reason of their death may still be there: look at a message for it.
       </p>
       <label className="field">
         <span>Back to</span>
         <select value={target} onChange={(event) => setTarget(event.target.value)} autoFocus data-focus>
+          <option value={ORIGIN}>where each was published to</option>
           {origins.map((origin) => (
-            <option key={origin}>{origin}</option>
+            <option key={origin} value={origin}>{`the queue ${visible(origin)}`}</option>
           ))}
         </select>
       </label>
-      {origins.length > 1 && <p className="hint">The messages that are shown died in {origins.length} queues; this moves all of them to one.</p>}
     </Action>
   );
 }

@@ -2,7 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useLive } from '../../api/live';
 import { request } from '../../api/http';
-import type { MessageCount, Moved, Queue as State } from '../../api/types';
+import type { MessageCount, Moved, QueueDetails as State } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
 import { bytes, count, counted, duration, rate, short, visible } from '../../ui/format';

@@ -146,6 +146,12 @@ function Partitions({ topic }: { topic: State }) {
     { head: 'Records', sort: 'records', num: true, cell: ({ records }) => count(records), text: ({ records }) => records },
     { head: 'Bytes', sort: 'bytes', num: true, cell: ({ bytes: n }) => bytes(n), text: ({ bytes: n }) => n },
     { head: 'Committed to', phone: 'less', num: true, cell: ({ stable, end }) => (stable === end ? count(stable) : <Badge kind="note">{count(stable)}: a transaction is open</Badge>), text: ({ stable }) => stable },
+    {
+      head: 'State',
+      cell: ({ state, lost }) =>
+        state === 'ok' ? 'ok' : <Badge kind="bad" title={lost.map(({ from, to: end }) => `lost: ${from} to ${end}`).join('; ')}>{`▲ ${state}`}</Badge>,
+      text: ({ state }) => state,
+    },
     { head: 'Does', phone: 'full', cell: (partition) => <Truncate topic={topic} partition={partition} /> },
   ];
   return (

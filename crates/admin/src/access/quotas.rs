@@ -1,6 +1,6 @@
 //! `/v1/quotas`, and the quotas of requests: bodies of routes that store content, and answers of those that
-//! show it, are taken from the buckets of the user and its client. A request while there is a debt is
-//! refused.
+//! show it, are taken from the buckets of the user and its client, as each request is. A request while there
+//! is a debt is refused.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ struct Quota {
     produced_bytes_per_second: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fetched_bytes_per_second: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requests_per_second: Option<f64>,
 }
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -96,6 +98,7 @@ fn shown(entity: &Entity, rates: &Rates) -> Named {
             client,
             produced_bytes_per_second: rates.get(&Rate::Produced).copied(),
             fetched_bytes_per_second: rates.get(&Rate::Fetched).copied(),
+            requests_per_second: rates.get(&Rate::Requests).copied(),
         },
     }
 }
@@ -127,6 +130,7 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
         rates: vec![
             (Rate::Produced, wanted.produced_bytes_per_second),
             (Rate::Fetched, wanted.fetched_bytes_per_second),
+            (Rate::Requests, wanted.requests_per_second),
         ],
     };
     let by = super::caller(&broker);
@@ -138,7 +142,7 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
 /// Bucket that the answer of a request is taken from.
 pub(super) type Charged = Option<Arc<Bucket>>;
 
-/// Takes the body of a request from its quota: at once if its length is known, otherwise as it is read.
+/// Takes a request from its quota, and its body: at once if its length is known, otherwise as it is read.
 /// Refuses a request while there is a debt.
 pub(super) fn charge(
     broker: &Arc<Broker>,
@@ -149,7 +153,37 @@ pub(super) fn charge(
     if !access.directory().has_quotas() {
         return Ok(None);
     }
-    let rate = match (request.method(), super::template(request).strip_prefix("/v1")) {
+    let rate = rate_of(request);
+    let client = request.headers().get(CLIENT).and_then(|name| name.to_str().ok());
+    let client = client.unwrap_or_default();
+    let of = |rate| access.bucket(caller.name(), client, rate);
+    // A quota that is too low can be mended.
+    let is_counted = super::template(request) != "/v1/quotas";
+    let requests = is_counted.then(|| of(Rate::Requests)).flatten();
+    let bucket = rate.and_then(of);
+    for bucket in [&requests, &bucket].into_iter().flatten() {
+        check_debt(broker, bucket).map_err(|(problem, seconds)| {
+            let mut response = problem.into_response();
+            let wait = HeaderValue::from(seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, wait);
+            Box::new(response)
+        })?;
+    }
+    if let Some(requests) = requests {
+        access.take(&requests, 1);
+    }
+    let Some(bucket) = bucket else { return Ok(None) };
+    if rate == Some(Rate::Produced) {
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = taken(broker, &bucket, body);
+        return Ok(None);
+    }
+    Ok(Some(bucket))
+}
+
+/// Returns the rate that the bytes of a request or its answer count for.
+fn rate_of(request: &Request) -> Option<Rate> {
+    match (request.method(), super::template(request).strip_prefix("/v1")) {
         (
             &Method::POST,
             Some(
@@ -159,7 +193,7 @@ pub(super) fn charge(
                 | "/topics/{topic}/records"
                 | "/exchanges/{exchange}/publish",
             ),
-        ) => Rate::Produced,
+        ) => Some(Rate::Produced),
         (
             &Method::GET | &Method::POST,
             Some(
@@ -169,25 +203,9 @@ pub(super) fn charge(
                 | "/queues/{queue}/messages"
                 | "/receive",
             ),
-        ) => Rate::Fetched,
-        _ => return Ok(None),
-    };
-    let client = request.headers().get(CLIENT).and_then(|name| name.to_str().ok());
-    let Some(bucket) = access.bucket(caller.name(), client.unwrap_or_default(), rate) else {
-        return Ok(None);
-    };
-    check_debt(broker, &bucket).map_err(|(problem, seconds)| {
-        let mut response = problem.into_response();
-        let wait = HeaderValue::from(seconds);
-        response.headers_mut().insert(header::RETRY_AFTER, wait);
-        Box::new(response)
-    })?;
-    if rate == Rate::Produced {
-        let body = std::mem::take(request.body_mut());
-        *request.body_mut() = taken(broker, &bucket, body);
-        return Ok(None);
+        ) => Some(Rate::Fetched),
+        _ => None,
     }
-    Ok(Some(bucket))
 }
 
 /// Takes an answer from the quota.
@@ -238,13 +256,21 @@ fn check_debt(broker: &Broker, bucket: &Bucket) -> Result<(), (Problem, u64)> {
         return Ok(());
     }
     let seconds = debt.as_secs() + u64::from(debt.subsec_nanos() > 0);
-    let why = format!("more bytes than the quota allows: it may go on in {seconds} s");
+    let why = format!("more than the quota allows: it may go on in {seconds} s");
     Err((Problem::new(Code::OverQuota, why), seconds))
 }
 
-/// Bucket of the messages that a connection sends, with the generation of the users and quotas that it is of.
+/// Buckets of the messages that a connection sends.
 #[derive(Debug, Default)]
-pub(crate) struct SendQuota(Option<(u64, Charged)>);
+pub(crate) struct SendQuota(Option<Buckets>);
+
+#[derive(Debug)]
+struct Buckets {
+    /// Generation of the users and quotas that they are of.
+    generation: u64,
+    produced: Charged,
+    requests: Charged,
+}
 
 impl SendQuota {
     /// Refuses a message while there is a debt.
@@ -255,20 +281,34 @@ impl SendQuota {
             return Ok(());
         }
         let generation = access.directory().generation();
-        if self.0.as_ref().is_none_or(|(known, _)| *known != generation) {
+        if self.0.as_ref().is_none_or(|known| known.generation != generation) {
             let caller = super::caller(broker);
-            let bucket = access.bucket(caller.name(), client.unwrap_or_default(), Rate::Produced);
-            self.0 = Some((generation, bucket));
+            let of = |rate| access.bucket(caller.name(), client.unwrap_or_default(), rate);
+            self.0 = Some(Buckets {
+                generation,
+                produced: of(Rate::Produced),
+                requests: of(Rate::Requests),
+            });
         }
-        match &self.0 {
-            Some((_, Some(bucket))) => check_debt(broker, bucket).map_err(|(problem, _)| problem),
-            Some((_, None)) | None => Ok(()),
+        let Some(Buckets {
+            produced, requests, ..
+        }) = &self.0
+        else {
+            return Ok(());
+        };
+        for bucket in [requests, produced].into_iter().flatten() {
+            check_debt(broker, bucket).map_err(|(problem, _)| problem)?;
         }
+        if let Some(requests) = requests {
+            access.take(requests, 1);
+        }
+        Ok(())
     }
 
     /// Takes the bytes of a message that was accepted.
     pub(crate) fn take(&self, broker: &Broker, bytes: usize) {
-        if let Some((_, Some(bucket))) = &self.0 {
+        let produced = self.0.as_ref().and_then(|known| known.produced.as_ref());
+        if let Some(bucket) = produced {
             broker.access().take(bucket, bytes);
         }
     }

@@ -55,7 +55,8 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/receive"
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
-        "/bindings" if !reads => Needs::Login,
+        // Their bodies and queries name the things.
+        "/bindings" | "/queues" if !reads => Needs::Login,
         "/quotas" | "/limits" => Needs::Cluster(if reads {
             Action::DescribeSettings
         } else {
@@ -73,7 +74,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         }
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
         | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
-        | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/topics" | "/transactions" => {
+        | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/search" | "/topics" | "/transactions" => {
             Needs::Cluster(Describe)
         }
         "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
@@ -85,6 +86,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Method::POST => Operate,
             _ => Alter,
         }),
+        _ if rest == "/live" || rest.starts_with("/live/") => Needs::Cluster(operated),
         _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
@@ -112,7 +114,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/groups/{group}/members/{member}" | "/groups/{group}/reset" => (Read, Kind::Group),
         "/namespaces/{namespace}" => (definition, Kind::Namespace),
         "/queues/{queue}" => (definition, Kind::Queue),
-        "/queues/{queue}/consumers" => (Describe, Kind::Queue),
+        "/queues/{queue}/bindings" | "/queues/{queue}/consumers" => (Describe, Kind::Queue),
         "/queues/{queue}/messages" => (content, Kind::Queue),
         "/queues/{queue}/pause" | "/queues/{queue}/resume" => (Alter, Kind::Queue),
         "/queues/{queue}/discard"

@@ -200,11 +200,8 @@ async fn add(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
     let wanted: RuleStatus = body::json(request).await?;
     let (broker, rule) = (broker.get()?, wanted.rule()?);
     let by = super::caller(&broker);
-    broker
-        .access()
-        .add_rules(&by, vec![rule.clone()])
-        .await
-        .map_err(of_access)?;
+    let added = broker.access().add_rules(&by, vec![rule.clone()]).await;
+    added.into_iter().collect::<Result<(), _>>().map_err(of_access)?;
     Ok(answer(StatusCode::CREATED, &shown(&rule)))
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{MatchedPath, Request};
-use axum::http::{Method, Uri};
+use axum::http::Method;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -32,7 +32,9 @@ pub(crate) struct Standing {
     broker: Arc<Broker>,
     pub(crate) caller: Arc<Caller>,
     method: Method,
-    uri: Uri,
+    /// Copies: slices would keep the buffer of the request's head while the request waits.
+    path: Box<str>,
+    query: Option<Box<str>>,
     route: Option<MatchedPath>,
     /// True for a WebSocket at the root path.
     is_live: bool,
@@ -59,7 +61,8 @@ impl Standing {
             broker,
             caller,
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            path: request.uri().path().into(),
+            query: request.uri().query().map(Into::into),
             route: request.extensions().get::<MatchedPath>().cloned(),
             is_live: rights::is_upgrade(request),
             token,
@@ -92,7 +95,7 @@ impl Standing {
         if self.caller.is_unrestricted() {
             return Ok(());
         }
-        let (path, query) = (self.uri.path(), self.uri.query());
+        let (path, query) = (&*self.path, self.query.as_deref());
         rights::check_path(&self.caller, &self.method, self.template(), path, query)?;
         rights::check_shown_queue(&self.broker, &self.caller, &self.method, self.template(), path)?;
         self.checked.lock().iter().try_for_each(|one| {
@@ -186,13 +189,12 @@ pub(super) fn revocable(standing: Arc<Standing>, response: Response) -> Response
     if response.body().size_hint().exact().is_some() {
         return response;
     }
-    let kind = response.headers().get(axum::http::header::CONTENT_TYPE);
-    let is_endless = kind.is_some_and(|kind| kind == sse::TYPE);
+    let endless = sse::Form::of_answer(response.headers());
     response.map(|body| {
         Body::from_stream(Pieces {
             inner: Some(body.into_data_stream()),
             revoked: Box::pin(async move { standing.revoked().await }),
-            is_endless,
+            endless,
         })
     })
 }
@@ -201,8 +203,8 @@ struct Pieces {
     /// `None` behind the end.
     inner: Option<BodyDataStream>,
     revoked: Pin<Box<dyn Future<Output = Problem> + Send>>,
-    /// True for events, the last of which tells the reason. Another answer is cut off with an error.
-    is_endless: bool,
+    /// Form of events, the last of which tells the reason. Another answer is cut off with an error.
+    endless: Option<sse::Form>,
 }
 
 impl Stream for Pieces {
@@ -217,9 +219,9 @@ impl Stream for Pieces {
             return piece;
         };
         self.inner = None;
-        if self.is_endless {
+        if let Some(form) = self.endless {
             let mut end = String::new();
-            sse::put(&mut end, None, "end", &why.to_value().to_string());
+            form.put(&mut end, None, "end", &why.to_value().to_string());
             return Poll::Ready(Some(Ok(end.into())));
         }
         let cut = std::io::Error::other("the right to read on was revoked");

@@ -16,7 +16,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
-use stafett_groups::{CommittedOffset, Group, GroupCounts, GroupKind, GroupProtocol, Groups};
+use stafett_groups::{CommittedOffset, Group, GroupCounts, GroupKind, GroupProtocol, Groups, lag};
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
@@ -401,10 +401,6 @@ impl Row {
 fn end(catalog: &TopicCatalog, topic: TopicId, partition: u32) -> Option<u64> {
     let topic = catalog.topics().with_id(topic)?;
     Some(catalog.bounds(topic.log(partition)?)?.end.0)
-}
-
-fn lag(committed: i64, end: u64) -> u64 {
-    end.saturating_sub(u64::try_from(committed).unwrap_or(0))
 }
 
 impl GroupEntry {

@@ -134,14 +134,24 @@ const EXCHANGE: &[Row] = &[
     ),
 ];
 
-const GROUP: &[Row] = &[(
-    "commits_rate",
-    "1/s",
-    "Offsets committed",
-    false,
-    &[0],
-    "group_commits_total",
-)];
+const GROUP: &[Row] = &[
+    (
+        "lag",
+        "",
+        "Offsets from the commits to the ends of their partitions",
+        true,
+        &[1],
+        "group_lag",
+    ),
+    (
+        "commits_rate",
+        "1/s",
+        "Offsets committed",
+        false,
+        &[0],
+        "group_commits_total",
+    ),
+];
 
 /// Places of the series of the node, each alone.
 #[expect(clippy::indexing_slicing, reason = "checked when it is compiled")]

@@ -1,9 +1,11 @@
-//! Records as server-sent events (WHATWG HTML, section 9.2), while they come.
+//! Records while they come, as server-sent events (WHATWG HTML, section 9.2) or lines of JSON.
 //!
 //! ```text
 //! id: CURSOR        a place in all partitions, behind this record
 //! event: record     or gap, or end
 //! data: {…}
+//!
+//! {"id":"CURSOR","record":{…}}
 //! ```
 //!
 //! A stream that waits keeps the places of its partitions and a watch. It ends when the topic is deleted or
@@ -62,6 +64,7 @@ struct Follower {
     watch: Watch,
     choice: Choice,
     form: Form,
+    stream: sse::Form,
     visibility: Visibility,
     /// Cancelled when the broker stops.
     draining: CancellationToken,
@@ -72,8 +75,9 @@ pub(super) fn routes(routes: Routes) -> Routes {
     routes.route(
         get(
             "/v1/topics/{topic}/events",
-            "Sends records while they come, as server-sent events. The id of an event is a place in all partitions; \
-             with it as header Last-Event-ID, which a browser sends by itself, the stream goes on there.",
+            "Sends records while they come, as server-sent events, or as lines of JSON where Accept is \
+             application/x-ndjson. The id of an event is a place in all partitions; with it as header Last-Event-ID, \
+             which a browser sends by itself, the stream goes on there.",
         )
         .query(&[Parameter::text(
             "from",
@@ -118,6 +122,7 @@ async fn events(
         watch: catalog.watch(),
         choice: Choice::of(&query)?,
         form: Form::of(query.get("as"))?,
+        stream: sse::Form::accepted(&headers),
         visibility: visibility(&query)?,
         topic,
         broker,
@@ -138,7 +143,8 @@ async fn events(
             follower.places.push(from.offset(catalog, log, bounds, end).await);
         }
     }
-    Ok(sse::answer(Box::new(follower), Follower::next_piece))
+    let form = follower.stream;
+    Ok(sse::answer_as(form, Box::new(follower), Follower::next_piece))
 }
 
 impl Follower {
@@ -159,7 +165,10 @@ impl Follower {
                     Err(_) => {}
                 }
                 return Some(match self.check_current() {
-                    Ok(()) => (self, Bytes::from_static(sse::COMMENT.as_bytes())),
+                    Ok(()) => {
+                        let silence = self.stream.silence();
+                        (self, silence)
+                    }
                     Err(why) => self.ended_with(&why),
                 });
             };
@@ -247,6 +256,6 @@ impl Follower {
         let id = cursor::text(&self.topic, self.places.iter().copied());
         // The shapes of this crate are JSON without line breaks, unless a stored value has some.
         let data = serde_json::to_string(data).unwrap_or_default();
-        sse::put(piece, Some(&id), event, &data);
+        self.stream.put(piece, Some(&id), event, &data);
     }
 }

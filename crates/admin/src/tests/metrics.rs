@@ -159,7 +159,7 @@ async fn topics_exchanges_and_groups_have_rates() {
         )
         .await;
     world.sweep(3);
-    let history = world.history("of=group:g&from=-5s").await;
+    let history = world.history("of=group:g&from=-5s&names=commits_rate").await;
     assert_eq!(history["series"], json!({ "commits_rate": [0.2] }));
     let (status, text) = world.ask("GET /metrics/groups").await;
     assert_eq!(status, StatusCode::OK);
@@ -180,6 +180,44 @@ async fn topics_exchanges_and_groups_have_rates() {
         !text.as_str().unwrap().contains('{'),
         "nothing changed in the last sweep"
     );
+}
+
+#[tokio::test]
+async fn the_lag_of_a_group_has_a_history_also_while_the_group_reads_nothing() {
+    let world = World::new().await;
+    world.send("PUT /v1/topics/orders", r#"{"partitions": 2}"#).await;
+    let json = [("content-type", "application/json")];
+    let store = async |records: &str| {
+        let path = "POST /v1/topics/orders/records?as=list&partition=1";
+        assert_eq!(
+            world.response_to(path, &json, records).await.status(),
+            StatusCode::OK
+        );
+    };
+    let commit = async |offset: u64| {
+        let body = format!(r#"{{"offsets": [{{"topic": "orders", "partition": 1, "offset": {offset}}}]}}"#);
+        world.send("PUT /v1/groups/billing/offsets", &body).await;
+    };
+    store("[1, 2, 3, 4, 5]").await;
+    world.sweep(1);
+    commit(1).await;
+    world.sweep(2);
+    store("[6, 7, 8]").await;
+    world.sweep(3);
+    world.sweep(4);
+    commit(8).await;
+    world.sweep(5);
+    let lags = json!([null, 4.0, 7.0, 7.0, 0.0]);
+    let group = world.history("of=group:billing&from=-25s&names=lag").await;
+    assert_eq!(group["series"]["lag"], lags);
+    store("[9]").await;
+    world.sweep(6);
+    let node = world.history("of=node&from=-30s&names=lag").await;
+    assert_eq!(node["series"]["lag"], json!([0.0, 4.0, 7.0, 7.0, 0.0, 1.0]));
+    world.ask("DELETE /v1/groups/billing").await;
+    world.sweep(7);
+    let node = world.history("of=node&from=-5s&names=lag").await;
+    assert_eq!(node["series"]["lag"], json!([0.0]));
 }
 
 #[tokio::test]

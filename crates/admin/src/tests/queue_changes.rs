@@ -37,8 +37,8 @@ async fn settings_change_and_null_is_the_default() {
     assert_eq!(world.send("PUT /v1/queues/q", definition).await.0, StatusCode::OK);
     let (status, _) = world.send("PUT /v1/queues/q", r#"{"ttl_ms": 7}"#).await;
     assert_eq!(status, StatusCode::CONFLICT);
-    let (_, shown) = world.ask("GET /v1/queues/q").await;
-    assert_eq!(shown, changed);
+    let (_, listed) = world.ask("GET /v1/queues?q=q").await;
+    assert_eq!(listed["items"][0], changed);
 }
 
 #[tokio::test]

@@ -187,6 +187,32 @@ impl Events {
 }
 
 #[tokio::test]
+async fn records_come_as_lines_of_json_too() {
+    let world = world().await;
+    let lines = async |last: Option<&str>| {
+        let mut headers = vec![("accept", "application/x-ndjson")];
+        headers.extend(last.map(|id| ("last-event-id", id)));
+        let request = "GET /v1/topics/t/events?as=json&from=-1";
+        let response = world.response_to(request, &headers, "").await;
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/x-ndjson");
+        let mut body = response.into_body().into_data_stream();
+        let piece =
+            std::future::poll_fn(|cx| futures_core::Stream::poll_next(std::pin::Pin::new(&mut body), cx));
+        let text = String::from_utf8(piece.await.unwrap().unwrap().to_vec()).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.collect::<Vec<_>>()
+    };
+    let first = lines(None).await;
+    assert_eq!(first[0]["record"]["value"]["at"], 60, "{first:?}");
+    append_at(&world, 1, &[80]).await;
+    let id = first[0]["id"].as_str().unwrap();
+    let behind = lines(Some(id)).await;
+    assert_ne!(behind[0]["record"]["value"]["at"], 60, "{behind:?}");
+}
+
+#[tokio::test]
 async fn events_follow_the_topic_and_go_on_behind_the_last_one() {
     let world = world().await;
     let mut events = Events::of(&world, "&from=-1", None).await;

@@ -10,11 +10,13 @@ use stafett_http::api::{get, post};
 use stafett_http::body::{self, Object};
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
+use stafett_journal::RecoveryReport;
 use stafett_model::Offset;
 use stafett_topics::{Topic, TopicCatalog, TruncateError};
 
 use super::changes::{IF_ID, check_id};
 use super::{check_mutable, find};
+use crate::journal::JournalDesk;
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -36,9 +38,20 @@ pub(crate) struct PartitionStatus {
     bytes: u64,
     /// Number of this start of the broker, which new batches get.
     epoch: u32,
+    /// `ok`; `damaged`: the start found offsets lost; `fenced`: damage in it, so that it takes no appends.
+    state: &'static str,
+    /// Offsets that were lost to damage.
+    lost: Vec<LostOffsets>,
     /// Digits that sort as the number does.
     #[serde(skip)]
     name: String,
+}
+
+/// Offsets that were lost, the last one excluded.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct LostOffsets {
+    from: u64,
+    to: u64,
 }
 
 const PARTITIONS: List<PartitionStatus, PartitionStatus> = List {
@@ -144,18 +157,43 @@ pub(super) fn routes(routes: Routes) -> Routes {
 
 async fn list(
     State(broker): State<Slot<Broker>>,
+    State(desk): State<JournalDesk>,
     Path(name): Path<String>,
     query: Query,
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let topic = find(&broker, &name)?;
-    let all = (0..topic.partitions()).filter_map(|partition| status(broker.catalog(), &topic, partition));
+    let journal = desk.journal.get().ok();
+    let report = journal.as_ref().map(|journal| journal.report());
+    let of = |partition| status(broker.catalog(), &topic, partition, report);
+    let all = (0..topic.partitions()).filter_map(of);
     Ok(answer(StatusCode::OK, &PARTITIONS.page(&query, all.collect())?))
 }
 
-fn status(catalog: &TopicCatalog, topic: &Topic, partition: u32) -> Option<PartitionStatus> {
-    let bounds = catalog.bounds(topic.log(partition)?)?;
+fn status(
+    catalog: &TopicCatalog,
+    topic: &Topic,
+    partition: u32,
+    report: Option<&RecoveryReport>,
+) -> Option<PartitionStatus> {
+    let log = topic.log(partition)?;
+    let bounds = catalog.bounds(log)?;
+    let lost = report.into_iter().flat_map(|report| &report.damaged);
+    let lost = lost.filter(|(damaged, ..)| *damaged == log);
+    let lost: Vec<LostOffsets> = lost
+        .map(|(_, from, to)| LostOffsets {
+            from: from.0,
+            to: to.0,
+        })
+        .collect();
+    let is_fenced = report.is_some_and(|report| report.fenced.contains(&log));
     Some(PartitionStatus {
+        state: match (is_fenced, lost.is_empty()) {
+            (true, _) => "fenced",
+            (false, false) => "damaged",
+            (false, true) => "ok",
+        },
+        lost,
         partition,
         start: bounds.start.0,
         end: bounds.end.0,

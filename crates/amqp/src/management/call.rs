@@ -114,6 +114,15 @@ impl Call {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Returns true if an answer needs a field that `is_field` accepts: columns name it or a part of it, the
+    /// order depends on it, or there are no columns.
+    pub(super) fn needs(&self, is_field: impl Fn(&str) -> bool) -> bool {
+        let first = |path: &str| is_field(path.split('.').next().unwrap_or_default());
+        self.query("columns")
+            .is_none_or(|columns| columns.split(',').any(first))
+            || self.query("sort").is_some_and(first)
+    }
+
     /// Returns true if a key has the value `true`.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.query(key) == Some("true")

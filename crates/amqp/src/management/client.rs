@@ -152,6 +152,7 @@ impl Client {
             frame_bytes_max: FRAME_BYTES_MAX,
             heartbeat: Duration::ZERO,
             virtual_host: vhost.as_str().into(),
+            is_internal: true,
         };
         // The memory of the request is reserved already.
         let budget = ByteBudget::new(BudgetSettings {

@@ -77,7 +77,7 @@ fn shown(call: &Call, vhost: &Namespace, exchange: &Exchange) -> Value {
     let mut fields = definition(vhost, exchange);
     fields.insert("policy".to_owned(), Value::Null);
     fields.insert("user_who_performed_action".to_owned(), json!(user));
-    if !call.flag("disable_stats") {
+    if !call.flag("disable_stats") && call.needs(|field| field == "message_stats") {
         fields.insert(
             "message_stats".to_owned(),
             message_stats(call, vhost, &exchange.name),

@@ -133,18 +133,19 @@ impl Entry {
         }
     }
 
-    fn shown(&self, call: &Call) -> Value {
-        let mut fields = self.named();
-        let has_stats = !call.flag("disable_stats");
-        if has_stats || call.flag("enable_queue_totals") {
+    fn shown(&self, call: &Call, parts: Parts) -> Value {
+        let mut fields = self.named(parts);
+        if parts.has_lengths {
             let lengths = self.lengths(call);
             let windows = (Window::lengths(call), Window::rates(call));
             let is_sampled = windows.0.is_some() || windows.1.is_some();
             let timeline = self.timeline().filter(|_| is_sampled);
             lengths.show(&mut fields, windows.0, timeline.as_ref());
-            if has_stats {
+            if parts.has_statistics {
                 statistics(&mut fields, &lengths, self.bytes_ready());
                 fields.extend(self.policies().map(|(name, value)| (name.to_owned(), value)));
+            }
+            if parts.has_message_stats {
                 let stats = lengths.messages.shown(windows.1, timeline.as_ref());
                 fields.insert("message_stats".to_owned(), stats);
             }
@@ -183,10 +184,13 @@ impl Entry {
         messages.incoming(self.vhost().as_str(), window, timeline.as_ref())
     }
 
-    fn named(&self) -> Map<String, Value> {
-        let mut fields = self.definition();
+    fn named(&self, parts: Parts) -> Map<String, Value> {
+        let mut fields = self.names();
+        if parts.has_arguments {
+            fields.insert("type".to_owned(), json!(self.kind().name()));
+            fields.insert("arguments".to_owned(), self.arguments());
+        }
         for (name, value) in [
-            ("type", json!(self.kind().name())),
             ("exclusive", json!(self.is_exclusive())),
             ("node", json!(NODE)),
             ("state", json!("running")),
@@ -198,14 +202,58 @@ impl Entry {
 
     /// Returns the definition for an export.
     pub(super) fn definition(&self) -> Map<String, Value> {
-        let definition = json!({
+        let mut fields = self.names();
+        fields.insert("arguments".to_owned(), self.arguments());
+        fields
+    }
+
+    fn names(&self) -> Map<String, Value> {
+        values::fields(json!({
             "name": self.name(),
             "vhost": self.vhost().as_str(),
             "durable": self.is_durable(),
             "auto_delete": self.is_auto_delete(),
-            "arguments": self.arguments(),
-        });
-        values::fields(definition)
+        }))
+    }
+}
+
+/// Parts of a queue that an answer needs. In a list of very many queues the others cost most of the time.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each part stands for itself")]
+struct Parts {
+    has_arguments: bool,
+    /// Also for the two below, which are made of them.
+    has_lengths: bool,
+    has_statistics: bool,
+    has_message_stats: bool,
+}
+
+impl Parts {
+    fn of(call: &Call) -> Self {
+        let has_stats = !call.flag("disable_stats");
+        let is_argument = |field: &str| matches!(field, "type" | "arguments");
+        let is_length = |field: &str| {
+            let name = field.strip_suffix("_details").unwrap_or(field);
+            matches!(name, "messages" | "messages_ready" | "messages_unacknowledged")
+        };
+        let is_name = |field: &str| {
+            matches!(
+                field,
+                "name" | "vhost" | "durable" | "auto_delete" | "exclusive" | "node" | "state"
+            )
+        };
+        let is_statistic = |field: &str| {
+            !(is_name(field) || is_argument(field) || is_length(field) || field == "message_stats")
+        };
+        let has_statistics = has_stats && call.needs(is_statistic);
+        let has_message_stats = has_stats && call.needs(|field| field == "message_stats");
+        let may_have_lengths = has_stats || call.flag("enable_queue_totals");
+        Self {
+            has_arguments: call.needs(is_argument),
+            has_lengths: has_statistics || has_message_stats || may_have_lengths && call.needs(is_length),
+            has_statistics,
+            has_message_stats,
+        }
     }
 }
 
@@ -303,11 +351,12 @@ pub(super) fn total_of(call: &Call, vhost: &Namespace) -> Lengths {
 
 pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
     let entries = all(call, vhost)?;
+    let parts = Parts::of(call);
     list::entries(
         call,
         entries,
         |entry| entry.name().to_owned(),
-        |entry| entry.shown(call),
+        |entry| entry.shown(call, parts),
     )
 }
 
@@ -318,7 +367,7 @@ pub(super) async fn queue(call: &Call, vhost: &str, name: &str) -> Answered {
         _ => {
             let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
             let entry = Entry::find(call, &vhost, name).ok_or_else(Refusal::no_object)?;
-            let mut shown = entry.shown(call);
+            let mut shown = entry.shown(call, Parts::of(call));
             if let Some(fields) = shown.as_object_mut().filter(|_| !call.flag("disable_stats")) {
                 for (field, value) in [
                     ("consumer_details", entry.consumers(call)),

@@ -32,7 +32,7 @@ pub(crate) struct Channel {
     pub replies: Option<Replies>,
     /// Present once the channel has published.
     pub publisher: Option<Counted>,
-    /// Counted for its user; `None` for one that is closing.
+    /// Counted for its user; `None` for one that is closing or of a session of one request.
     #[expect(dead_code, reason = "it is counted until it is dropped")]
     pub tallied: Option<Tallied>,
 }

@@ -90,7 +90,11 @@ impl Session {
         if let Some(operation) = self.await_publishes()? {
             return Ok(Flow::Hold(operation));
         }
-        let tallied = Some(self.context.admit_channel(&self.agreed.user)?);
+        let tallied = if self.agreed.is_internal {
+            None
+        } else {
+            Some(self.context.admit_channel(&self.agreed.user)?)
+        };
         let channel = Channel {
             tallied,
             ..Channel::default()

@@ -360,6 +360,7 @@ mod tests {
             frame_bytes_max: 131_072,
             heartbeat: std::time::Duration::ZERO,
             virtual_host: Namespace::DEFAULT.into(),
+            is_internal: false,
         };
         let budget = ByteBudget::new(BudgetSettings { bytes: 1 << 20 });
         let caller = Arc::new(Caller::internal());

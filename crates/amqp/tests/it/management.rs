@@ -457,3 +457,33 @@ async fn a_publication_waits_for_space_for_a_while() {
     let (_, queue) = api.ask("GET", "/api/queues/%2F/q?columns=messages", "").await;
     assert_eq!(queue, json!({ "messages": 1 }));
 }
+
+#[tokio::test]
+async fn a_column_shows_what_the_whole_list_has_there() {
+    let api = Api::start().await;
+    api.ask(
+        "PUT",
+        "/api/queues/%2F/q",
+        r#"{"durable": true, "arguments": {"x-max-length": 7}}"#,
+    )
+    .await;
+    let message = r#"{"routing_key": "q", "properties": {}, "payload": "x", "payload_encoding": "string"}"#;
+    api.ask("POST", "/api/exchanges/%2F/amq.default/publish", message)
+        .await;
+    for list in ["/api/queues", "/api/exchanges"] {
+        let (_, whole) = api.ask("GET", list, "").await;
+        let first = whole[0].as_object().unwrap();
+        assert!(first.contains_key("message_stats"));
+        for (field, value) in first {
+            let (_, alone) = api.ask("GET", &format!("{list}?columns={field}"), "").await;
+            assert_eq!(alone[0], json!({ field: value }), "{list} {field}");
+        }
+    }
+    // The order may depend on a field that no column shows.
+    api.ask("PUT", "/api/queues/%2F/a", "{}").await;
+    for sort in ["messages", "message_stats.publish", "message_bytes"] {
+        let path = format!("/api/queues?columns=name&sort={sort}&sort_reverse=true");
+        let (_, sorted) = api.ask("GET", &path, "").await;
+        assert_eq!(sorted, json!([{ "name": "q" }, { "name": "a" }]), "{sort}");
+    }
+}

@@ -92,6 +92,7 @@ use crate::ticket::{ReadTicket, Ticket, TimeTicket};
 use crate::watch::Watch;
 
 pub use self::backup::{BackupError, BackupReport, BackupTarget};
+pub use self::os_storage::{OpenDirectoryError, open_directory};
 pub use self::recovery::{OpenError, RecoveryReport};
 pub use self::rewrite::{CompactionSettings, RewritePolicy};
 pub use self::scrub::ScrubReport;

@@ -45,6 +45,11 @@ const LOCK_FILE: &str = "lock";
 /// Time to wait for the lock: after a kill, a process holds it until the system has released its memory.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
+/// Opens a directory, which is created if missing, and locks it against other processes.
+pub fn open_directory(path: &Path) -> Result<Arc<dyn Storage>, OpenDirectoryError> {
+    Ok(Arc::new(Directory::open(path)?))
+}
+
 impl Directory {
     /// Opens an existing directory.
     pub(crate) fn open_existing(path: &Path) -> Result<Self, OpenDirectoryError> {

@@ -36,6 +36,7 @@ const FILL_BYTES_SHARED: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Pool {
     storage: Arc<dyn Storage>,
+    is_append_only: bool,
     segment_bytes: u32,
     /// Reserved spares, for state, deletions and rewriting only: see [`Share`].
     kept_back: usize,
@@ -89,6 +90,7 @@ impl Pool {
         next_id: u32,
     ) -> Self {
         Self {
+            is_append_only: storage.is_append_only(),
             storage,
             segment_bytes,
             kept_back,
@@ -99,6 +101,11 @@ impl Pool {
             active_room: AtomicI64::new(0),
             shortage: DiskSpace::default(),
         }
+    }
+
+    /// Returns true if segments are written once, without padding ([`Storage::is_append_only`]).
+    pub(crate) fn is_append_only(&self) -> bool {
+        self.is_append_only
     }
 
     /// Returns the signal that is set while missing spares cannot be made.
@@ -272,6 +279,9 @@ impl Pool {
 
     /// Makes missing spares slowly, by writing them, with smaller writes while appends wait for syncs.
     pub(crate) fn refill_written(&self, is_sync_shared: impl Fn() -> bool) -> Result<(), SpareError> {
+        if self.is_append_only {
+            return self.refill();
+        }
         self.refill_with(|| self.add_written_spare(&is_sync_shared))
     }
 
@@ -302,7 +312,7 @@ impl Pool {
         let file = self.storage.open(&name)?;
         let shared = file.is_shared()?;
         let spares = self.lock();
-        let is_wanted = !shared && spares.len() < self.kept_back + AHEAD;
+        let is_wanted = !shared && !self.is_append_only && spares.len() < self.kept_back + AHEAD;
         if !is_wanted || file.reserve(u64::from(self.segment_bytes)).is_err() {
             drop(spares);
             self.storage.remove(&name)?;

@@ -7,6 +7,8 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use super::segment::{FileRole, SegmentKind};
+
 /// One directory of files.
 pub trait Storage: Send + Sync + fmt::Debug {
     /// Creates an empty file; one of that name must not exist.
@@ -23,6 +25,36 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Returns the bytes by which files here can still grow.
     fn free_bytes(&self) -> io::Result<u64>;
+    /// Returns true if arrival segments are kept as streams: their bytes are written once, one behind the
+    /// other, and a sync makes a prefix of all of them durable. Then segments are not made ahead or recycled,
+    /// write groups are not padded, and recovery writes nothing again.
+    fn is_append_only(&self) -> bool {
+        false
+    }
+}
+
+/// How the engine writes a file, which its name says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WritePattern {
+    /// Arrival segments: one group behind the other. No byte is written twice.
+    Append,
+    /// Sidecars and sorted segments: written, synced and named, then only read.
+    Once,
+    /// The checkpoint, a small database, and everything else: at any place, at any time.
+    InPlace,
+    /// Files that count under a later name only.
+    Temporary,
+}
+
+impl WritePattern {
+    pub fn of(name: &str) -> Self {
+        match FileRole::of(name) {
+            Some(FileRole::Segment(SegmentKind::Arrival, _)) => Self::Append,
+            Some(FileRole::Segment(SegmentKind::Sorted, _) | FileRole::Sidecar(..)) => Self::Once,
+            None if name.strip_suffix(".tmp").is_some() => Self::Temporary,
+            None => Self::InPlace,
+        }
+    }
 }
 
 /// Alignment of writes that bypass the page cache.

@@ -396,11 +396,12 @@ impl ActiveSegment {
             pieces.iter().map(|(_, piece)| IoSlice::new(piece)).collect();
         // Padded to the end of the page: otherwise the system would first have to read the rest of it.
         let end = start.byte + head.bytes;
-        let padding = usize_of(
-            end.next_multiple_of(PAGE_BYTES)
-                .min(core.settings.segment_bytes)
-                .saturating_sub(end),
-        );
+        let padded_end = if core.pool.is_append_only() {
+            end
+        } else {
+            end.next_multiple_of(PAGE_BYTES).min(core.settings.segment_bytes)
+        };
+        let padding = usize_of(padded_end.saturating_sub(end));
         slices.push(IoSlice::new(ZEROS.get(..padding).unwrap_or_default()));
         self.file.write_at(&mut slices, u64::from(start.byte))?;
         drop(slices);

@@ -11,9 +11,16 @@
 #![allow(unreachable_pub, reason = "a test's crate has no outside")]
 
 mod compaction;
+#[macro_use]
 mod conformance;
 mod faults;
 mod rewrite;
 mod shared_frames;
 mod smoke;
 mod support;
+
+mod providers {
+    on_provider!(memory);
+    on_provider!(disk);
+    on_provider!(disk_with_small_segments);
+}

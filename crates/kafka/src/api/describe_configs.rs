@@ -172,7 +172,12 @@ fn of_broker(shared: &KafkaContext, wanted: DescribeOptions) -> Vec<DescribeConf
             let set = settings.other.get(config.name);
             found.extend(set.map(|value| (config.name, value.to_string(), source)));
         }
-        found.push((config.name, (config.value)(&view), DEFAULT_SOURCE));
+        let source = if config.is_stated {
+            STATIC_SOURCE
+        } else {
+            DEFAULT_SOURCE
+        };
+        found.push((config.name, (config.value)(&view), source));
         DescribeConfigsResourceResult {
             read_only: config.is_fixed,
             ..plain(config.name, config.kind, config.about, found, wanted)

@@ -51,7 +51,9 @@ pub(super) fn describe_client_quotas(context: &RequestContext, call: Call, body:
                 let wanted = quotas
                     .iter()
                     .filter(|(entity, _)| matches(entity, &request.components, request.strict));
-                wanted.map(|(entity, rates)| entry(entity, rates)).collect()
+                let entries = wanted.map(|(entity, rates)| entry(entity, rates));
+                // Quotas of requests alone have no key in Kafka.
+                entries.filter(|entry| !entry.values.is_empty()).collect()
             });
             (ErrorCode::None, None, Some(entries))
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_access::Action;
+use stafett_access::{Action, Rate};
 use stafett_kafka_wire::messages::share_fetch::{PartitionData, ShareFetchableTopicResponse};
 use stafett_kafka_wire::messages::{ShareFetchRequest, ShareFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
@@ -374,13 +374,16 @@ impl ShareFetch {
             .member
             .as_ref()
             .map_or(0, |(_, settings)| settings.rules.lock_ms);
+        let mut found = 0;
         for partition in std::mem::take(&mut self.partitions) {
             let settled = acknowledged.remove(&partition.id);
             if settled.is_none() && partition.error.is_none() && partition.acquired.ranges.is_empty() {
                 continue;
             }
             metrics.fetched_records.inc_by(partition.acquired.records());
-            metrics.fetched_bytes.inc_by(partition.acquired.bytes() as u64);
+            let bytes = partition.acquired.bytes();
+            found += bytes;
+            metrics.fetched_bytes.inc_by(bytes as u64);
             put(
                 partition.id.0,
                 partition.into_data(settled.flatten(), &mut count_error),
@@ -396,6 +399,7 @@ impl ShareFetch {
                 partitions,
             });
         let response = ShareFetchResponse {
+            throttle_time_ms: context.charge(Rate::Fetched, found),
             acquisition_lock_timeout_ms: i32::try_from(lock_ms).unwrap_or(i32::MAX),
             responses: responses.collect(),
             ..ShareFetchResponse::default()

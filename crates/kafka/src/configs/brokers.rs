@@ -23,6 +23,8 @@ pub(crate) struct BrokerConfig {
     pub about: &'static str,
     /// True if it cannot be changed while the broker runs.
     pub is_fixed: bool,
+    /// True if it has no default. Apache Kafka reads it from its file.
+    pub is_stated: bool,
 }
 
 const NUMBER: ConfigType = ConfigType::int(0);
@@ -40,7 +42,19 @@ const fn fixed(
         value,
         about,
         is_fixed,
+        is_stated: false,
     }
+}
+
+const fn stated(
+    name: &'static str,
+    kind: ConfigType,
+    value: fn(&BrokerView<'_>) -> String,
+    about: &'static str,
+) -> BrokerConfig {
+    let mut config = fixed(name, kind, value, about);
+    config.is_stated = true;
+    config
 }
 
 /// Returns a setting that can be changed and has no effect.
@@ -51,13 +65,14 @@ const fn shown(name: &'static str, kind: ConfigType, value: fn(&BrokerView<'_>) 
         value,
         about: WITHOUT_EFFECT,
         is_fixed: false,
+        is_stated: false,
     }
 }
 
 /// All broker settings, sorted by name.
 #[rustfmt::skip]
 pub(crate) const BROKER: &[BrokerConfig] = &[
-    fixed("advertised.listeners", ConfigType::Text, advertised_listeners, "Where clients are told to connect to."),
+    stated("advertised.listeners", ConfigType::Text, advertised_listeners, "Addresses that clients are told."),
     fixed("auto.create.topics.enable", ConfigType::Boolean, |view| view.settings.auto_create_topics.to_string(),
         "Whether a metadata request may create the topics that it asks for."),
     shown("background.threads", ConfigType::int(1), |_| "10".to_owned()),
@@ -71,7 +86,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
         "Bytes of records in one answer to a fetch."),
     shown("follower.replication.throttled.rate", ConfigType::Long { min: 0 }, |_| i64::MAX.to_string()),
     fixed("group.consumer.assignors", ConfigType::SomeOf(&[]), |_| "uniform,range".to_owned(),
-        "What can compute who is to have what."),
+        "Assignors that the broker has."),
     fixed("group.consumer.heartbeat.interval.ms", ConfigType::int(1), |view| groups(view).consumer.heartbeat_ms.to_string(),
         "How often members of consumer groups are told to report, if there are many of them."),
     fixed("group.consumer.max.heartbeat.interval.ms", ConfigType::int(1), |_| HEARTBEAT_MS.1.to_string(), "The most that a group may set."),
@@ -93,21 +108,21 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("group.min.session.timeout.ms", ConfigType::int(1), |view| groups(view).session_ms_min.to_string(),
         "The shortest session that members of classic groups may ask for."),
     shown("leader.replication.throttled.rate", ConfigType::Long { min: 0 }, |_| i64::MAX.to_string()),
-    fixed("listeners", ConfigType::Text, listeners, "Where the broker listens."),
-    fixed("log.dirs", ConfigType::Text, |view| view.settings.log_dir.clone(), "The folder of everything that is stored."),
+    stated("listeners", ConfigType::Text, listeners, "Addresses on which the broker listens."),
+    stated("log.dirs", ConfigType::Text, |view| view.settings.log_dir.clone(), "The folder of everything that is stored."),
     shown("max.connection.creation.rate", ConfigType::int(0), |_| i32::MAX.to_string()),
     shown("max.connections", ConfigType::int(0), |_| i32::MAX.to_string()),
     shown("max.connections.per.ip", ConfigType::int(0), |_| i32::MAX.to_string()),
     fixed("max.incremental.fetch.session.cache.slots", NUMBER, |view| view.settings.fetch_sessions_max.to_string(),
         "Fetch sessions of all connections together."),
-    fixed("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
+    stated("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
     shown("num.io.threads", ConfigType::int(1), |_| "8".to_owned()),
     shown("num.network.threads", ConfigType::int(1), |_| "3".to_owned()),
     fixed("num.partitions", ConfigType::int(1), |view| view.broker.catalog().defaults().partitions.to_string(),
-        "Partitions of a topic whose creator does not care."),
+        "Partitions of a topic that is made without a number of them."),
     shown("num.recovery.threads.per.data.dir", ConfigType::int(1), |_| "2".to_owned()),
     shown("num.replica.fetchers", ConfigType::int(1), |_| "1".to_owned()),
-    fixed("process.roles", ConfigType::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
+    stated("process.roles", ConfigType::SomeOf(&["broker", "controller"]), |_| "broker,controller".to_owned(),
         "The one broker is its own controller."),
     fixed("offset.metadata.max.bytes", NUMBER, |view| groups(view).commit_text_bytes_max.to_string(),
         "Bytes of the text beside a committed offset."),

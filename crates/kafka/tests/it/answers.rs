@@ -222,6 +222,22 @@ async fn settings(client: &mut Client) {
         let code = client.call(4, &request).await.results[0].error_code;
         assert_eq!(code, expected, "describing {kind} {name:?}");
     }
+    let request = DescribeConfigsRequest {
+        resources: vec![describe_configs::DescribeConfigsResource {
+            resource_type: 4,
+            resource_name: "1".into(),
+            configuration_keys: None,
+        }],
+        ..DescribeConfigsRequest::default()
+    };
+    let described = client.call(4, &request).await;
+    for (name, source) in [("advertised.listeners", 4), ("fetch.max.bytes", 5)] {
+        let config = described.results[0]
+            .configs
+            .iter()
+            .find(|config| &*config.name == name);
+        assert_eq!(config.map(|config| config.config_source), Some(source), "{name}");
+    }
     for (kinds, expected) in [(vec![2], 0), (vec![0], 35), (vec![99], 35), (vec![16, 32], 0)] {
         let request = ListConfigResourcesRequest {
             resource_types: kinds,

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use stafett_kafka_wire::ErrorCode;
 use stafett_kafka_wire::messages::alter_client_quotas::{OpData, RequestEntityData, RequestEntryData};
 use stafett_kafka_wire::messages::describe_client_quotas::ComponentData;
+use stafett_kafka_wire::messages::share_fetch::{FetchPartition, FetchTopic};
 use stafett_kafka_wire::messages::{
-    AlterClientQuotasRequest, DescribeClientQuotasRequest, FetchRequest, ProduceRequest,
+    AlterClientQuotasRequest, DescribeClientQuotasRequest, FetchRequest, ProduceRequest, ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
 };
 
 use crate::peer::{Client, Server, batch, fetch, produce};
@@ -164,6 +166,33 @@ async fn bad_and_unserved_quotas_are_refused_by_name_and_a_check_changes_nothing
     assert_eq!(described(&mut client, &[], false).await, [""; 0]);
 }
 
+#[tokio::test]
+async fn requests_beyond_a_quota_of_them_wait() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let quota = stafett_broker::NewQuota {
+        entity: stafett_access::Entity {
+            user: None,
+            client: Some(stafett_access::Part::Default),
+        },
+        rates: vec![(stafett_access::Rate::Requests, Some(5.0))],
+    };
+    let by = stafett_access::Caller::internal();
+    let access = server.broker.access();
+    access.set_quotas(&by, vec![quota], false).await.unwrap();
+    // It is no quota that Kafka's tools know.
+    assert_eq!(described(&mut client, &[], false).await, [""; 0]);
+    let begun = Instant::now();
+    for _ in 0..10 {
+        client.topic("t").await;
+    }
+    let throttled = send(&mut client).await;
+    assert!((1..=200).contains(&throttled), "{throttled} ms");
+    assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(server.metric("kafka_throttled_total{rate=\"requests\"}") >= 1);
+}
+
 /// Sends a batch, and returns the throttle time.
 async fn send(client: &mut Client) -> i32 {
     let request = produce(-1, "t", 0, batch(&[&"x".repeat(BYTES)]));
@@ -208,4 +237,40 @@ async fn a_client_beyond_its_quota_is_told_and_not_read_until_then() {
         assert_eq!(alter(&mut setter, all, &[(key, None)]).await.0, 0);
         assert_eq!(send(&mut client).await, 0, "the quota is gone");
     }
+}
+
+#[tokio::test]
+async fn records_of_a_share_group_count_as_fetched() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let topic_id = client.create("t", 1).await;
+    let joined = ShareGroupHeartbeatRequest {
+        group_id: "shared".into(),
+        member_id: "me".into(),
+        subscribed_topic_names: Some(vec!["t".into()]),
+        ..ShareGroupHeartbeatRequest::default()
+    };
+    assert_eq!(client.call(1, &joined).await.error_code, 0);
+    let take = |epoch, topics| ShareFetchRequest {
+        group_id: Some("shared".into()),
+        member_id: Some("me".into()),
+        share_session_epoch: epoch,
+        min_bytes: 1,
+        max_bytes: 1 << 20,
+        max_records: 500,
+        batch_size: 500,
+        topics,
+        ..ShareFetchRequest::default()
+    };
+    let partitions = vec![FetchPartition::default()];
+    let topics = vec![FetchTopic { topic_id, partitions }];
+    assert_eq!(client.call(2, &take(0, topics)).await.error_code, 0);
+    let mut other = server.client().await;
+    send(&mut other).await;
+    let all: Entity = &[("client-id", None)];
+    let rate = [("consumer_byte_rate", Some(RATE))];
+    assert_eq!(alter(&mut other, all, &rate).await.0, 0);
+    let answer = client.call(2, &take(1, Vec::new())).await;
+    assert_eq!(answer.responses.len(), 1);
+    assert!(answer.throttle_time_ms > 500, "{} ms", answer.throttle_time_ms);
 }

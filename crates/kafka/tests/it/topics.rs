@@ -1,5 +1,6 @@
 //! Topics: creation, deletion, description; cluster metadata.
 
+use stafett_access::{Caller, Limit, Limited};
 use stafett_kafka::{Endpoint, KafkaSettings};
 use stafett_kafka_wire::messages::create_topics::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
@@ -182,6 +183,38 @@ async fn metadata_of_all_topics_and_of_none() {
         2,
         "version 0 has no other way"
     );
+}
+
+#[tokio::test]
+async fn no_more_topics_are_created_than_their_namespace_may_have() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("there", 1).await;
+    let set = async |max| {
+        let of = Limited::Namespace("/".into());
+        let by = Caller::internal();
+        let limits = [(Limit::Topics, max)];
+        server.broker.set_limits(&by, of, &limits).await.unwrap();
+    };
+    set(Some(1)).await;
+    client
+        .create_failing("beyond", 1, ErrorCode::PolicyViolation)
+        .await;
+    // A client that has a topic created by asking for it is refused too; those that are there go on.
+    let request = MetadataRequest {
+        allow_auto_topic_creation: true,
+        ..metadata(vec![named("beyond"), named("there")])
+    };
+    let topics = client.call(12, &request).await.topics;
+    let codes: Vec<_> = topics
+        .iter()
+        .map(|topic| (topic.name.as_deref(), topic.error_code))
+        .collect();
+    let refused = ErrorCode::PolicyViolation.code();
+    assert_eq!(codes, [(Some("beyond"), refused), (Some("there"), 0)]);
+    client.produce("there", 0, batch(&["x"])).await;
+    set(None).await;
+    client.create("beyond", 1).await;
 }
 
 #[tokio::test]

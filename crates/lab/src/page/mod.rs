@@ -9,7 +9,7 @@
 //!   changes of a text
 //! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a
 //!   run; [`events`]: a run as it goes on
-//! - [`agents`]: other machines that carry load
+//! - [`agents`]: other machines that carry load; [`login`]: the login of the page
 //! - [`queue`]: runs that wait, and the one that is under way
 //! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational
 //!   laws and queueing models
@@ -23,10 +23,13 @@ mod experiments;
 mod files;
 mod known;
 pub mod laws;
+mod login;
 pub mod models;
 mod notes;
 mod queue;
 mod runs;
+
+pub use login::Login;
 
 use std::io;
 use std::net::SocketAddr;
@@ -64,6 +67,8 @@ pub struct Settings {
     pub exe: PathBuf,
     /// File with the secret of agents.
     pub secret_file: Option<PathBuf>,
+    /// Login that every request needs.
+    pub login: Option<Login>,
 }
 
 /// Reason why the page is not served.
@@ -147,7 +152,7 @@ pub async fn serve(
 }
 
 fn routes(lab: Lab) -> Router {
-    let api = api();
+    let (api, login) = (api(), lab.settings.login.clone());
     let document = document(&api);
     let described = api.into_router().with_state(lab);
     let all = described
@@ -159,7 +164,7 @@ fn routes(lab: Lab) -> Router {
         .route("/", get(|| async { Redirect::temporary("/lab/") }))
         .merge(stafett_console::lab_router())
         .fallback(no_such_path);
-    stamped(Policy::Api(Access::default()).guard(all))
+    stamped(Policy::Api(Access::default()).guard(login::guard(login, all)))
 }
 
 fn api() -> Api<Lab> {

@@ -2,6 +2,8 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -20,6 +22,10 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
+        Self::with_login(None)
+    }
+
+    fn with_login(login: Option<Login>) -> Self {
         let folder = TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["runs", "own"] {
@@ -33,6 +39,7 @@ impl Served {
             experiments: at("own"),
             exe: at("nowhere"),
             secret_file: None,
+            login,
         };
         let lab = Lab {
             settings: Arc::new(settings),
@@ -73,6 +80,45 @@ impl Served {
         let (status, answer) = self.ask(method, path, body).await;
         assert_eq!(answer["code"], code, "{path}: {status} {answer}");
         answer
+    }
+}
+
+#[tokio::test]
+async fn a_page_with_a_login_answers_nothing_without_it() {
+    let served = Served::with_login(Some(Login::of("ann:a good password").unwrap()));
+    let asked = async |path: &str, authorization: Option<&str>| {
+        let mut request = Request::builder().uri(path).header("host", "127.0.0.1:7072");
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        served.routes.clone().oneshot(request).await.unwrap()
+    };
+    let right = format!("Basic {}", STANDARD.encode("ann:a good password"));
+    let wrong = format!("Basic {}", STANDARD.encode("ann:a good passworD"));
+    for path in [
+        "/",
+        "/lab/",
+        "/lab/v1/runs",
+        "/lab/v1/openapi.json",
+        "/lab/v1/none",
+        "/other",
+    ] {
+        for given in [
+            None,
+            Some(&*wrong),
+            Some("Basic"),
+            Some("Bearer x"),
+            Some("Basic !"),
+        ] {
+            let refused = asked(path, given).await;
+            assert_eq!(refused.status(), 401, "{path} {given:?}");
+            assert!(refused.headers().contains_key("www-authenticate"));
+        }
+        assert_ne!(asked(path, Some(&right)).await.status(), 401, "{path}");
+    }
+    for short in ["", "ann", "ann:short", ":a good password"] {
+        assert!(Login::of(short).is_err(), "{short}");
     }
 }
 

@@ -7,7 +7,7 @@ use stafett_journal::{Append, Frame};
 use stafett_model::{Message, Namespace};
 use stafett_queue::Overflow;
 
-use super::bounds::Bound;
+use super::bounds::Reservation;
 use super::publication::{
     AppendOutcome, AppendTicket, AtomicPublishError, Atomicity, Publication, Refused, ReservedRoom,
     RouteIndex, Targets,
@@ -22,8 +22,8 @@ struct AdmissionCheck<'a> {
     atomicity: Atomicity,
     /// True for messages that are new to their namespace, if one is bounded.
     adds: bool,
-    /// Bounds of the namespace that was asked last.
-    bound: Option<(Namespace, Option<Arc<Bound>>)>,
+    /// Room in the namespaces that were asked; `None` in one without bounds.
+    rooms: SmallVec<[(Namespace, Option<Reservation>); 1]>,
     /// True if a deleted queue refuses messages; else it is no target.
     needs_queues: bool,
     /// Number of admitted messages, once per queue.
@@ -103,7 +103,7 @@ impl Queues {
             atomicity: publication.atomicity,
             // Dead letters and delayed messages have been there, and are not lost to a bound.
             adds: self.bounds.is_used() && source.is_none() && publication.atomicity != Atomicity::Taken,
-            bound: None,
+            rooms: SmallVec::new(),
             needs_queues: source.is_some() || publication.needs_queues,
             published: 0,
             runs: SmallVec::new(),
@@ -139,6 +139,10 @@ impl Queues {
         };
         let ticket = (!appends.is_empty()).then(|| self.journal.append(appends));
         drop(no_removal);
+        if let Some(ticket) = &ticket {
+            let rooms = check.rooms.drain(..).filter_map(|(_, room)| room);
+            rooms.for_each(|room| room.stage(ticket.glance()));
+        }
         if check.atomicity == Atomicity::Batch || ticket.is_some() {
             self.metrics.published.inc_by(check.published);
             check.count(&publication);
@@ -256,17 +260,19 @@ impl AdmissionCheck<'_> {
         Admission::Admitted
     }
 
-    /// Takes room in the namespace of a queue. False if there is none.
+    /// Reserves room in the namespace of a queue. False if there is none.
     fn has_room_in(&mut self, queue: &Queue, message: &Message) -> bool {
         let namespace = &queue.namespace;
-        if self.bound.as_ref().is_none_or(|(known, _)| known != namespace) {
-            self.bound = Some((namespace.clone(), self.queues.message_bound(namespace)));
-        }
-        match &self.bound {
-            Some((_, Some(bound))) => self
-                .queues
-                .take_room(bound, namespace, message.value.len() as u64),
-            _ => true,
+        let known = self.rooms.iter().position(|(known, _)| known == namespace);
+        let at = known.unwrap_or_else(|| {
+            let bound = self.queues.message_bound(namespace);
+            self.rooms.push((namespace.clone(), bound.map(Reservation::new)));
+            self.rooms.len() - 1
+        });
+        let bytes = message.value.len() as u64;
+        match self.rooms.get_mut(at) {
+            Some((_, Some(room))) => self.queues.reserve(room, namespace, bytes),
+            Some((_, None)) | None => true,
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stafett_journal::{Append, Change, Frame, Ticket};
-use stafett_model::{LockGuard, Namespace, WriteGuard};
+use stafett_model::{EVENTS, LockGuard, Namespace, WriteGuard};
 use stafett_store::{NotStored, only_outcome};
 use tokio::task::JoinHandle;
 
@@ -142,13 +142,19 @@ impl Queues {
     /// Deletes an unused queue, or an auto-delete one that has lost its last consumer. If it was used
     /// meanwhile, the timer checks it again later.
     pub(super) fn delete_unused(self: &Arc<Self>, queue: &Arc<Queue>, had_consumers: bool) {
+        let mut is_overdue = false;
         let removed = self.remove(queue, |inner| {
             let is_left = had_consumers && queue.auto_delete && !inner.has_consumers();
-            if is_left || queue.is_overdue(&self.context, inner) {
+            is_overdue = !is_left && queue.is_overdue(&self.context, inner);
+            if is_left || is_overdue {
                 return Ok(());
             }
             Err(DeleteQueueError::InUse)
         });
+        if is_overdue && let Ok((messages, _)) = &removed {
+            tracing::info!(target: EVENTS, kind = "queue.deleted", name = %queue.name, namespace = %queue.namespace,
+                "expired with {messages} messages: it was not used for its time");
+        }
         // If the journal refuses, the flush task retries.
         drop(removed);
     }

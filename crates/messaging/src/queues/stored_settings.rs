@@ -207,23 +207,31 @@ pub(super) fn decode_policy_settings(rest: &mut &[u8]) -> Option<PolicySettings>
     let mut settings = PolicySettings::default();
     for _ in 0..number(rest)? {
         match byte(rest)? {
-            TTL => settings.ttl_ms = Some(number(rest)?),
-            EXPIRES => settings.expires_ms = Some(number(rest)?),
-            LENGTH => settings.length_max = Some(number(rest)?),
-            BYTES => settings.bytes_max = Some(number(rest)?),
-            OVERFLOW => settings.overflow = Some(overflow(number(rest)?)?),
             DELIVERY_LIMIT => {
                 settings.delivery_limit = Some(match number(rest)?.checked_sub(1) {
                     Some(count) => DeliveryLimit::Returns(u32::try_from(count).ok()?),
                     None => DeliveryLimit::None,
                 });
             }
-            DEAD_LETTER => settings.dead_letter_exchange = Some(text(rest)?.into()),
-            DEAD_LETTER_KEY => settings.dead_letter_key = Some(text(rest)?.into()),
-            _ => return None,
+            tag => decode_common(tag, rest, &mut settings)?,
         }
     }
     Some(settings)
+}
+
+/// Reads a setting that queues and policies store alike.
+fn decode_common(tag: u8, rest: &mut &[u8], settings: &mut PolicySettings) -> Option<()> {
+    match tag {
+        TTL => settings.ttl_ms = Some(number(rest)?),
+        EXPIRES => settings.expires_ms = Some(number(rest)?),
+        LENGTH => settings.length_max = Some(number(rest)?),
+        BYTES => settings.bytes_max = Some(number(rest)?),
+        OVERFLOW => settings.overflow = Some(overflow(number(rest)?)?),
+        DEAD_LETTER => settings.dead_letter_exchange = Some(text(rest)?.into()),
+        DEAD_LETTER_KEY => settings.dead_letter_key = Some(text(rest)?.into()),
+        _ => return None,
+    }
+    Some(())
 }
 
 fn traits(settings: &QueueSettings) -> u64 {
@@ -236,22 +244,9 @@ fn traits(settings: &QueueSettings) -> u64 {
 
 pub(super) fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
     let mut settings = QueueSettings::default();
+    let mut common = PolicySettings::default();
     for _ in 0..number(rest)? {
         match byte(rest)? {
-            TTL => settings.ttl_ms = Some(number(rest)?),
-            EXPIRES => settings.expires_ms = Some(number(rest)?),
-            LENGTH => settings.length_max = Some(number(rest)?),
-            BYTES => settings.bytes_max = Some(number(rest)?),
-            OVERFLOW => {
-                settings.overflow = overflow(number(rest)?)?;
-            }
-            DEAD_LETTER => {
-                settings.dead_letter = Some(DeadLetter {
-                    exchange: text(rest)?.into(),
-                    routing_key: None,
-                });
-            }
-            DEAD_LETTER_KEY => settings.dead_letter.as_mut()?.routing_key = Some(text(rest)?.into()),
             PRIORITY => settings.priority_max = u8::try_from(number(rest)?).ok()?,
             DELIVERY_LIMIT => settings.delivery_limit = Some(u32::try_from(number(rest)?).ok()?),
             SINGLE_ACTIVE => settings.single_active_consumer = number(rest)? != 0,
@@ -264,10 +259,25 @@ pub(super) fn decode_settings(rest: &mut &[u8]) -> Option<QueueSettings> {
                 settings.keeps_transient = traits & KEEPS_TRANSIENT != 0;
                 settings.has_default_delivery_limit = traits & DEFAULT_DELIVERY_LIMIT != 0;
             }
-            _ => return None,
+            tag => decode_common(tag, rest, &mut common)?,
         }
     }
-    Some(settings)
+    let dead_letter = match (common.dead_letter_exchange, common.dead_letter_key) {
+        (None, Some(_)) => return None,
+        (exchange, routing_key) => exchange.map(|exchange| DeadLetter {
+            exchange,
+            routing_key,
+        }),
+    };
+    Some(QueueSettings {
+        ttl_ms: common.ttl_ms,
+        expires_ms: common.expires_ms,
+        length_max: common.length_max,
+        bytes_max: common.bytes_max,
+        overflow: common.overflow.unwrap_or_default(),
+        dead_letter,
+        ..settings
+    })
 }
 
 fn non_zero(value: u64) -> Option<u64> {

@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::client::http::{self, Question};
-use crate::client::options::{option, size};
+use crate::client::options::{number, option, size};
 use crate::client::table::{Side, Table};
 use crate::failure::Failure;
 
@@ -13,6 +13,7 @@ const USER: &str = "user";
 const CLIENT: &str = "client";
 const PRODUCED: &str = "produced";
 const FETCHED: &str = "fetched";
+const REQUESTS: &str = "requests";
 
 pub(super) fn describe() -> Command {
     http::command(Command::new("quota"))
@@ -35,6 +36,7 @@ pub(super) fn describe() -> Command {
                 ))
                 .arg(size(PRODUCED, "Bytes per second that it may produce"))
                 .arg(size(FETCHED, "Bytes per second that it may fetch"))
+                .arg(number(REQUESTS, "Requests per second that it may make"))
                 .after_help("Examples:\n  stafett quota set --user ann --produced 1MiB --fetched 10MiB"),
         ])
 }
@@ -53,6 +55,7 @@ fn set(matches: &ArgMatches) -> Result<(), Failure> {
         "client": matches.get_one::<String>(CLIENT),
         "produced_bytes_per_second": matches.get_one::<u64>(PRODUCED),
         "fetched_bytes_per_second": matches.get_one::<u64>(FETCHED),
+        "requests_per_second": matches.get_one::<u64>(REQUESTS),
     });
     let answer = http::ask(matches, Question::new(Method::PUT, "/v1/quotas").with_body(&body))?;
     Ok(http::done(matches, &answer, "quota set")?)
@@ -65,6 +68,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
         ("CLIENT", Side::Left),
         ("PRODUCED/S", Side::Right),
         ("FETCHED/S", Side::Right),
+        ("REQUESTS/S", Side::Right),
     ];
     let mut table = Table::new(&columns);
     for quota in &list {
@@ -77,6 +81,7 @@ fn list(matches: &ArgMatches) -> Result<(), Failure> {
             CLIENT,
             "produced_bytes_per_second",
             "fetched_bytes_per_second",
+            "requests_per_second",
         ];
         table.row(names.map(field).to_vec());
     }

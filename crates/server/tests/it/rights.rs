@@ -364,6 +364,13 @@ fn bodies_without_a_length_and_messages_of_a_websocket_come_out_of_the_quota() {
     set("");
     let answer = socket.ask(&send);
     assert!(answer["ok"].is_object(), "{answer}");
+    // Requests count too, of all routes and of messages by WebSocket.
+    set(r#", "requests_per_second": 0.01"#);
+    assert_eq!(closed.ask("GET /v1/topics", Some("root"), "").0, 200);
+    let (status, _, said) = closed.ask("GET /v1/topics", Some("root"), "");
+    assert_eq!((status, said.contains("over_quota")), (429, true), "{said}");
+    let answer = socket.ask(&send);
+    assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
 }
 
 #[test]
@@ -438,6 +445,15 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
         4
     );
     assert_eq!(set(r#"{"namespace": "/"}"#).0, 200);
+    // Requests open no connections and channels.
+    assert_eq!(set(r#"{"user": "root", "connections": 0, "channels": 0}"#).0, 200);
+    let (status, _, said) = closed.ask("PUT /api/queues/%2F/other", Some("root"), "{}");
+    assert_eq!(status, 201, "{said}");
+    let message =
+        r#"{"routing_key": "other", "payload": "x", "payload_encoding": "string", "properties": {}}"#;
+    let publish = "POST /api/exchanges/%2F/amq.default/publish";
+    let (status, _, said) = closed.ask(publish, Some("root"), message);
+    assert_eq!((status, &*said), (200, r#"{"routed":true}"#));
     assert_eq!(set(r#"{"user": "root"}"#).0, 200);
     assert!(listed().contains(r#""items":[]"#), "{}", listed());
 }

@@ -83,8 +83,15 @@ fn frame(command: &Value) -> Vec<u8> {
 }
 
 fn ask(address: SocketAddr, request: &str) -> Value {
+    ask_with(address, request, "")
+}
+
+fn ask_with(address: SocketAddr, request: &str, body: &str) -> Value {
     let mut stream = connect(address);
-    let head = "connection: close\r\ncontent-length: 0\r\n\r\n";
+    let head = format!(
+        "connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
     write!(stream, "{request} HTTP/1.1\r\nhost: {address}\r\n{head}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -153,6 +160,44 @@ fn a_consumer_that_is_cut_off_in_mid_delivery_leaves_nothing_in_flight() {
         }
         assert!(begun.elapsed() < Duration::from_mins(1), "{queue}");
     }
+}
+
+#[test]
+fn the_expiry_of_a_queue_is_an_event_and_events_are_watched() {
+    // One word for the core and for listeners, which do not know each other.
+    assert_eq!(stafett_model::EVENTS, stafett_net::EVENTS);
+    let folder = Folder::new();
+    let running = Running::start(serve(&folder));
+    let http = running.address("http");
+    let mut socket = Socket::open(http);
+    let watched = socket.ask(&json!({
+        "op": "watch", "every_ms": 1000, "what": [{"list": "events", "query": "kind=queue.deleted"}],
+    }));
+    assert_eq!(watched["ok"]["watch"], 1, "{watched}");
+    assert_eq!(socket.read().unwrap()["items"][0]["items"], json!([]));
+    ask_with(http, "PUT /v1/queues/short", r#"{"expires_ms": 100}"#);
+    let begun = Instant::now();
+    let event = loop {
+        let state = socket.read().unwrap();
+        let first = &state["items"][0]["items"][0];
+        if first.is_object() {
+            break first.clone();
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "{state}");
+    };
+    assert_eq!(
+        event["on"],
+        json!({ "queue": "short", "namespace": "/" }),
+        "{event}"
+    );
+    assert_eq!(event["by"], Value::Null, "{event}");
+    assert!(
+        event["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("expired with 0 messages"),
+        "{event}"
+    );
 }
 
 #[test]

@@ -1,14 +1,8 @@
 //! The mixture of steps that a seed draws from.
 
-use super::{
-    Action, Age, CLIENTS, Closing, DiskFault, End, Message, PARTITIONS, PRODUCERS, PUBLISHERS, Settling,
-    Step, TOPICS,
-};
-use crate::amqp::{
-    DefinitionStep, FAN, LATE, Move, OVER, Patience, Removal, Removing, SpaceStep, StreamStep, TxStep,
-    ViewStep,
-};
-use crate::full::UsedUp;
+use super::draws::{close, fault, full, remove, settle, small};
+use super::{Action, Age, CLIENTS, End, Message, PARTITIONS, PRODUCERS, PUBLISHERS, Step, TOPICS};
+use crate::amqp::{DefinitionStep, FAN, LATE, Move, Patience, SpaceStep, StreamStep, TxStep, ViewStep};
 use crate::jobs::JobStep;
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
@@ -337,75 +331,38 @@ impl Mix {
 
     #[expect(clippy::too_many_lines, reason = "it is a table of the kinds of steps")]
     fn action(&self, kind: Kind, random: &mut Random) -> Action {
-        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
         match kind {
-            Kind::Produce => Action::Produce {
-                producer: small(PRODUCERS),
-                topic: self.first_topic + small(TOPICS - self.first_topic),
-                partition: small(PARTITIONS),
-                records: u16::try_from(1 + random.below(20)).unwrap_or(1),
-                bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
-                age: random.pick(&self.ages),
-            },
+            Kind::Produce => self.produce(random),
             Kind::Leave => Action::Leave {
-                producer: small(PRODUCERS),
+                producer: small(random, PRODUCERS),
             },
             Kind::Read => Action::Read {
-                topic: small(TOPICS),
-                partition: small(PARTITIONS),
+                topic: small(random, TOPICS),
+                partition: small(random, PARTITIONS),
             },
             Kind::Reader => Action::Reader(ReaderStep::draw(random)),
-            Kind::Recreate => Action::Recreate { topic: small(TOPICS) },
+            Kind::Recreate => Action::Recreate {
+                topic: small(random, TOPICS),
+            },
             Kind::Group => Action::Group(GroupStep::draw(random)),
             Kind::Share => Action::Share(ShareStep::draw(random)),
             Kind::Transaction => Action::Transaction(TransactionStep::draw(random, self.bytes_max)),
-            Kind::Publish => Action::Publish {
-                client: small(PUBLISHERS),
-                target: match small(9) {
-                    LATE if self.has_losses => FAN,
-                    target => target,
-                },
-                message: Message {
-                    count: 1 + small(20),
-                    priority: small(4),
-                    is_persistent: small(8) != 0,
-                    patience: Patience::draw(small(10), small(u8::MAX)),
-                    bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
-                },
-            },
+            Kind::Publish => self.publish(random),
             Kind::Consume => Action::Consume {
-                client: small(CLIENTS),
-                queue: small(8),
+                client: small(random, CLIENTS),
+                queue: small(random, 8),
             },
             Kind::Get => Action::Get {
-                client: small(CLIENTS),
-                queue: small(8),
+                client: small(random, CLIENTS),
+                queue: small(random, 8),
             },
-            Kind::Settle => Action::Settle {
-                client: small(CLIENTS),
-                count: 1 + small(30),
-                how: random.pick(&[
-                    Settling::Ack,
-                    Settling::AckAll,
-                    Settling::Requeue,
-                    Settling::Reject,
-                ]),
-            },
+            Kind::Settle => settle(random),
             Kind::Cancel => Action::Cancel {
-                client: small(CLIENTS),
+                client: small(random, CLIENTS),
             },
-            Kind::Close => Action::Close {
-                client: small(CLIENTS),
-                settles: match small(4) {
-                    0 => Some(Settling::AckAll),
-                    1 => Some(Settling::Ack),
-                    2 => Some(Settling::Requeue),
-                    _ => None,
-                },
-                how: random.pick(&[Closing::Channel, Closing::Connection, Closing::Cut]),
-            },
+            Kind::Close => close(random),
             Kind::Pause => Action::Pause {
-                client: small(CLIENTS),
+                client: small(random, CLIENTS),
                 for_ms: u32::try_from(random.below(300)).unwrap_or(0),
             },
             Kind::Define => Action::Define(DefinitionStep::draw(random)),
@@ -417,24 +374,9 @@ impl Mix {
             Kind::Job => Action::Job(JobStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
-            Kind::Remove => Action::Remove(Removal {
-                queue: match small(6) {
-                    5 => OVER,
-                    queue => queue,
-                },
-                last: (small(CLIENTS), small(8)),
-                how: random.pick(&[Removing::Purge, Removing::Delete]),
-            }),
+            Kind::Remove => remove(random),
             Kind::Look => Action::Look,
-            Kind::Fault => Action::Fault {
-                after: 1 + random.below(30),
-                fault: match random.below(8) {
-                    0 => DiskFault::Error,
-                    1 => DiskFault::Broken,
-                    2 | 3 => DiskFault::Power(random.next()),
-                    _ => DiskFault::Kill(random.next()),
-                },
-            },
+            Kind::Fault => fault(random),
             Kind::End => Action::End(End::draw(random)),
             Kind::BackUp => Action::BackUp,
             Kind::Restore => Action::Restore {
@@ -446,27 +388,49 @@ impl Mix {
             },
             Kind::Repeat => Action::Repeat {
                 // Producers with even numbers are idempotent.
-                producer: small(PRODUCERS / 2) * 2,
-                back: small(5),
+                producer: small(random, PRODUCERS / 2) * 2,
+                back: small(random, 5),
             },
             Kind::Checkpoint => Action::Checkpoint,
             Kind::Rewrite => Action::Rewrite {
-                frees: small(2) == 0,
-                covers: small(2) == 0,
+                frees: small(random, 2) == 0,
+                covers: small(random, 2) == 0,
             },
             Kind::Retain => Action::Retain,
             Kind::Jump => Action::Jump {
                 seconds: random.pick(&[-3600, -5, 5, 2 * 86_400, 2 * 86_400]),
             },
-            Kind::Full => Action::Full {
-                for_ms: {
-                    let longest = random.pick(&[100, 600, 3000]);
-                    u32::try_from(random.below(longest)).unwrap_or(0)
-                },
-                used_up: random.pick(&[UsedUp::Nothing, UsedUp::State, UsedUp::Settlements]),
-            },
+            Kind::Full => full(random),
             Kind::Rest => Action::Rest {
                 seconds: u32::try_from(random.below(60)).unwrap_or(0),
+            },
+        }
+    }
+
+    fn produce(&self, random: &mut Random) -> Action {
+        Action::Produce {
+            producer: small(random, PRODUCERS),
+            topic: self.first_topic + small(random, TOPICS - self.first_topic),
+            partition: small(random, PARTITIONS),
+            records: u16::try_from(1 + random.below(20)).unwrap_or(1),
+            bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
+            age: random.pick(&self.ages),
+        }
+    }
+
+    fn publish(&self, random: &mut Random) -> Action {
+        Action::Publish {
+            client: small(random, PUBLISHERS),
+            target: match small(random, 9) {
+                LATE if self.has_losses => FAN,
+                target => target,
+            },
+            message: Message {
+                count: 1 + small(random, 20),
+                priority: small(random, 4),
+                is_persistent: small(random, 8) != 0,
+                patience: Patience::draw(small(random, 10), small(random, u8::MAX)),
+                bytes: u32::try_from(random.below(self.bytes_max.into())).unwrap_or(0),
             },
         }
     }

@@ -163,6 +163,7 @@ impl Bench {
                 frame_bytes_max: 131_072,
                 heartbeat: Duration::ZERO,
                 virtual_host: option("vhost").unwrap_or(Namespace::DEFAULT).to_owned().into(),
+                is_internal: false,
             };
             let vhost = self.context.open_virtual_host(&agreed.virtual_host);
             assert!(vhost.is_ok(), "{vhost:?}");

@@ -1,5 +1,7 @@
 //! Limits of namespaces: queues, topics, messages and bytes.
 
+use std::time::Duration;
+
 use stafett_access::{Caller, Limit, Limited};
 use stafett_messaging::queues::{AppendOutcome, DeclareError, Refused};
 use stafett_model::Namespace;
@@ -54,7 +56,7 @@ async fn a_namespace_takes_messages_up_to_its_limit_after_deletions_and_restarts
     let two = world.get("two").unwrap();
     two.take_one(false).await.unwrap();
     settle_down().await;
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     let appended = world.try_publish(&two, messages(0..2)).await;
     assert_eq!(appended, [AppendOutcome::Stored, FULL]);
     let queues = world.broker.messaging().queues();
@@ -62,11 +64,40 @@ async fn a_namespace_takes_messages_up_to_its_limit_after_deletions_and_restarts
         .delete(&two.namespace, "one", false, false, queues.new_owner())
         .await
         .unwrap();
-    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     world.publish(&two, messages(0..6)).await;
     assert_eq!(world.try_publish(&two, messages(0..1)).await, [FULL]);
     limit(&world, &[(Limit::Messages, None)]).await;
     world.publish(&two, messages(0..6)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_on_their_way_into_queues_count_when_their_namespace_is_counted() {
+    let (world, journal) = World::undecided().await;
+    let queue = world.declare("q", durable()).await;
+    limit(&world, &[(Limit::Messages, Some(10)), (Limit::Bytes, Some(1000))]).await;
+    journal.hold_batches();
+    world.publish_and_leave(&queue, messages(0..6));
+    world.publish_and_leave(&queue, messages(0..2));
+    // The next message that does not fit has the queues counted, which hold none yet.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    world.publish_and_leave(&queue, messages(0..6));
+    journal.release();
+    assert_eq!(world.try_publish(&queue, messages(0..1)).await, [FULL]);
+    while journal.commit(0) {}
+    settle_down().await;
+    assert_eq!(world.ready("q"), 10);
+    // What is not stored is given back at once.
+    queue.take_one(false).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    journal.hold_batches();
+    world.publish_and_leave(&queue, messages(0..1));
+    assert!(journal.refuse(0));
+    world.publish_and_leave(&queue, messages(0..1));
+    assert!(journal.commit(0));
+    journal.release();
+    assert_eq!(world.try_publish(&queue, messages(0..1)).await, [FULL]);
+    assert_eq!(world.ready("q"), 10);
 }
 
 #[tokio::test(start_paused = true)]

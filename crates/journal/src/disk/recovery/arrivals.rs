@@ -172,6 +172,9 @@ impl Recovery<'_> {
     /// readable but not on disk, and that no later sync would write: the data read here would be lost with a
     /// loss of power.
     fn write_unsynced_again(&self, file: &dyn StorageFile, id: SegmentId, end: u32) -> io::Result<()> {
+        if self.storage.is_append_only() {
+            return Ok(());
+        }
         let synced = self.highest_mark.max(self.from);
         let mut at = match synced.segment.cmp(&id) {
             Ordering::Less => 0,

@@ -7,10 +7,15 @@ use stafett_journal::{DiskJournal, Journal, MemoryJournal, Metrics, Settings};
 use stafett_model::LogId;
 use tempfile::TempDir;
 
+/// Bytes of a segment that batches cannot have.
+const HEADS_BYTES: usize = 16 << 10;
+
 /// A journal with the means to restart it.
 pub struct Bench {
     journal: Option<Started>,
-    home: Option<(TempDir, Settings)>,
+    /// `None`: the journal is in memory.
+    open: Option<Box<dyn Fn() -> DiskJournal>>,
+    batch_bytes_max: usize,
 }
 
 enum Started {
@@ -18,42 +23,57 @@ enum Started {
     Disk(DiskJournal),
 }
 
+/// Settings with one segment for all that most tests write.
+pub fn usual() -> Settings {
+    Settings {
+        segment_bytes: 4 << 20,
+        disk_free_bytes_min: 0,
+        ..Settings::default()
+    }
+}
+
+/// Settings with segments that fill up all the time.
+pub fn small_segments() -> Settings {
+    Settings {
+        segment_bytes: 64 << 10,
+        tail_cache_bytes: 32 << 10,
+        checkpoint_bytes: 256 << 10,
+        ..usual()
+    }
+}
+
 impl Bench {
     pub fn memory() -> Self {
         Self {
             journal: Some(Started::Memory(MemoryJournal::new())),
-            home: None,
+            open: None,
+            batch_bytes_max: (4 << 20) - HEADS_BYTES,
         }
     }
 
     pub fn disk() -> Self {
-        Self::on_disk(Settings {
-            segment_bytes: 4 << 20,
-            ..Settings::default()
-        })
+        Self::on_disk(usual())
     }
 
     pub fn disk_with_small_segments() -> Self {
-        let settings = Settings {
-            segment_bytes: 64 << 10,
-            tail_cache_bytes: 32 << 10,
-            checkpoint_bytes: 256 << 10,
-            ..Settings::default()
-        };
-        Self::on_disk(settings)
+        Self::on_disk(small_segments())
     }
 
     fn on_disk(settings: Settings) -> Self {
-        let settings = Settings {
-            disk_free_bytes_min: 0,
-            ..settings
-        };
-        let mut bench = Self {
-            journal: None,
-            home: Some((TempDir::new().unwrap(), settings)),
-        };
-        bench.reopen();
-        bench
+        let home = TempDir::new().unwrap();
+        let segment_bytes = settings.segment_bytes;
+        Self::reopening(segment_bytes, move || {
+            DiskJournal::open(home.path(), settings.clone(), Metrics::new()).unwrap()
+        })
+    }
+
+    /// Takes a journal that `open` opens, again after each close.
+    pub fn reopening(segment_bytes: u32, open: impl Fn() -> DiskJournal + 'static) -> Self {
+        Self {
+            journal: Some(Started::Disk(open())),
+            open: Some(Box::new(open)),
+            batch_bytes_max: segment_bytes as usize - HEADS_BYTES,
+        }
     }
 
     pub fn journal(&self) -> &dyn Journal {
@@ -65,10 +85,7 @@ impl Bench {
 
     /// Returns the size of the largest batch that fits.
     pub fn batch_bytes_max(&self) -> usize {
-        self.home
-            .as_ref()
-            .map_or(4 << 20, |(_, settings)| settings.segment_bytes as usize)
-            - (16 << 10)
+        self.batch_bytes_max
     }
 
     /// Restarts the journal cleanly.
@@ -78,9 +95,7 @@ impl Bench {
             return;
         }
         self.journal = None;
-        let (home, settings) = self.home.as_ref().unwrap();
-        let journal = DiskJournal::open(home.path(), settings.clone(), Metrics::new()).unwrap();
-        self.journal = Some(Started::Disk(journal));
+        self.journal = self.open.as_ref().map(|open| Started::Disk(open()));
     }
 
     /// Waits until a log is readable up to `end`: at `memory`, appends are acknowledged before that.
