@@ -29,7 +29,7 @@
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
 //!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
-//! - [`broker`], `tls`, [`http`]: connections; [`status`]: state and counters
+//! - [`broker`], `tls`, [`http`], `remote`: connections; [`status`]: state and counters
 
 pub mod bisection;
 pub mod broker;
@@ -59,6 +59,7 @@ mod ledger;
 pub mod personal;
 mod pump;
 mod reader;
+mod remote;
 mod secret;
 mod session;
 mod tls;

@@ -160,7 +160,8 @@ impl Status {
         }
         let troubles = self.troubles.lock();
         let stopped = troubles.values().find(|(state, _)| *state == State::Stopped);
-        stopped.or(troubles.values().next()).cloned().unwrap_or(state)
+        let worst = stopped.or_else(|| troubles.values().next());
+        worst.cloned().unwrap_or(state)
     }
 
     /// Notes that a partition does not go on. Returns true if state or reason are other ones.

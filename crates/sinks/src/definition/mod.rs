@@ -16,7 +16,8 @@ use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
 use targets::target;
 pub use targets::{
-    AmqpSpec, BodyForm, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec, WebhookSpec,
+    AmqpSpec, BodyForm, BucketSpec, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec,
+    WebhookSpec,
 };
 
 /// Bytes of a batch, at most: its buffer has to stay below 4 GiB, whatever a record adds.

@@ -27,12 +27,30 @@ pub enum TargetSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilesSpec {
     pub path: String,
+    /// The bucket, where the path is not that of a folder.
+    pub bucket: Option<BucketSpec>,
     pub format: Format,
     pub compression: Compression,
     /// Records of a file, at most.
     pub split_records: Option<usize>,
     /// True if the first line of a CSV file has the columns' names.
     pub header: bool,
+}
+
+/// A bucket of an S3-compatible store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketSpec {
+    pub bucket: String,
+    /// Begin of all keys; empty, or a path with a slash at its end.
+    pub prefix: String,
+    pub endpoint: String,
+    pub region: String,
+    /// `KEY:SECRET`, or `KEY:SECRET:TOKEN`. `None` is that of the environment.
+    pub login: Option<Secret>,
+    /// True if the bucket is part of the host's name, and not of the path.
+    pub is_host_style: bool,
+    /// PEM file of trusted authorities. `None` is those of the system.
+    pub ca: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,10 +199,7 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
 
 fn files(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     let path = fields.required("path")?;
-    if path.contains("://") {
-        let why = "files are written into a folder; object stores are not built in yet";
-        return Err(fields.bad("path", why));
-    }
+    let bucket = bucket(fields, &path)?;
     let formats = [("ndjson", Format::Ndjson), ("csv", Format::Csv)];
     let codecs = [
         ("none", Compression::None),
@@ -199,10 +214,47 @@ fn files(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     split.end()?;
     Ok(TargetSpec::Files(FilesSpec {
         path,
+        bucket,
         format,
         compression: compression.unwrap_or(Compression::None),
         split_records: split_records.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         header,
+    }))
+}
+
+/// Reads the bucket of a path `s3://BUCKET/PREFIX`. `None` for the path of a folder.
+fn bucket(fields: &mut Fields, path: &str) -> Result<Option<BucketSpec>, DefinitionError> {
+    let Some((scheme, rest)) = path.split_once("://") else {
+        return Ok(None);
+    };
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/=".contains(c);
+    if scheme != "s3" || bucket.is_empty() || !rest.chars().all(is_plain) {
+        let why =
+            "it is a folder, or s3://BUCKET/PREFIX of letters, digits, dots, dashes, underscores and slashes";
+        return Err(fields.bad("path", why));
+    }
+    let prefix = prefix.trim_matches('/');
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    let region = fields.text("region")?.unwrap_or_else(|| "us-east-1".to_owned());
+    let endpoint = fields.text("endpoint")?;
+    let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+    if endpoint.contains('@') {
+        return Err(fields.bad(
+            "endpoint",
+            "the login is a field of its own: login = \"env:NAME\"",
+        ));
+    }
+    Ok(Some(BucketSpec {
+        bucket: bucket.to_owned(),
+        prefix: format!("{prefix}{slash}"),
+        endpoint,
+        region,
+        login: login(fields, "login")?,
+        is_host_style: fields
+            .word("style", &[("path", false), ("host", true)])?
+            .unwrap_or(false),
+        ca: fields.text("ca")?,
     }))
 }
 

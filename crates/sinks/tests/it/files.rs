@@ -60,8 +60,8 @@ impl FileStore {
     fn named(&self, place: &Place) -> Vec<PathBuf> {
         let mut named = self.all_named(place);
         for manifest in self.manifests(place) {
-            let replaces = manifest["replaces"].as_u64().unwrap_or(u64::MAX);
-            let replaced = replaces..manifest["number"].as_u64().unwrap();
+            let first = manifest["replaces"].as_u64().unwrap_or(u64::MAX);
+            let replaced = first..manifest["number"].as_u64().unwrap();
             named.retain(|(number, _)| !replaced.contains(number));
         }
         named.into_iter().map(|(_, path)| path).collect()

@@ -12,6 +12,7 @@
 mod fake;
 mod files;
 mod postgres;
+mod s3;
 mod script;
 mod server;
 mod suite;

@@ -1,4 +1,4 @@
-//! Files in a folder, found by numbered manifests.
+//! Files in a folder or a bucket, found by numbered manifests.
 //!
 //! ```text
 //! TOPIC/PARTITION/pending.json              bounds of the batch that is being written
@@ -12,15 +12,18 @@
 //! 3. The manifest under the next number. Of two writers one gets it, and the other is fenced.
 //! 4. The parts get their names. After a crash `open` does that for whatever the newest manifest names.
 //!
+//! In a bucket, objects have the writer in their names and these at once; so there is no fourth step.
+//!
 //! Numbers are used once, and so are names of files. A position that is set is a manifest without files: it
 //! says from which manifest on earlier ones no longer count, as their records are written again.
 
+mod bucket;
 mod encode;
 mod folder;
 mod manifest;
+mod storage;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
 use async_trait::async_trait;
 use stafett_model::Lock;
@@ -30,8 +33,8 @@ use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::FilesSpec;
 use encode::Encoder;
-use folder::Folder;
 use manifest::{Bounds, FileEntry, Manifest};
+use storage::Storage;
 
 /// Time of day, in ms since 1970, for the manifests.
 pub type WallClock = fn() -> i64;
@@ -40,7 +43,7 @@ pub type WallClock = fn() -> i64;
 #[derive(Debug)]
 pub struct Files {
     sink: String,
-    folder: Folder,
+    storage: Storage,
     encoder: Encoder,
     split_records: usize,
     writer: String,
@@ -68,6 +71,16 @@ impl Newest {
             topic: manifest.topic_id,
         }
     }
+
+    /// Of a place without manifests.
+    fn none(start: Start) -> Self {
+        Self {
+            number: 0,
+            next: start.next,
+            hash: String::new(),
+            topic: None,
+        }
+    }
 }
 
 /// Position behind a manifest, and the first of those that no longer count.
@@ -82,7 +95,7 @@ impl Files {
     pub fn new(sink: &str, spec: &FilesSpec, columns: &[Column], wall: WallClock, steps: Steps) -> Self {
         Self {
             sink: sink.to_owned(),
-            folder: Folder::new(PathBuf::from(&spec.path)),
+            storage: Storage::of(spec),
             encoder: Encoder::new(spec, columns),
             split_records: spec.split_records.unwrap_or(usize::MAX),
             writer: Uuid::new_v4().simple().to_string(),
@@ -93,14 +106,16 @@ impl Files {
     }
 
     /// Reads the newest manifest of a place, if there is one.
-    fn newest(&self, place: &Place) -> Result<Option<(Manifest, String)>, TargetError> {
-        let number = self.folder.newest(place)?;
-        number.map(|number| self.manifest(place, number)).transpose()
+    async fn newest(&mut self, place: &Place) -> Result<Option<(Manifest, String)>, TargetError> {
+        match self.storage.newest(place).await? {
+            Some(number) => self.manifest(place, number).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Reads a manifest, and its hash.
-    fn manifest(&self, place: &Place, number: u64) -> Result<(Manifest, String), TargetError> {
-        let bytes = self.folder.read(&manifest::path(place, number))?;
+    async fn manifest(&mut self, place: &Place, number: u64) -> Result<(Manifest, String), TargetError> {
+        let bytes = self.storage.read(&manifest::path(place, number)).await?;
         let bytes =
             bytes.ok_or_else(|| TargetError::Stop(format!("manifest {number} of {place} is gone")))?;
         let read = Manifest::parse(&bytes);
@@ -118,7 +133,12 @@ impl Files {
     ///
     /// Files are replaced as a whole: a position within the records of a manifest becomes its begin, unless
     /// they are no longer all there.
-    fn replaced(&self, newest: &Manifest, place: &Place, start: Start) -> Result<Step, TargetError> {
+    async fn replaced(
+        &mut self,
+        newest: &Manifest,
+        place: &Place,
+        start: Start,
+    ) -> Result<Step, TargetError> {
         let mut step = Step {
             from: newest.next,
             next: start.next,
@@ -126,7 +146,7 @@ impl Files {
         };
         let mut number = newest.number;
         while number > 0 {
-            let (manifest, _) = self.manifest(place, number)?;
+            let (manifest, _) = self.manifest(place, number).await?;
             if !start.is_of(manifest.topic_id) {
                 break;
             }
@@ -147,19 +167,9 @@ impl Files {
         Ok(step)
     }
 
-    /// Gives the parts of a manifest their names, if they do not have them yet.
-    fn name_parts(&self, manifest: &Manifest) -> Result<(), TargetError> {
-        for file in &manifest.files {
-            self.folder.name_part(&file.path, &manifest.writer)?;
-        }
-        match manifest.files.first() {
-            Some(file) => self.folder.sync_parent(&file.path),
-            None => Ok(()),
-        }
-    }
-
-    fn write_files(&self, part: &Part<'_>, number: u64) -> Result<Vec<FileEntry>, TargetError> {
+    async fn write_files(&mut self, part: &Part<'_>, number: u64) -> Result<Vec<FileEntry>, TargetError> {
         let mut files = Vec::new();
+        let extension = self.storage.extension(self.encoder.extension(), &self.writer);
         for start in part.rows.range.clone().step_by(self.split_records) {
             let end = start.saturating_add(self.split_records).min(part.rows.range.end);
             let slice = crate::rows::Slice {
@@ -167,9 +177,9 @@ impl Files {
                 range: start..end,
             };
             let bounds = [start, end - 1].map(|row| slice.rows.offset(row).unwrap_or_default());
-            let path = manifest::file_path(part.place, number, bounds, self.encoder.extension());
+            let path = manifest::file_path(part.place, number, bounds, &extension);
             let bytes = self.encoder.encode(&slice)?;
-            self.folder.write_part(&path, &self.writer, &bytes)?;
+            self.storage.write(&path, &self.writer, &bytes).await?;
             self.steps.reach("file")?;
             files.push(FileEntry {
                 path,
@@ -179,14 +189,14 @@ impl Files {
             });
         }
         if let Some(file) = files.first() {
-            self.folder.sync_parent(&file.path)?;
+            self.storage.sync_parent(&file.path)?;
         }
         self.steps.reach("files")?;
         Ok(files)
     }
 
-    fn commit(
-        &self,
+    async fn commit(
+        &mut self,
         place: &Place,
         step: Step,
         newest: &Newest,
@@ -209,11 +219,11 @@ impl Files {
         };
         let bytes = manifest.to_bytes();
         let path = manifest::path(place, number);
-        if !self.folder.put_if_absent(&path, &self.writer, &bytes)? {
+        if !self.storage.put_if_absent(&path, &self.writer, &bytes).await? {
             return Err(TargetError::Fenced(place.clone()));
         }
         self.steps.reach("manifest")?;
-        self.name_parts(&manifest)?;
+        self.storage.name_parts(&manifest)?;
         self.steps.reach("renamed")?;
         Ok(Newest::of(&manifest, manifest::hash(&bytes)))
     }
@@ -223,24 +233,18 @@ impl Files {
 #[async_trait]
 impl Target for Files {
     async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
-        self.folder.make(place)?;
-        let newest = match self.newest(place)? {
-            Some((manifest, hash)) => {
-                self.name_parts(&manifest)?;
-                Newest::of(&manifest, hash)
-            }
-            None => Newest {
-                number: 0,
-                next: start.next,
-                hash: String::new(),
-                topic: None,
-            },
+        self.storage.make(place, &self.writer).await?;
+        let newest = if let Some((manifest, hash)) = self.newest(place).await? {
+            self.storage.name_parts(&manifest)?;
+            Newest::of(&manifest, hash)
+        } else {
+            Newest::none(start)
         };
         if !start.is_of(newest.topic) {
             return Err(TargetError::MadeAgain(place.clone()));
         }
         self.steps.reach("opened")?;
-        let bounds = self.folder.read(&manifest::pending_path(place))?;
+        let bounds = self.storage.read(&manifest::pending_path(place)).await?;
         let bounds = bounds
             .and_then(|bytes| Bounds::parse(&bytes))
             .filter(|bounds| bounds.are_of(newest.number + 1, start));
@@ -278,27 +282,26 @@ impl Target for Files {
             from: part.from,
             next: part.next,
         };
-        self.folder.replace(
-            &manifest::pending_path(part.place),
-            &self.writer,
-            &bounds.to_bytes(),
-        )?;
+        let pending = manifest::pending_path(part.place);
+        self.storage
+            .replace(&pending, &self.writer, &bounds.to_bytes())
+            .await?;
         self.steps.reach("bounds")?;
-        let files = self.write_files(part, number)?;
+        let files = self.write_files(part, number).await?;
         let step = Step {
             from: part.from,
             next: part.next,
             replaces: None,
         };
-        let newest = self.commit(part.place, step, &newest, files)?;
+        let newest = self.commit(part.place, step, &newest, files).await?;
         self.places.lock().insert(part.place.clone(), newest);
         Ok(())
     }
 
     async fn positions(&mut self) -> Result<Vec<(Place, u64)>, TargetError> {
         let mut positions = Vec::new();
-        for place in self.folder.places()? {
-            if let Some((manifest, _)) = self.newest(&place)? {
+        for place in self.storage.places().await? {
+            if let Some((manifest, _)) = self.newest(&place).await? {
                 positions.push((place, manifest.next));
             }
         }
@@ -306,39 +309,30 @@ impl Target for Files {
     }
 
     async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
-        self.folder.make(place)?;
-        let (step, newest) = match self.newest(place)? {
-            Some((manifest, hash)) => {
-                self.name_parts(&manifest)?;
-                let step = self.replaced(&manifest, place, start)?;
-                (step, Newest::of(&manifest, hash))
-            }
-            None => {
-                let step = Step {
-                    from: start.next,
-                    next: start.next,
-                    replaces: None,
-                };
-                let newest = Newest {
-                    number: 0,
-                    next: start.next,
-                    hash: String::new(),
-                    topic: None,
-                };
-                (step, newest)
-            }
+        self.storage.make(place, &self.writer).await?;
+        let (step, newest) = if let Some((manifest, hash)) = self.newest(place).await? {
+            self.storage.name_parts(&manifest)?;
+            let step = self.replaced(&manifest, place, start).await?;
+            (step, Newest::of(&manifest, hash))
+        } else {
+            let step = Step {
+                from: start.next,
+                next: start.next,
+                replaces: None,
+            };
+            (step, Newest::none(start))
         };
         let newest = Newest {
             topic: start.topic.or(newest.topic),
             ..newest
         };
-        let newest = self.commit(place, step, &newest, Vec::new())?;
+        let newest = self.commit(place, step, &newest, Vec::new()).await?;
         self.places.lock().insert(place.clone(), newest);
         Ok(())
     }
 
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
-        self.folder.prepare(make)
+        self.storage.prepare(make).await
     }
 
     fn promise(&self) -> Promise {

@@ -118,7 +118,10 @@ impl Tables {
                 TargetError::Stop(why) => {
                     TargetError::Stop(format!("the database lacks: {statement} ({why})"))
                 }
-                other => other,
+                other @ (TargetError::Retry(_)
+                | TargetError::Poison { .. }
+                | TargetError::Fenced(_)
+                | TargetError::MadeAgain(_)) => other,
             })
     }
 

@@ -7,9 +7,7 @@
 //!
 //! Ids, time stamps and signatures are those of Standard Webhooks.
 
-mod address;
 mod body;
-mod connection;
 mod position;
 mod sign;
 
@@ -27,8 +25,7 @@ use super::files::WallClock;
 use super::{Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::WebhookSpec;
-use address::Allowed;
-use connection::{Answer, Link};
+use crate::remote::{Address, Allowed, Answer, Link};
 
 /// Longest wait that a receiver may ask for.
 const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -99,7 +96,7 @@ impl Webhook {
             headers.insert(name, value);
         }
         headers.insert(USER_AGENT, HeaderValue::from_static("stafett"));
-        let to = address::Address::parse(url)?;
+        let to = Address::parse(url)?;
         let open = self.link.take().filter(|link| link.is_of(&to));
         let mut link = match open {
             Some(link) => link,
@@ -243,7 +240,7 @@ impl Target for Webhook {
 
     async fn prepare(&mut self, _: bool) -> Result<Vec<String>, TargetError> {
         // Nothing can be made at a receiver; an address that cannot be used is told before the first batch.
-        address::Address::parse(&resolved(&self.spec.url)?)?;
+        Address::parse(&resolved(&self.spec.url)?)?;
         Ok(Vec::new())
     }
 

@@ -1,4 +1,4 @@
-//! One connection to a receiver, with or without TLS.
+//! One connection, with or without TLS.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ use super::address::{Address, Allowed};
 use crate::target::TargetError;
 use crate::tls;
 
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// An answer, as far as it is of use.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// An open connection.
-pub(super) struct Link {
+pub(crate) struct Link {
     to: Address,
     sender: SendRequest<Full<Bytes>>,
     /// Ends with this.
@@ -41,7 +41,7 @@ fn away(what: impl std::fmt::Display) -> TargetError {
 }
 
 impl Link {
-    pub(super) async fn open(
+    pub(crate) async fn open(
         to: &Address,
         allowed: &Allowed,
         ca: Option<&str>,
@@ -80,17 +80,17 @@ impl Link {
         })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.sender.is_closed()
     }
 
     /// True if requests to an address may go this way.
-    pub(super) fn is_of(&self, to: &Address) -> bool {
+    pub(crate) fn is_of(&self, to: &Address) -> bool {
         let host = |address: &Address| (address.is_tls, address.host.clone(), address.port);
         self.is_open() && host(&self.to) == host(to)
     }
 
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         method: Method,
         to: &Address,

@@ -11,16 +11,16 @@ use crate::target::TargetError;
 
 /// A URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) is_tls: bool,
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Address {
+    pub(crate) is_tls: bool,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// Path and query.
-    pub(super) target: String,
+    pub(crate) target: String,
 }
 
 impl Address {
-    pub(super) fn parse(url: &str) -> Result<Self, TargetError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, TargetError> {
         // The address may hold a password, and is not shown.
         let bad = |why: &str| TargetError::Stop(format!("the receiver's address {why}"));
         let uri: Uri = url.parse().map_err(|_| bad("is no URL"))?;
@@ -48,7 +48,7 @@ impl Address {
     }
 
     /// Returns the text of the header `Host`.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {
@@ -63,19 +63,26 @@ impl Address {
 
 /// Hosts that may be in private networks.
 #[derive(Debug, Clone)]
-pub(super) struct Allowed {
+pub(crate) struct Allowed {
     hosts: Vec<String>,
 }
 
 impl Allowed {
-    pub(super) fn new(hosts: &[String]) -> Self {
+    pub(crate) fn new(hosts: &[String]) -> Self {
         Self {
             hosts: hosts.to_vec(),
         }
     }
 
+    /// All of them.
+    pub(crate) fn all() -> Self {
+        Self {
+            hosts: vec!["*".to_owned()],
+        }
+    }
+
     /// Returns the addresses that may be connected to.
-    pub(super) async fn resolve(&self, to: &Address) -> Result<Vec<SocketAddr>, TargetError> {
+    pub(crate) async fn resolve(&self, to: &Address) -> Result<Vec<SocketAddr>, TargetError> {
         let found = tokio::net::lookup_host((to.host.as_str(), to.port)).await;
         let found: Vec<_> = found
             .map_err(|why| TargetError::Retry(format!("{}: {why}", to.host)))?

@@ -1,0 +1,7 @@
+//! Stores and receivers over HTTP: their addresses, which of them may be reached, and connections to them.
+
+mod address;
+mod link;
+
+pub(crate) use address::{Address, Allowed};
+pub(crate) use link::{Answer, Link};

@@ -1,0 +1,417 @@
+//! Buckets: the suite on an S3-compatible server (moto), and a server between that answers wrongly, late, in
+//! parts or not at all.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use stafett_model::Lock;
+use stafett_sinks::definition::{Definition, TargetSpec};
+use stafett_sinks::target::files::Files;
+use stafett_sinks::target::{Place, Start, Steps, Target, TargetError};
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::task::TaskTracker;
+
+use crate::suite::{self, Letters, Store, life, log, place};
+
+const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
+
+/// A server in a process of its own; it ends with this.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says that the calling test is skipped, and why.
+fn skip() {
+    let test = std::thread::current().name().unwrap_or("test").to_owned();
+    let line = format!("skipped: {test}: no moto_server (install with: scripts/setup)\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("skipped");
+    let mut file = File::options().create(true).append(true).open(path).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
+}
+
+fn programs() -> impl Iterator<Item = PathBuf> {
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/venv/bin/moto_server");
+    [venv, PathBuf::from("moto_server")].into_iter()
+}
+
+impl Server {
+    /// Returns `None`, and says so, where there is no such server.
+    fn start() -> Option<Self> {
+        for program in programs() {
+            let mut command = Command::new(program);
+            command.args(["-H", "127.0.0.1", "-p", "0"]);
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped());
+            let Ok(mut child) = command.spawn() else {
+                continue;
+            };
+            let stderr = BufReader::new(child.stderr.take().unwrap());
+            let mut lines = stderr.lines().map_while(Result::ok);
+            let address = lines.find_map(|line| {
+                let (_, rest) = line.split_once("http://127.0.0.1:")?;
+                let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+                Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
+            });
+            let Some(address) = address else {
+                let _ = child.kill();
+                let _ = child.wait();
+                continue;
+            };
+            // It says something about each request.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Some(Self { child, address });
+        }
+        skip();
+        None
+    }
+}
+
+/// Fault of the server between, at one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// 503, and nothing is done.
+    Before,
+    /// What was asked is done, and answered with 500.
+    After,
+    /// What was asked is done, and the connection ends without an answer.
+    Silent,
+    /// What was asked is done, and the answer ends in the middle of its body.
+    Cut,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    /// Requests so far.
+    count: u64,
+    /// Number of the request that fails, and how.
+    fault: Option<(u64, Fault)>,
+    /// False: the condition of puts is taken away.
+    forgets_conditions: bool,
+}
+
+/// A server between a sink and the store. It ends with the runtime of its test.
+struct Between {
+    address: SocketAddr,
+    plan: Arc<Lock<Plan>>,
+    tasks: TaskTracker,
+}
+
+/// Reads a request: its head, and its body.
+async fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let head = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let mut body = bytes.split_off(head);
+    let head = String::from_utf8(bytes).unwrap();
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse::<usize>().unwrap())
+    });
+    while body.len() < length.unwrap_or(0) {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    Some((head, body))
+}
+
+/// Has the store answer a request, on a connection of its own.
+async fn answered(store: SocketAddr, head: &str, body: &[u8], forgets: bool) -> Vec<u8> {
+    let lines = head.trim_end().lines();
+    let kept = lines.filter(|line| !(forgets && line.to_ascii_lowercase().starts_with("if-none-match")));
+    let mut head = kept.collect::<Vec<_>>().join("\r\n");
+    head.push_str("\r\nconnection: close\r\n\r\n");
+    let mut stream = TcpStream::connect(store).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+const FAILURE: &str = "<Error><Code>Internal</Code></Error>";
+
+fn failure(status: &str) -> Vec<u8> {
+    let length = FAILURE.len();
+    format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{FAILURE}")
+        .into_bytes()
+}
+
+impl Between {
+    async fn start(store: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let between = Self {
+            address: listener.local_addr().unwrap(),
+            plan: Arc::default(),
+            tasks: TaskTracker::new(),
+        };
+        let plan = Arc::clone(&between.plan);
+        between.tasks.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                // One request at a time, as a sink with one partition has it.
+                if let Some((head, body)) = request(&mut stream).await {
+                    let answer = Self::answer(store, &plan, &head, &body).await;
+                    // The sink may be gone.
+                    let _ = stream.write_all(&answer).await;
+                }
+            }
+        });
+        between
+    }
+
+    async fn answer(store: SocketAddr, plan: &Lock<Plan>, head: &str, body: &[u8]) -> Vec<u8> {
+        let (fault, forgets) = {
+            let mut plan = plan.lock();
+            plan.count += 1;
+            let count = plan.count;
+            let fault = plan.fault.filter(|(at, _)| *at == count).map(|(_, fault)| fault);
+            (fault, plan.forgets_conditions)
+        };
+        if fault == Some(Fault::Before) {
+            return failure("503");
+        }
+        let mut answer = answered(store, head, body, forgets).await;
+        match fault {
+            Some(Fault::After) => failure("500"),
+            Some(Fault::Silent) => Vec::new(),
+            Some(Fault::Cut) => {
+                answer.truncate(answer.len() - 1);
+                answer
+            }
+            Some(Fault::Before) | None => answer,
+        }
+    }
+
+    /// Has the n-th request from now on fail.
+    fn fail(&self, n: u64, fault: Fault) {
+        *self.plan.lock() = Plan {
+            fault: Some((n, fault)),
+            ..Plan::default()
+        };
+    }
+
+    fn count(&self) -> u64 {
+        self.plan.lock().count
+    }
+}
+
+/// A bucket, as a sink writes it through a server between.
+struct BucketStore {
+    _server: Server,
+    store: SocketAddr,
+    between: Between,
+    definition: Definition,
+    _login: NamedTempFile,
+}
+
+impl BucketStore {
+    async fn new(fields: &str) -> Option<Self> {
+        let server = Server::start()?;
+        let store = server.address;
+        let between = Between::start(store).await;
+        let login = NamedTempFile::new().unwrap();
+        fs::write(login.path(), "key:secret").unwrap();
+        let text = format!(
+            "[sink.s]\nfrom = \"events\"\nto = \"files\"\npath = \"s3://bucket/some/prefix\"\n\
+             endpoint = \"http://{}\"\nlogin = \"file:{}\"\n{fields}\n{COLUMNS}",
+            between.address,
+            login.path().display()
+        );
+        let definition = Definition::parse(&text).unwrap().remove(0);
+        let made = Self {
+            _server: server,
+            store,
+            between,
+            definition,
+            _login: login,
+        };
+        let answer = made.ask("PUT", "").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        Some(made)
+    }
+
+    /// Asks the store itself, which looks at no signatures.
+    async fn ask(&self, method: &str, path: &str) -> String {
+        let head = format!(
+            "{method} /bucket{path} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nauthorization: AWS4-HMAC-SHA256 \
+             Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none\r\n",
+            self.store
+        );
+        String::from_utf8(answered(self.store, &head, b"", false).await).unwrap()
+    }
+
+    async fn object(&self, path: &str) -> Option<String> {
+        let answer = self.ask("GET", &format!("/some/prefix/{path}")).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    }
+}
+
+#[async_trait]
+impl Store for BucketStore {
+    fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    fn target(&self, steps: Steps) -> Box<dyn Target> {
+        let TargetSpec::Files(spec) = &self.definition.target else {
+            panic!("a target of files");
+        };
+        Box::new(Files::new("s", spec, &self.definition.columns, || 0, steps))
+    }
+
+    async fn rows(&self, place: &Place) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for number in 1..=1_000 {
+            let Some(manifest) = self.object(&format!("manifest/{place}/{number:08}.json")).await else {
+                break;
+            };
+            let manifest: Value = serde_json::from_str(&manifest).unwrap();
+            for file in manifest["files"].as_array().unwrap() {
+                let text = self.object(file["path"].as_str().unwrap()).await.unwrap();
+                assert_eq!(file["bytes"], text.len());
+                let rows = text
+                    .lines()
+                    .map(|line| serde_json::from_str::<Value>(line).unwrap());
+                numbers.extend(rows.map(|row| row["n"].as_u64().unwrap()));
+            }
+        }
+        numbers
+    }
+
+    fn refuses(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_passes_the_suite() {
+    if let Some(store) = BucketStore::new("").await {
+        // Outcomes that are not known have a test of their own below.
+        suite::nothing_is_lost_or_doubled_by_kills(&store).await;
+        suite::all_but_kills(&store).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_doubled_whatever_a_store_answers() {
+    let Some(store) = BucketStore::new("").await else {
+        return;
+    };
+    let (definition, mut log) = (&store.definition, log());
+    // Two flushes: each request of a life fails once in each way.
+    log.truncate(10);
+    let mut letters = Letters::default();
+    store.between.fail(0, Fault::Before);
+    let target = &mut *store.target(Steps::default());
+    life(definition, target, &place(0), &log, &mut letters)
+        .await
+        .unwrap();
+    let requests = store.between.count();
+    assert!(requests > 10, "{requests}");
+    let expected: Vec<u64> = log.iter().map(|record| record.offset.0).collect();
+    for (kind, fault) in (1..).zip([Fault::Before, Fault::After, Fault::Silent, Fault::Cut]) {
+        for n in 1..=requests {
+            let place = place(kind * 1000 + u32::try_from(n).unwrap());
+            store.between.fail(n, fault);
+            let target = &mut *store.target(Steps::default());
+            let mut tries = 0;
+            while let Err(why) = life(definition, target, &place, &log, &mut letters).await {
+                tries += 1;
+                assert!(tries < 3, "{fault:?} at request {n}: {why}");
+            }
+            assert_eq!(store.rows(&place).await, expected, "{fault:?} at request {n}");
+            let position = target.open(&place, Start::at(0)).await.unwrap();
+            assert_eq!(Some(position.next), expected.last().map(|last| last + 1));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_heeds_no_conditions_and_a_bucket_that_is_missing_stop_the_sink() {
+    let Some(mut store) = BucketStore::new("").await else {
+        return;
+    };
+    store.between.plan.lock().forgets_conditions = true;
+    let refused = store
+        .target(Steps::default())
+        .open(&place(0), Start::at(0))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, TargetError::Stop(why) if why.contains("If-None-Match is not heeded")),
+        "{refused:?}"
+    );
+    store.between.plan.lock().forgets_conditions = false;
+    store
+        .target(Steps::default())
+        .open(&place(0), Start::at(0))
+        .await
+        .unwrap();
+    assert_eq!(
+        store.target(Steps::default()).prepare(false).await.unwrap(),
+        [""; 0]
+    );
+    let text = store.definition.target.clone();
+    let TargetSpec::Files(mut spec) = text else {
+        panic!("a target of files");
+    };
+    spec.bucket.as_mut().unwrap().bucket = "missing".to_owned();
+    store.definition.target = TargetSpec::Files(spec);
+    let missing = store.target(Steps::default()).prepare(false).await.unwrap();
+    assert_eq!(missing, ["the bucket missing"]);
+    let refused = store
+        .target(Steps::default())
+        .open(&place(0), Start::at(0))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, TargetError::Stop(why) if why.contains("missing") || why.contains("NoSuchBucket")),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_goes_over_in_parts() {
+    let Some(store) = BucketStore::new("").await else {
+        return;
+    };
+    let text = "x".repeat(17 << 20);
+    let log: Vec<_> = (0..2)
+        .map(|offset| suite::record(offset, &format!("{{\"n\":{offset},\"text\":\"{text}\"}}")))
+        .collect();
+    let mut letters = Letters::default();
+    let target = &mut *store.target(Steps::default());
+    life(&store.definition, target, &place(0), &log, &mut letters)
+        .await
+        .unwrap();
+    assert_eq!(store.rows(&place(0)).await, [0, 1]);
+}
