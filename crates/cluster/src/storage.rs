@@ -1,4 +1,4 @@
-//! The storage of a cell's journal: files in the database, with local copies of the files that this node wrote.
+//! The storage of a cell's journal: files in the database, with local copies of those that this node wrote.
 //!
 //! - A sync of an arrival segment commits all segments (`database.rs`).
 //! - A sync of another file, or of the names, publishes it. Temporary files are local.
