@@ -799,6 +799,16 @@ export type FieldChange = {
   wanted: unknown;
 };
 
+export type Found = {
+  kind: string;
+  name: string;
+  namespace: string | null;
+};
+
+export type FoundList = {
+  items: (Found)[];
+};
+
 export type Freed = {
   bytes: number;
   records: number;
@@ -947,9 +957,67 @@ export type Listener = {
   protocol: string;
 };
 
+export type LiveClient = {
+  client: string;
+  listening: boolean;
+  number: boolean;
+  subscriptions: number;
+};
+
+export type LiveClientPage = {
+  items: (LiveClient)[];
+  next: string | null;
+};
+
+export type LiveCounters = {
+  delivered: number;
+  dropped: number;
+  duplicates: number;
+  published: number;
+};
+
 export type LiveMemory = {
   subscriptions: number;
   topics: number;
+};
+
+export type LivePattern = {
+  pattern: string;
+  subscribers: number;
+};
+
+export type LiveStatus = {
+  clients: number;
+  counters: LiveCounters;
+  listening: number;
+  patterns: number;
+  subscriptions: number;
+  topics: number;
+};
+
+export type LiveSubscriptions = {
+  next: string | null;
+  patterns: (string)[];
+  topics: (string)[];
+};
+
+export type LiveTopic = {
+  name: string;
+  subscribers: number;
+};
+
+export type LiveTopicPage = {
+  items: (LiveTopic)[];
+  next: string | null;
+};
+
+export type LiveTopicShown = {
+  clients: (LiveClient)[];
+  listening: number;
+  name: string;
+  next: string | null;
+  patterns: (LivePattern)[];
+  subscribers: number;
 };
 
 export type LogLevel = {
@@ -960,6 +1028,11 @@ export type LogLevel = {
 export type Login = {
   password: string;
   user: string;
+};
+
+export type LostOffsets = {
+  from: number;
+  to: number;
 };
 
 export type LostRange = {
@@ -1069,7 +1142,11 @@ export type Moved = {
 };
 
 export type Namespace = {
+  exchanges: number;
+  in_flight: number;
   name: string;
+  queues: number;
+  ready: number;
 };
 
 export type NamespaceDeletion = {
@@ -1219,6 +1296,7 @@ export type Overflow = "drop-head" | "reject" | "reject-dead-letter";
 
 export type Overview = {
   alarms: (Alarm)[];
+  durability: string;
   machine: Machine;
   process: Process;
   rates: OverviewRates;
@@ -1249,6 +1327,7 @@ export type OverviewTotals = {
   groups: number;
   in_flight: number;
   lag: number;
+  live_clients: number;
   live_listening: number;
   live_subscriptions: number;
   live_topics: number;
@@ -1261,10 +1340,12 @@ export type Partition = {
   bytes: number;
   end: number;
   epoch: number;
+  lost: (LostOffsets)[];
   partition: number;
   records: number;
   stable: number;
   start: number;
+  state: string;
 };
 
 export type PartitionList = {
@@ -1457,6 +1538,37 @@ export type QueueCounters = {
   redelivered: number;
   refused: number;
   requeued: number;
+};
+
+export type QueueDetails = {
+  auto_delete: boolean;
+  by_priority: { [name: string]: number };
+  bytes_max: number | null;
+  bytes_ready: number;
+  consumers: number;
+  counters: QueueCounters;
+  dead_letter: DeadLetter | null;
+  delivery_limit: number | null;
+  durability: string | null;
+  durable: boolean;
+  exclusive: boolean;
+  expires_ms: number | null;
+  highest_priority: number | null;
+  id: string;
+  in_flight: number;
+  length_max: number | null;
+  name: string;
+  namespace: string;
+  oldest: string | null;
+  overflow: Overflow;
+  personal: boolean;
+  priority_max: number;
+  rates: QueueRates;
+  ready: number;
+  retain: number;
+  single_active_consumer: boolean;
+  state: QueueState;
+  ttl_ms: number | null;
 };
 
 export type QueueList = {

@@ -315,8 +315,11 @@ async fn receive(
     let (wanted, after) = (Wanted::of(&query)?, after(&query)?);
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
+    let is_raw = wanted.count == 1 && wants_raw(&headers);
+    // A request that waits keeps neither the buffer of its head nor what it has read out of it.
+    drop((headers, query, name, caller));
     let received = wanted.take(&queue, wanted.wait, after).await?;
-    if wanted.count == 1 && wants_raw(&headers) {
+    if is_raw {
         return Ok(raw(&queue, &received));
     }
     Ok(answer(StatusCode::OK, &messages(&wanted, &queue, &received)))

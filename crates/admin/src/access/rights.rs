@@ -55,7 +55,8 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         | "/receive"
         | "/pending"
         | "/bindings/{binding}" => Needs::Login,
-        "/bindings" if !reads => Needs::Login,
+        // Their bodies and queries name the things.
+        "/bindings" | "/queues" if !reads => Needs::Login,
         "/quotas" | "/limits" => Needs::Cluster(if reads {
             Action::DescribeSettings
         } else {
@@ -73,12 +74,9 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         }
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
         | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
-        | "/namespaces" | "/nodes" | "/overview" | "/search" | "/topics" | "/transactions" => {
+        | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/search" | "/topics" | "/transactions" => {
             Needs::Cluster(Describe)
         }
-        "/queues" if reads => Needs::Cluster(Describe),
-        // The right is one on the queue of the id.
-        "/queues" => Needs::Login,
         "/connections/{id}" | "/consumers/{id}" | "/operations" | "/operations/{id}" => {
             Needs::Cluster(operated)
         }

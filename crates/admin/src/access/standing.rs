@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{MatchedPath, Request};
-use axum::http::{Method, Uri};
+use axum::http::Method;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
@@ -32,7 +32,9 @@ pub(crate) struct Standing {
     broker: Arc<Broker>,
     pub(crate) caller: Arc<Caller>,
     method: Method,
-    uri: Uri,
+    /// Copies: slices would keep the buffer of the request's head while the request waits.
+    path: Box<str>,
+    query: Option<Box<str>>,
     route: Option<MatchedPath>,
     /// True for a WebSocket at the root path.
     is_live: bool,
@@ -59,7 +61,8 @@ impl Standing {
             broker,
             caller,
             method: request.method().clone(),
-            uri: request.uri().clone(),
+            path: request.uri().path().into(),
+            query: request.uri().query().map(Into::into),
             route: request.extensions().get::<MatchedPath>().cloned(),
             is_live: rights::is_upgrade(request),
             token,
@@ -92,7 +95,7 @@ impl Standing {
         if self.caller.is_unrestricted() {
             return Ok(());
         }
-        let (path, query) = (self.uri.path(), self.uri.query());
+        let (path, query) = (&*self.path, self.query.as_deref());
         rights::check_path(&self.caller, &self.method, self.template(), path, query)?;
         rights::check_shown_queue(&self.broker, &self.caller, &self.method, self.template(), path)?;
         self.checked.lock().iter().try_for_each(|one| {

@@ -219,6 +219,7 @@ impl Entry {
 
 /// Parts of a queue that an answer needs. In a list of very many queues the others cost most of the time.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each part stands for itself")]
 struct Parts {
     has_arguments: bool,
     /// Also for the two below, which are made of them.
