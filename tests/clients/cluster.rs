@@ -87,7 +87,10 @@ fn survives(address: fn(&Cluster) -> String, [load, verify]: [&str; 2], at_once:
             .args([&address, "killed"])
             .arg(&acknowledged),
     );
-    println!("{verdict}; from a kill to the next acknowledgement: {pauses:?}");
+    println!(
+        "{}; from a kill to the next acknowledgement: {pauses:?}",
+        verdict.trim_end()
+    );
 }
 
 fn await_count(progress: &Receiver<String>, mut count: u64) {

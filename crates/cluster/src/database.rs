@@ -118,7 +118,7 @@ pub trait Database: Send + Sync + fmt::Debug {
     fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError>;
     /// Returns names and lengths of all segments and files.
     fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError>;
-    /// Reads up to `bytes` bytes from byte `from` on. What is missing at the end may be left out.
+    /// Reads up to `bytes` bytes from byte `from` on. Missing bytes at the end may be left out.
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError>;
 }
 

@@ -1,7 +1,7 @@
 //! A file of the journal: a local copy whose changes go to the database, or one that is read from there.
 //!
-//! A node has copies of what it wrote. What former owners wrote is read from the database, a window at a time;
-//! such files are not changed any more, but for the checkpoint, which is copied when it is opened.
+//! A node has copies of its own files. Those of former owners are read from the database, a window at a time,
+//! and do not change any more, but for the checkpoint, which is copied when it is opened.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -72,7 +72,7 @@ impl SharedFile {
         Self::of(uplink, name, Content::Local(local), true)
     }
 
-    /// Makes a file of a local copy of what the database has.
+    /// Makes a file of a local copy of one in the database.
     pub(crate) fn copied(uplink: Arc<Uplink>, name: &str, local: Arc<dyn StorageFile>) -> Self {
         Self::of(uplink, name, Content::Local(local), false)
     }

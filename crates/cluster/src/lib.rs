@@ -4,24 +4,27 @@
 //! [`SharedStorage`] is the storage under the engine of `journal`: a sync is a commit in the database, and a
 //! commit of a former owner inserts nothing.
 //!
-//! - [`database`]: what the database has to do, and why that excludes a former owner
-//! - [`storage`], `file`, `uplink`: files over it, with copies in a local folder
-//! - [`ownership`]: claims, and the lease that says when one is tried
-//! - [`postgres`]: the database as PostgreSQL
-//! - [`fake`]: the same in memory, behind the feature `testing`
+//! - `database`: the duties of the database, and the reason why they exclude a former owner
+//! - `storage`, `file`, `uplink`: files over it, with copies in a local folder
+//! - `ownership`: claims, and the lease that says when one is tried
+//! - `postgres`: the database as PostgreSQL
+//! - `fake`: the same in memory, behind the feature `testing`
 //!
 //! This crate knows nothing of brokers, topics or protocols.
 
-pub mod database;
+mod database;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod file;
-pub mod ownership;
-pub mod postgres;
-pub mod storage;
+mod ownership;
+mod postgres;
+mod storage;
 mod uplink;
 
-pub use database::{Database, DatabaseError, Nonce};
-pub use ownership::{Candidate, Claim, Lease, Look};
-pub use postgres::Postgres;
-pub use storage::SharedStorage;
+pub use database::{
+    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, ROW_BYTES_MAX,
+    Row, nonce,
+};
+pub use ownership::{Candidate, Claim, Lease, Look, uptime};
+pub use postgres::{AddressError, Postgres, check_address, without_password};
+pub use storage::{Cutoff, SharedStorage};

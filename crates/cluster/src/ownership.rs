@@ -1,6 +1,6 @@
 //! Who owns the cell: claims by candidates, and the lease that an owner keeps.
 //!
-//! A claim excludes the former owner by itself ([`crate::database`]). The lease only says when one is tried:
+//! A claim excludes the former owner by itself (`database.rs`). The lease only says when one is tried:
 //! a candidate claims a cell without an owner, or one whose beat it has seen unchanged for the time of the
 //! lease, counted while its own looks were answered. An owner whose beat was not answered for four fifths of
 //! that ends by itself, so that it does not answer clients beside its successor.
@@ -56,7 +56,7 @@ impl Candidate {
         interval(self.lease)
     }
 
-    /// Claims the cell if it is free. `now` is a time that never goes back ([`uptime`]).
+    /// Claims the cell if it is free. `now` is a time that never goes back, such as [`uptime`].
     pub fn look(&mut self, now: Duration) -> Result<Look, DatabaseError> {
         let looked = self.look_at(now);
         if looked.is_err() {

@@ -1,9 +1,9 @@
-//! The storage of a cell's journal: files in the database, with local copies of what this node wrote.
+//! The storage of a cell's journal: files in the database, with local copies of those that this node wrote.
 //!
-//! - A sync of an arrival segment commits all segments ([`crate::database`]).
+//! - A sync of an arrival segment commits all segments (`database.rs`).
 //! - A sync of another file, or of the names, publishes it. Temporary files are local.
-//! - After a commit or publication under another owner's epoch, everything fails: the journal ends, and what
-//!   was not committed has no outcome.
+//! - After a commit or publication under another owner's epoch, everything fails: the journal ends, and
+//!   appends that were not committed have no outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};

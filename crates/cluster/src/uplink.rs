@@ -1,7 +1,7 @@
 //! The owner's way into the database: commits of segments in the order of writing, and publications of files.
 //!
 //! A commit takes everything that was written to any segment so far. So the rows are in the order of writing,
-//! whichever file a sync was called for, and what a new owner finds is a prefix of that.
+//! whichever file a sync was called for, and a new owner finds a prefix of that.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -110,7 +110,7 @@ impl Uplink {
         Err(self.fenced())
     }
 
-    /// Publishes removals, and then what changed in files. The caller has the turn.
+    /// Publishes removals, and then changes of files. The caller has the turn.
     pub(crate) fn publish(&self, files: &[Arc<SharedFile>], removed: Vec<String>) -> io::Result<()> {
         let mut publication = Publication {
             removed,

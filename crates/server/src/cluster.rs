@@ -5,10 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use stafett_cluster::database::nonce;
-use stafett_cluster::ownership::uptime;
 use stafett_cluster::{
-    Candidate, Claim, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage,
+    Candidate, Claim, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage, nonce, uptime,
 };
 use stafett_journal::disk::open_directory;
 use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
@@ -109,7 +107,7 @@ fn open_claimed(
         cutoff.cut_off(reason);
     })?;
     let journal = JournalSettings {
-        // What was not committed is gone with the node, as after a loss of power.
+        // Data that was not committed is gone with the node, as after a loss of power.
         boot: nonce(),
         ..journal
     };

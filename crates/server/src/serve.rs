@@ -315,6 +315,7 @@ impl Process {
             // No client is to wait for a process that ends, or for a node whose place another one takes.
             self.sockets.lock().clear();
         }
+        let drain_max = self.drain_max(failure.is_some(), drain_max);
         let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);
         let deadline = Instant::now() + end_max;
         let _guard = ExitGuard::after(end_max);
@@ -341,6 +342,15 @@ impl Process {
         }
         tracing::info!("stopped");
         Ok(End::Stopped { deadline })
+    }
+
+    /// Returns the time to drain: none after a failure in a cluster, as another node may serve already.
+    fn drain_max(&self, has_failed: bool, usual: Duration) -> Duration {
+        if has_failed && self.settings.cluster.database.is_some() {
+            Duration::ZERO
+        } else {
+            usual
+        }
     }
 
     /// Returns the registry of all metrics, to add some.

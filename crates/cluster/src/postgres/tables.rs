@@ -2,7 +2,7 @@
 
 pub(super) const ARE_THERE: &str = "SELECT to_regclass('stafett.meta') IS NOT NULL";
 
-/// Creates what is missing. One node at a time does.
+/// Creates missing tables. One node at a time does.
 pub(super) const CREATE: &str = "
 SELECT pg_advisory_xact_lock(8316026130246);
 CREATE SCHEMA IF NOT EXISTS stafett;
@@ -76,11 +76,22 @@ ON CONFLICT (cell, name) DO UPDATE SET bytes = excluded.bytes";
 pub(super) const PUBLISHED: &str =
     "UPDATE stafett.cell SET published = published + 1 WHERE id = $1 AND epoch = $2";
 
+/// Segments are found by jumps through the index, whatever the number of rows.
 pub(super) const LIST: &str = "
+WITH RECURSIVE segment(name) AS (
+  SELECT min(name) FROM stafett.range WHERE cell = $1 AND name IS NOT NULL
+  UNION ALL
+  SELECT (SELECT min(r.name) FROM stafett.range r WHERE r.cell = $1 AND r.name > segment.name)
+  FROM segment WHERE segment.name IS NOT NULL)
 SELECT name, bytes, false FROM stafett.file WHERE cell = $1
 UNION ALL
-SELECT name, max(at + bytes), true FROM stafett.range WHERE cell = $1 AND name IS NOT NULL
-GROUP BY name HAVING min(at) = 0";
+SELECT name, bytes, true FROM (
+  SELECT name,
+    (SELECT r.at + r.bytes FROM stafett.range r WHERE r.cell = $1 AND r.name = segment.name ORDER BY r.at DESC LIMIT 1)
+      AS bytes,
+    (SELECT r.at FROM stafett.range r WHERE r.cell = $1 AND r.name = segment.name ORDER BY r.at LIMIT 1) AS first
+  FROM segment WHERE name IS NOT NULL) AS found
+WHERE first = 0";
 
 pub(super) const READ_ROWS: &str = "
 SELECT at, body FROM stafett.range

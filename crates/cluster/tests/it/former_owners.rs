@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use stafett_cluster::Database;
-use stafett_cluster::database::{Link, Row};
 use stafett_cluster::fake::{FakeDatabase, FakeNode, Pending};
+use stafett_cluster::{Database, Link, Row};
 use stafett_journal::{Append, Journal, Outcome};
 use stafett_model::Durability;
 

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use stafett_cluster::postgres;
-
 use super::kind::Kind;
 
 /// The address of a database. It is shown without its password.
@@ -18,7 +16,7 @@ impl DatabaseAddress {
 
 impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&postgres::without_password(&self.0))
+        f.write_str(&stafett_cluster::without_password(&self.0))
     }
 }
 
@@ -30,14 +28,14 @@ impl Kind for OptionalDatabase {
     const SHAPE: &'static str = "address or empty";
     const SHOW: fn(&str) -> String = |text| match text {
         "" => String::new(),
-        text => postgres::without_password(text),
+        text => stafett_cluster::without_password(text),
     };
 
     fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
         if text.is_empty() {
             return Ok(None);
         }
-        match postgres::check_address(text) {
+        match stafett_cluster::check_address(text) {
             Ok(()) => Ok(Some(DatabaseAddress(text.to_owned()))),
             Err(error) => Err(error.to_string()),
         }

@@ -437,8 +437,8 @@ settings! {
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
     }
     cluster: Cluster {
-        /// PostgreSQL database that the nodes of a cluster share, such as `postgres://USER@HOST/DATABASE`. The
-        /// node that owns the cell serves; the others wait. Empty: this node is alone, and stores in its
+        /// PostgreSQL database that the nodes of a cluster share, such as `postgres://USER@HOST/DATABASE`.
+        /// The node that owns the cell serves; the others wait. Empty: this node is alone, and stores in its
         /// `data_dir`.
         database: OptionalDatabase = "";
 
