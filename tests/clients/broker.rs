@@ -49,10 +49,10 @@ pub(crate) struct Broker {
 
 /// A port that is bound, and not listened on: a socket that allows it (`SO_REUSEADDR`) can be bound to it and
 /// listen, and the system gives it to no other.
-struct Port(OwnedFd);
+pub(crate) struct Port(OwnedFd);
 
 impl Port {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let socket = net::socket_with(
             AddressFamily::INET,
             SocketType::STREAM,
@@ -66,7 +66,7 @@ impl Port {
     }
 
     /// `HOST:PORT`.
-    fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         let address = net::getsockname(&self.0).unwrap();
         SocketAddr::try_from(address).unwrap().to_string()
     }
@@ -545,7 +545,7 @@ pub(crate) fn build_folder() -> PathBuf {
     deps.ancestors().nth(2).unwrap().to_path_buf()
 }
 
-fn new_folder() -> PathBuf {
+pub(crate) fn new_folder() -> PathBuf {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = scratch().join(format!("broker-{}-{number}", process::id()));
     fs::create_dir_all(&folder).unwrap();

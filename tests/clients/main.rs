@@ -17,6 +17,7 @@ mod amqp_languages;
 mod apps;
 mod assigned;
 mod broker;
+mod cluster;
 mod commands;
 mod confluent;
 mod console;
@@ -36,5 +37,8 @@ mod members;
 mod odd;
 mod peer;
 mod program;
+#[path = "../../crates/sinks/tests/it/server.rs"]
+#[allow(dead_code, reason = "another crate's tests need more of it")]
+mod server;
 mod tls;
 mod torture;

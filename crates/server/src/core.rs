@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use stafett_broker::{AuditTrail, Broker, BrokerSettings, FrontEndHooks};
+use stafett_cluster::Lease;
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
@@ -14,6 +15,7 @@ use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
 use tokio::time::timeout;
 
+use crate::cluster;
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::live;
@@ -27,6 +29,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// The stored part of the process.
 pub(crate) struct Core {
     journal: Arc<DiskJournal>,
+    /// In a cluster: the lease of the owner.
+    lease: Option<Lease>,
     broker: Arc<Broker>,
     /// Keys of the authorization server.
     keys: Keys,
@@ -41,15 +45,7 @@ impl Core {
             None => Metrics::new(),
         };
         metrics.register(&mut process.registry());
-        let (path, journal_settings) = (settings.data_dir.clone(), journal_settings(settings));
-        let opened =
-            tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
-        let journal = opened.context("recovery was interrupted")?.with_context(|| {
-            format!(
-                "the data directory {} cannot be opened",
-                settings.data_dir.display()
-            )
-        })?;
+        let (journal, lease) = open_journal(settings, metrics).await?;
         for fenced in &journal.report().fenced {
             tracing::error!(target: EVENTS, kind = "alarm.begins", name = "fenced", log = fenced.0, "damaged: it takes no appends");
         }
@@ -71,6 +67,7 @@ impl Core {
         drop(registry);
         Ok(Self {
             journal,
+            lease,
             broker: Arc::new(broker),
             keys,
         })
@@ -129,10 +126,12 @@ impl Core {
         &self.broker
     }
 
-    /// Waits until the journal has failed and returns the reason. The process then has to recover.
+    /// Waits until the journal has failed, or the lease is lost, and returns the reason. The process then has
+    /// to recover.
     pub(crate) async fn failed(&self) -> String {
         loop {
-            if let Some(reason) = self.journal.failure() {
+            let loss = || self.lease.as_ref().and_then(Lease::loss);
+            if let Some(reason) = self.journal.failure().or_else(loss) {
                 return reason;
             }
             tokio::time::sleep(WATCH_EVERY).await;
@@ -142,12 +141,37 @@ impl Core {
     /// Writes staged data and stops. Called after all front ends have ended.
     pub(crate) async fn close(self) {
         self.broker.stop().await;
-        let journal = self.journal;
-        let closed = tokio::task::spawn_blocking(move || journal.close()).await;
+        let (journal, lease) = (self.journal, self.lease);
+        let closed = tokio::task::spawn_blocking(move || {
+            journal.close();
+            if let Some(lease) = lease {
+                lease.release();
+            }
+        })
+        .await;
         if let Err(error) = closed {
             tracing::error!(%error, "the journal did not close");
         }
     }
+}
+
+/// Opens the journal: in the data directory, or in a cluster once this node owns it.
+async fn open_journal(settings: &Settings, metrics: Metrics) -> anyhow::Result<(DiskJournal, Option<Lease>)> {
+    let journal_settings = journal_settings(settings);
+    if settings.cluster.database.is_some() {
+        let (journal, lease) = cluster::open(settings, journal_settings, metrics).await?;
+        return Ok((journal, Some(lease)));
+    }
+    let path = settings.data_dir.clone();
+    let opened =
+        tokio::task::spawn_blocking(move || DiskJournal::open(&path, journal_settings, metrics)).await;
+    let journal = opened.context("recovery was interrupted")?.with_context(|| {
+        format!(
+            "the data directory {} cannot be opened",
+            settings.data_dir.display()
+        )
+    })?;
+    Ok((journal, None))
 }
 
 fn journal_settings(settings: &Settings) -> stafett_journal::Settings {

@@ -22,6 +22,7 @@
 
 mod announce;
 mod client;
+mod cluster;
 mod commands;
 mod config;
 mod console;

@@ -311,8 +311,8 @@ impl Process {
             () = core.store_audit(&self.audit) => None,
             () = core.follow_keys() => None,
         };
-        if failure.is_none() {
-            // No client is to wait for a process that ends.
+        if failure.is_none() || self.settings.cluster.database.is_some() {
+            // No client is to wait for a process that ends, or for a node whose place another one takes.
             self.sockets.lock().clear();
         }
         let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);

@@ -20,6 +20,8 @@ pub(crate) struct Definition {
     pub(crate) range: Option<(u64, u64)>,
     /// Formats a number of the range.
     pub(crate) write: fn(u64) -> String,
+    /// Returns a given text without secrets.
+    pub(crate) show: fn(&str) -> String,
     /// Name of the flag, without the dashes.
     pub(crate) flag: Option<&'static str>,
     /// True if the setting can be changed while the program runs.

@@ -37,7 +37,7 @@ fn shown(definition: &'static Definition, loaded: &Loaded) -> Setting {
     let (value, source) = loaded.values.given(definition);
     Setting {
         key: definition.key,
-        value: value.to_owned(),
+        value: (definition.show)(value),
         default: definition.default,
         source,
         reloads: definition.reloads,

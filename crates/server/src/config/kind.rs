@@ -19,6 +19,8 @@ pub(crate) trait Kind {
     const SHAPE: &'static str;
     /// Formats a number of the range.
     const WRITE: fn(u64) -> String = |number| number.to_string();
+    /// Returns a given text without secrets.
+    const SHOW: fn(&str) -> String = str::to_owned;
 
     /// Parses a value. The error says what was expected.
     fn read(text: &str, range: Range) -> Result<Self::Value, String>;

@@ -8,12 +8,13 @@
 //! - [`settings`]: the table; [`table`]: the macro behind it; [`relations`]: checks of settings together
 //! - [`definition`]: one row of the table
 //! - [`kind`]: conversion of text to values
-//! - [`http`], [`live`]: kinds that only the HTTP listener and live topics have; [`tls`]: those of TLS
+//! - [`http`], [`live`], [`cluster`]: kinds that only these tables have; [`tls`]: those of TLS
 //! - [`file`], [`environment`]: two of the sources
 //! - [`values`]: the given values, by key; [`in_force`]: the settings as the HTTP API shows them
 //! - [`error`]: errors in settings
 //! - [`docs`]: the page about the settings
 
+pub(crate) mod cluster;
 pub(crate) mod definition;
 pub(crate) mod docs;
 pub(crate) mod environment;

@@ -4,6 +4,7 @@
 //! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
 //! has no table.
 
+use super::cluster::OptionalDatabase;
 use super::definition::Definition;
 use super::error::ConfigError;
 use super::http::{HostList, OptionalSite, PageActions, SiteList};
@@ -434,6 +435,15 @@ settings! {
         /// Below so much free space on the disk, publishers over AMQP wait and what others append is refused;
         /// reading and freeing go on.
         disk_free_bytes_min: Bytes = "512MiB", in 0..=1024 * TIB;
+    }
+    cluster: Cluster {
+        /// PostgreSQL database that the nodes of a cluster share, such as `postgres://USER@HOST/DATABASE`. The
+        /// node that owns the cell serves; the others wait. Empty: this node is alone, and stores in its
+        /// `data_dir`.
+        database: OptionalDatabase = "";
+
+        /// Time without a sign of life of the owner after which another node takes its place.
+        lease_ms: Time = "2500ms", in 500..=10 * 60 * SECOND;
     }
     trace: Trace {
         /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the

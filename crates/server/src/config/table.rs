@@ -70,6 +70,7 @@ macro_rules! settings {
             shape: <$kind as Kind>::SHAPE,
             range: settings!(@range $($range)?),
             write: <$kind as Kind>::WRITE,
+            show: <$kind as Kind>::SHOW,
             flag: settings!(@flag $($flag)?),
             reloads: settings!(@reloads $($reloads)?),
         }

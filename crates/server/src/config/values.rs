@@ -33,7 +33,7 @@ impl Values {
         K::read(text.trim(), definition.range).map_err(|expected| ConfigError::Invalid {
             place,
             key: definition.key,
-            given: text.to_owned(),
+            given: (definition.show)(text),
             expected,
         })
     }

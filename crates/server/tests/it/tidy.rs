@@ -26,6 +26,7 @@ const CORE: &[&str] = &[
     "model",
     "access",
     "journal",
+    "cluster",
     "queue",
     "routing",
     "store",

@@ -1,0 +1,300 @@
+//! A database in memory, with faults that a test controls.
+//!
+//! A commit can be taken apart as PostgreSQL does it: its conditions are seen in a snapshot at its beginning,
+//! and the key is checked when it lands ([`FakeNode::begin`], [`FakeDatabase::land`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stafett_model::Lock;
+
+use crate::database::{
+    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row, copy_part,
+};
+
+/// The database of one cell. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct FakeDatabase(Arc<Lock<Tables>>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    owner: Owner,
+    rows: BTreeMap<u64, StoredRow>,
+    files: BTreeMap<String, (u64, BTreeMap<u32, Vec<u8>>)>,
+}
+
+/// A row as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRow {
+    pub epoch: u64,
+    pub nonce: Nonce,
+    pub name: Option<String>,
+    pub at: u64,
+    pub body: Vec<u8>,
+}
+
+/// A commit under way: whether its conditions held at its beginning.
+#[derive(Debug, Clone)]
+pub struct Pending {
+    seq: u64,
+    row: StoredRow,
+    holds: bool,
+}
+
+/// A fault at a call of a node, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub call: u64,
+    pub is_done: bool,
+    pub effect: Effect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// There is no answer to this call.
+    NoAnswer,
+    /// The node dies in it: no later call reaches the database.
+    Death,
+}
+
+/// The database as one node sees it.
+#[derive(Debug)]
+pub struct FakeNode {
+    database: FakeDatabase,
+    calls: Lock<Calls>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    made: u64,
+    fault: Option<Fault>,
+    is_dead: bool,
+}
+
+impl Default for FakeDatabase {
+    fn default() -> Self {
+        let mut tables = Tables::default();
+        let first = StoredRow {
+            epoch: 0,
+            nonce: Nonce::default(),
+            name: None,
+            at: 0,
+            body: Vec::new(),
+        };
+        tables.rows.insert(0, first);
+        Self(Arc::new(Lock::new(tables)))
+    }
+}
+
+impl FakeDatabase {
+    /// Returns the database as a new node sees it.
+    pub fn node(&self) -> Arc<FakeNode> {
+        self.node_with(None)
+    }
+
+    pub fn node_with(&self, fault: Option<Fault>) -> Arc<FakeNode> {
+        Arc::new(FakeNode {
+            database: self.clone(),
+            calls: Lock::new(Calls {
+                fault,
+                ..Calls::default()
+            }),
+        })
+    }
+
+    /// Ends a commit. True if the row was inserted.
+    pub fn land(&self, pending: &Pending) -> bool {
+        self.0.lock().land(pending)
+    }
+
+    /// Returns all rows by their place.
+    pub fn rows(&self) -> BTreeMap<u64, StoredRow> {
+        self.0.lock().rows.clone()
+    }
+}
+
+impl FakeNode {
+    /// Returns the number of calls.
+    pub fn calls(&self) -> u64 {
+        self.calls.lock().made
+    }
+
+    /// Begins a commit: its conditions are seen now.
+    pub fn begin(&self, row: &Row<'_>) -> Pending {
+        self.database.0.lock().begin(row)
+    }
+
+    /// Does a call, unless a fault keeps it from the database, and its answer from the node.
+    fn call<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> Result<R, DatabaseError> {
+        let fault = {
+            let mut calls = self.calls.lock();
+            if calls.is_dead {
+                return Err(DatabaseError::Refused("the node is dead".to_owned()));
+            }
+            calls.made += 1;
+            let fault = calls.fault.filter(|fault| fault.call == calls.made);
+            calls.is_dead = fault.is_some_and(|fault| fault.effect == Effect::Death);
+            fault
+        };
+        let Some(fault) = fault else {
+            return Ok(work(&mut self.database.0.lock()));
+        };
+        if fault.is_done {
+            work(&mut self.database.0.lock());
+        }
+        Err(match fault.effect {
+            Effect::NoAnswer => DatabaseError::Unreachable("no answer".to_owned()),
+            Effect::Death => DatabaseError::Refused("the node is dead".to_owned()),
+        })
+    }
+
+    fn of_epoch(&self, epoch: u64, change: impl FnOnce(&mut Tables)) -> Result<bool, DatabaseError> {
+        self.call(|tables| {
+            let is_owner = tables.owner.epoch == epoch;
+            if is_owner {
+                change(tables);
+            }
+            is_owner
+        })
+    }
+}
+
+impl Database for FakeNode {
+    fn owner(&self) -> Result<Owner, DatabaseError> {
+        self.call(|tables| tables.owner)
+    }
+
+    fn claim(&self, seen: u64, node: Nonce) -> Result<bool, DatabaseError> {
+        self.of_epoch(seen, |tables| {
+            tables.owner = Owner {
+                epoch: seen + 1,
+                node: Some(node),
+                beat: tables.owner.beat + 1,
+            };
+        })
+    }
+
+    fn beat(&self, epoch: u64) -> Result<bool, DatabaseError> {
+        self.of_epoch(epoch, |tables| tables.owner.beat += 1)
+    }
+
+    fn release(&self, epoch: u64) -> Result<(), DatabaseError> {
+        self.of_epoch(epoch, |tables| tables.owner.node = None).map(drop)
+    }
+
+    fn newest(&self) -> Result<Link, DatabaseError> {
+        self.call(|tables| {
+            let last = tables.rows.last_key_value();
+            last.map_or_else(Link::default, |(seq, row)| Link {
+                seq: *seq,
+                nonce: row.nonce,
+            })
+        })
+    }
+
+    fn commit(&self, row: &Row<'_>) -> Result<bool, DatabaseError> {
+        self.call(|tables| {
+            let pending = tables.begin(row);
+            tables.land(&pending)
+        })
+    }
+
+    fn nonce_at(&self, seq: u64) -> Result<Option<Nonce>, DatabaseError> {
+        self.call(|tables| tables.rows.get(&seq).map(|row| row.nonce))
+    }
+
+    fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError> {
+        self.of_epoch(epoch, |tables| {
+            for name in &publication.removed {
+                tables.remove(name);
+            }
+            for file in &publication.changed {
+                tables.put(file);
+            }
+        })
+    }
+
+    fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError> {
+        self.call(|tables| {
+            let files = tables.files.iter();
+            let files = files.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Blocks));
+            let mut segments: BTreeMap<String, u64> = BTreeMap::new();
+            for row in tables.rows.values() {
+                if let Some(name) = &row.name {
+                    let end = segments.entry(name.clone()).or_default();
+                    *end = (*end).max(row.at + row.body.len() as u64);
+                }
+            }
+            let segments = segments.into_iter();
+            files
+                .chain(segments.map(|(name, bytes)| (name, bytes, Kept::Rows)))
+                .collect()
+        })
+    }
+
+    fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError> {
+        self.call(|tables| {
+            let mut read = vec![0; bytes];
+            match kept {
+                Kept::Rows => {
+                    for row in tables
+                        .rows
+                        .values()
+                        .filter(|row| row.name.as_deref() == Some(name))
+                    {
+                        copy_part(&mut read, from, row.at, &row.body);
+                    }
+                }
+                Kept::Blocks => {
+                    for (number, block) in tables.files.get(name).iter().flat_map(|(_, blocks)| blocks) {
+                        copy_part(&mut read, from, u64::from(*number) * BLOCK_BYTES as u64, block);
+                    }
+                }
+            }
+            read
+        })
+    }
+}
+
+impl Tables {
+    fn begin(&self, row: &Row<'_>) -> Pending {
+        let before = row.link.seq.checked_sub(1).and_then(|seq| self.rows.get(&seq));
+        Pending {
+            seq: row.link.seq,
+            row: StoredRow {
+                epoch: row.epoch,
+                nonce: row.link.nonce,
+                name: row.name.map(str::to_owned),
+                at: row.at,
+                body: row.body.to_vec(),
+            },
+            holds: self.owner.epoch == row.epoch && before.is_some_and(|before| before.nonce == row.previous),
+        }
+    }
+
+    fn land(&mut self, pending: &Pending) -> bool {
+        if !pending.holds || self.rows.contains_key(&pending.seq) {
+            return false;
+        }
+        self.rows.insert(pending.seq, pending.row.clone());
+        true
+    }
+
+    fn remove(&mut self, name: &str) {
+        let newest = self.rows.last_key_value().map(|(seq, _)| *seq);
+        self.rows
+            .retain(|seq, row| row.name.as_deref() != Some(name) || Some(*seq) == newest);
+        self.files.remove(name);
+    }
+
+    fn put(&mut self, file: &ChangedFile) {
+        let (bytes, blocks) = self.files.entry(file.name.clone()).or_default();
+        if file.is_new {
+            blocks.clear();
+        }
+        *bytes = file.bytes;
+        blocks.extend(file.blocks.iter().cloned());
+        let end = file.bytes.div_ceil(BLOCK_BYTES as u64);
+        blocks.retain(|number, _| u64::from(*number) < end);
+    }
+}

@@ -1,0 +1,250 @@
+//! Who owns the cell: claims by candidates, and the lease that an owner keeps.
+//!
+//! A claim excludes the former owner by itself ([`crate::database`]). The lease only says when one is tried:
+//! a candidate claims a cell without an owner, or one whose beat it has seen unchanged for the time of the
+//! lease, counted while its own looks were answered. An owner whose beat was not answered for four fifths of
+//! that ends by itself, so that it does not answer clients beside its successor.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stafett_model::{Lock, WakeUp};
+
+use crate::database::{Database, DatabaseError, Link, Nonce, Owner, Row, nonce};
+
+/// A claim that excluded the former owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub epoch: u64,
+    /// The fence behind the former owner's last row.
+    pub fence: Link,
+}
+
+/// Finding of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    Claimed(Claim),
+    /// Another node owns the cell.
+    Owned,
+}
+
+/// A node that would own the cell.
+#[derive(Debug)]
+pub struct Candidate {
+    database: Arc<dyn Database>,
+    node: Nonce,
+    lease: Duration,
+    /// The owner as it was seen, and since when.
+    seen: Option<(Owner, Duration)>,
+}
+
+impl Candidate {
+    /// `node` makes the node unmistakable; it does not outlive the process.
+    pub fn new(database: Arc<dyn Database>, node: Nonce, lease: Duration) -> Self {
+        Self {
+            database,
+            node,
+            lease,
+            seen: None,
+        }
+    }
+
+    /// Interval between looks.
+    pub fn interval(&self) -> Duration {
+        interval(self.lease)
+    }
+
+    /// Claims the cell if it is free. `now` is a time that never goes back ([`uptime`]).
+    pub fn look(&mut self, now: Duration) -> Result<Look, DatabaseError> {
+        let looked = self.look_at(now);
+        if looked.is_err() {
+            // The owner may have been alive meanwhile.
+            self.seen = None;
+        }
+        looked
+    }
+
+    fn look_at(&mut self, now: Duration) -> Result<Look, DatabaseError> {
+        let owner = self.database.owner()?;
+        let is_free = match (owner.node, self.seen) {
+            (None, _) => true,
+            // A former run of this process.
+            (Some(node), _) if node == self.node => true,
+            (Some(_), Some((seen, since))) if seen == owner => now.saturating_sub(since) >= self.lease,
+            (Some(_), _) => {
+                self.seen = Some((owner, now));
+                false
+            }
+        };
+        if !is_free || !self.database.claim(owner.epoch, self.node)? {
+            return Ok(Look::Owned);
+        }
+        let epoch = owner.epoch + 1;
+        Ok(Look::Claimed(Claim {
+            epoch,
+            fence: self.fence(epoch)?,
+        }))
+    }
+
+    /// Commits a fence behind the newest row. Rows of the former owner that were on their way may be in
+    /// front of it. This ends: it has one at a time, and none begins any more.
+    fn fence(&self, epoch: u64) -> Result<Link, DatabaseError> {
+        loop {
+            let newest = self.database.newest()?;
+            let link = Link {
+                seq: newest.seq + 1,
+                nonce: nonce(),
+            };
+            let is_in_place = self.database.commit(&Row {
+                epoch,
+                link,
+                previous: newest.nonce,
+                name: None,
+                at: 0,
+                body: &[],
+            })?;
+            if is_in_place {
+                return Ok(link);
+            }
+            if self.database.owner()?.epoch != epoch {
+                return Err(DatabaseError::Unreachable(
+                    "another node claimed the cell".to_owned(),
+                ));
+            }
+        }
+    }
+}
+
+fn interval(lease: Duration) -> Duration {
+    lease / 5
+}
+
+/// The lease of an owner. A thread keeps it.
+#[derive(Debug)]
+pub struct Lease {
+    state: Arc<LeaseState>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct LeaseState {
+    database: Arc<dyn Database>,
+    epoch: u64,
+    lease: Duration,
+    kept: Lock<Kept>,
+    wake: WakeUp,
+    on_loss: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    has_ended: bool,
+    loss: Option<String>,
+}
+
+impl std::fmt::Debug for LeaseState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaseState")
+            .field("kept", &self.kept)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Lease {
+    /// Keeps the lease of a claim. `on_loss` is called once, with the reason, if it is lost.
+    pub fn keep(
+        database: Arc<dyn Database>,
+        claim: Claim,
+        lease: Duration,
+        on_loss: impl Fn(&str) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let state = Arc::new(LeaseState {
+            database,
+            epoch: claim.epoch,
+            lease,
+            kept: Lock::default(),
+            wake: WakeUp::default(),
+            on_loss: Box::new(on_loss),
+        });
+        let shared = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("cluster-beat".into())
+            .spawn(move || shared.run())?;
+        Ok(Self {
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// Returns the reason why the lease was lost.
+    pub fn loss(&self) -> Option<String> {
+        self.state.kept.lock().loss.clone()
+    }
+
+    /// Lets go of the cell, once nothing is written to it any more.
+    pub fn release(mut self) {
+        self.end();
+        if self.loss().is_none()
+            && let Err(error) = self.state.database.release(self.state.epoch)
+        {
+            tracing::warn!(%error, "the next owner waits for the lease");
+        }
+    }
+
+    fn end(&mut self) {
+        self.state.kept.lock().has_ended = true;
+        self.state.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl LeaseState {
+    fn run(&self) {
+        let mut answered = uptime();
+        while !self.pause() {
+            let began = uptime();
+            let loss = match self.database.beat(self.epoch) {
+                Ok(true) => {
+                    answered = began;
+                    continue;
+                }
+                Ok(false) => "another node owns the cell".to_owned(),
+                Err(error @ DatabaseError::Refused(_)) => error.to_string(),
+                Err(error @ DatabaseError::Unreachable(_)) => {
+                    if uptime().saturating_sub(answered) < self.lease * 4 / 5 {
+                        continue;
+                    }
+                    format!("the lease cannot be kept: {error}")
+                }
+            };
+            self.kept.lock().loss = Some(loss.clone());
+            (self.on_loss)(&loss);
+            return;
+        }
+    }
+
+    /// Waits until the next beat is due. True at the end.
+    fn pause(&self) -> bool {
+        let kept = self.kept.lock();
+        let pause = interval(self.lease);
+        self.wake
+            .wait_timeout_while(kept, pause, |kept| !kept.has_ended)
+            .has_ended
+    }
+}
+
+/// Returns the time since the machine started, in which it may have been suspended.
+pub fn uptime() -> Duration {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
+    Duration::try_from_secs_f64(seconds.unwrap_or(0.0)).unwrap_or_default()
+}

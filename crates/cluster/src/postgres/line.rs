@@ -1,0 +1,174 @@
+//! One connection to PostgreSQL for calls that block: it is opened when it is needed first, and again after
+//! an error.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use stafett_model::Lock;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinSet;
+use tokio_postgres::error::DbError;
+use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+
+use crate::database::DatabaseError;
+
+/// Settings of each connection. Commits are never acknowledged before they are durable.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = '2s'; SET client_min_messages = 'error'; \
+     SELECT set_config('synchronous_commit', 'on', false) \
+     WHERE current_setting('synchronous_commit') IN ('off', 'local')";
+
+/// A connection. One call at a time is under way.
+pub(super) struct Line {
+    config: Config,
+    /// Time for one call, its connection included.
+    patience: Duration,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+    connection: Lock<Option<Connection>>,
+}
+
+/// An open connection and its prepared statements.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    statements: HashMap<&'static str, Statement>,
+    /// Ends with this.
+    _task: JoinSet<()>,
+}
+
+impl Connection {
+    async fn open(config: &Config) -> Result<Self, Error> {
+        let (client, connection) = config.connect(NoTls).await?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // Its error is that of the call that fails.
+            let _ = connection.await;
+        });
+        client.batch_execute(SESSION).await?;
+        Ok(Self {
+            client,
+            statements: HashMap::new(),
+            _task: task,
+        })
+    }
+
+    /// Returns a prepared statement.
+    pub(super) async fn prepared(&mut self, text: &'static str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements.get(text) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(text).await?;
+        self.statements.insert(text, statement.clone());
+        Ok(statement)
+    }
+}
+
+impl Line {
+    pub(super) fn new(config: &Config, patience: Duration) -> std::io::Result<Self> {
+        let mut config = config.clone();
+        config.connect_timeout(patience);
+        Ok(Self {
+            config,
+            patience,
+            runtime: Some(Builder::new_current_thread().enable_all().build()?),
+            connection: Lock::default(),
+        })
+    }
+
+    /// Does `work` on the connection. After an error the connection is dropped, and the outcome is unknown.
+    pub(super) fn call<R: Send>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<R, Error> + Send,
+    ) -> Result<R, DatabaseError> {
+        if Handle::try_current().is_err() {
+            return self.block_on(work);
+        }
+        // A thread of a runtime must not run another one.
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| self.block_on(work)).join();
+            done.unwrap_or_else(|_| Err(DatabaseError::Refused("the call panicked".to_owned())))
+        })
+    }
+
+    fn block_on<R>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection) -> Result<R, Error>,
+    ) -> Result<R, DatabaseError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(DatabaseError::Refused("the connection was dropped".to_owned()));
+        };
+        let mut slot = self.connection.lock();
+        let taken = slot.take();
+        let called = runtime.block_on(async {
+            let called = async {
+                let mut connection = match taken {
+                    Some(connection) if !connection.client.is_closed() => connection,
+                    Some(_) | None => Connection::open(&self.config).await?,
+                };
+                let result = work(&mut connection).await?;
+                Ok((connection, result))
+            };
+            tokio::time::timeout(self.patience, called).await
+        });
+        match called {
+            Ok(Ok((connection, result))) => {
+                *slot = Some(connection);
+                Ok(result)
+            }
+            Ok(Err(error)) => Err(read(&error)),
+            Err(_) => Err(DatabaseError::Unreachable(format!(
+                "no answer for {:?}",
+                self.patience
+            ))),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        *self.connection.get_mut() = None;
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The configuration has the password.
+        f.debug_struct("Line")
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Classes of PostgreSQL's error codes after which another attempt may succeed: connections, rollbacks,
+/// resources, other states of objects, operators, the system.
+const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
+
+fn read(error: &Error) -> DatabaseError {
+    let Some(reply) = error.as_db_error() else {
+        return DatabaseError::Unreachable(causes(error));
+    };
+    let passes = PASSING.iter().any(|class| reply.code().code().starts_with(class));
+    if passes {
+        DatabaseError::Unreachable(said(reply))
+    } else {
+        DatabaseError::Refused(said(reply))
+    }
+}
+
+fn said(reply: &DbError) -> String {
+    format!("{} ({})", reply.message(), reply.code().code())
+}
+
+/// Returns an error with its causes, in one line.
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}

@@ -1,0 +1,318 @@
+//! The database as PostgreSQL, version 12 or later.
+//!
+//! Three connections: one for commits, one for the beat, one for all else, so that no publication holds up a
+//! commit or a beat. Commits are single statements: no transaction of a stopped node holds anything.
+
+mod line;
+mod tables;
+
+use std::io;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+use self::line::{Connection, Line};
+use crate::database::{
+    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row, copy_part,
+};
+
+/// Time for a commit or a look.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for a publication or a read.
+const BULK_PATIENCE: Duration = Duration::from_mins(1);
+/// Version of the tables.
+const FORMAT: &str = "1";
+
+/// PostgreSQL, as one node sees one cell.
+#[derive(Debug)]
+pub struct Postgres {
+    cell: i32,
+    commits: Line,
+    beats: Line,
+    others: Line,
+}
+
+/// Reason why an address cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    #[error("it is no address such as postgres://USER@HOST/DATABASE")]
+    Malformed,
+    #[error("it asks for TLS, which is not there yet: use sslmode=disable in a network of your own")]
+    Tls,
+    #[error("it cannot be used: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Returns true if an address can be used.
+pub fn check_address(url: &str) -> Result<(), AddressError> {
+    parse(url).map(drop)
+}
+
+/// Returns an address as it may be shown.
+pub fn without_password(url: &str) -> String {
+    let Ok(config) = parse(url) else {
+        return "an address that cannot be used".to_owned();
+    };
+    let hosts = config
+        .get_hosts()
+        .iter()
+        .zip(config.get_ports().iter().chain(std::iter::repeat(&5432)));
+    let hosts: Vec<String> = hosts
+        .map(|(host, port)| match host {
+            Host::Tcp(name) => format!("{name}:{port}"),
+            Host::Unix(path) => path.display().to_string(),
+        })
+        .collect();
+    format!(
+        "postgres://{}@{}/{}",
+        config.get_user().unwrap_or_default(),
+        hosts.join(","),
+        config.get_dbname().unwrap_or_default()
+    )
+}
+
+fn parse(url: &str) -> Result<Config, AddressError> {
+    let config: Config = url.parse().map_err(|_| AddressError::Malformed)?;
+    if config.get_hosts().is_empty() {
+        return Err(AddressError::Malformed);
+    }
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(AddressError::Tls);
+    }
+    Ok(config)
+}
+
+impl Postgres {
+    /// Makes the database of a cell. Nothing is connected yet. `beat_patience` is the time for one beat.
+    pub fn new(url: &str, cell: i32, beat_patience: Duration) -> Result<Self, AddressError> {
+        let config = parse(url)?;
+        Ok(Self {
+            cell,
+            commits: Line::new(&config, PATIENCE)?,
+            beats: Line::new(&config, beat_patience)?,
+            others: Line::new(&config, BULK_PATIENCE)?,
+        })
+    }
+
+    /// Creates tables and the cell where they are missing.
+    pub fn prepare(&self) -> Result<(), DatabaseError> {
+        let cell = self.cell;
+        let format: String = self.others.call(async |it: &mut Connection| {
+            if !it.client.query_one(tables::ARE_THERE, &[]).await?.try_get(0)? {
+                it.client.batch_execute(tables::CREATE).await?;
+            }
+            let first: &[u8] = &Nonce::default();
+            it.client.execute(tables::ADD_CELL, &[&cell, &first]).await?;
+            it.client.query_one(tables::FORMAT, &[]).await?.try_get(0)
+        })?;
+        if format == FORMAT {
+            return Ok(());
+        }
+        Err(DatabaseError::Refused(format!(
+            "its tables are of format {format}, which another version of this program made"
+        )))
+    }
+
+    /// Runs an update of the cell's row under an epoch. False if there is no such row.
+    fn update(&self, line: &Line, text: &'static str, epoch: u64) -> Result<bool, DatabaseError> {
+        let (cell, epoch) = (self.cell, signed(epoch));
+        let changed = line.call(async |it: &mut Connection| {
+            let statement = it.prepared(text).await?;
+            it.client.execute(&statement, &[&cell, &epoch]).await
+        })?;
+        Ok(changed > 0)
+    }
+}
+
+impl Database for Postgres {
+    fn owner(&self) -> Result<Owner, DatabaseError> {
+        let cell = self.cell;
+        let (epoch, node, beat): (i64, Option<Vec<u8>>, i64) =
+            self.commits.call(async |it: &mut Connection| {
+                let statement = it.prepared(tables::OWNER).await?;
+                let row = it.client.query_one(&statement, &[&cell]).await?;
+                Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))
+            })?;
+        Ok(Owner {
+            epoch: unsigned(epoch),
+            node: node.map(|node| nonce_of(&node)),
+            beat: unsigned(beat),
+        })
+    }
+
+    fn claim(&self, seen: u64, node: Nonce) -> Result<bool, DatabaseError> {
+        let (cell, seen, node) = (self.cell, signed(seen), node.as_slice());
+        let changed = self.commits.call(async |it: &mut Connection| {
+            let statement = it.prepared(tables::CLAIM).await?;
+            it.client.execute(&statement, &[&cell, &seen, &node]).await
+        })?;
+        Ok(changed > 0)
+    }
+
+    fn beat(&self, epoch: u64) -> Result<bool, DatabaseError> {
+        self.update(&self.beats, tables::BEAT, epoch)
+    }
+
+    fn release(&self, epoch: u64) -> Result<(), DatabaseError> {
+        self.update(&self.beats, tables::RELEASE, epoch).map(drop)
+    }
+
+    fn newest(&self) -> Result<Link, DatabaseError> {
+        let cell = self.cell;
+        let (seq, nonce): (i64, Vec<u8>) = self.commits.call(async |it: &mut Connection| {
+            let statement = it.prepared(tables::NEWEST).await?;
+            let row = it.client.query_one(&statement, &[&cell]).await?;
+            Ok((row.try_get(0)?, row.try_get(1)?))
+        })?;
+        Ok(Link {
+            seq: unsigned(seq),
+            nonce: nonce_of(&nonce),
+        })
+    }
+
+    fn commit(&self, row: &Row<'_>) -> Result<bool, DatabaseError> {
+        let (cell, seq, epoch, at) = (self.cell, signed(row.link.seq), signed(row.epoch), signed(row.at));
+        let bytes = i32::try_from(row.body.len()).unwrap_or(i32::MAX);
+        let (nonce, previous) = (row.link.nonce.as_slice(), row.previous.as_slice());
+        let inserted = self.commits.call(async |it: &mut Connection| {
+            let statement = it.prepared(tables::COMMIT).await?;
+            it.client
+                .execute(
+                    &statement,
+                    &[
+                        &cell, &seq, &epoch, &nonce, &row.name, &at, &bytes, &row.body, &previous,
+                    ],
+                )
+                .await
+        })?;
+        Ok(inserted > 0)
+    }
+
+    fn nonce_at(&self, seq: u64) -> Result<Option<Nonce>, DatabaseError> {
+        let (cell, seq) = (self.cell, signed(seq));
+        let nonce: Option<Vec<u8>> = self.commits.call(async |it: &mut Connection| {
+            let statement = it.prepared(tables::NONCE).await?;
+            let row = it.client.query_opt(&statement, &[&cell, &seq]).await?;
+            row.map(|row| row.try_get(0)).transpose()
+        })?;
+        Ok(nonce.map(|nonce| nonce_of(&nonce)))
+    }
+
+    fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError> {
+        let (cell, epoch) = (self.cell, signed(epoch));
+        self.others.call(async |it: &mut Connection| {
+            let removed = &publication.removed;
+            let transaction = it.client.transaction().await?;
+            if !removed.is_empty() {
+                for text in [tables::REMOVE_BLOCKS, tables::REMOVE_FILES, tables::REMOVE_ROWS] {
+                    transaction.execute(text, &[&cell, removed]).await?;
+                }
+            }
+            for file in &publication.changed {
+                put(&transaction, cell, file).await?;
+            }
+            // Last, so that a claim waits for a moment only.
+            let is_owner = transaction.execute(tables::PUBLISHED, &[&cell, &epoch]).await? > 0;
+            if is_owner {
+                transaction.commit().await?;
+            } else {
+                transaction.rollback().await?;
+            }
+            Ok(is_owner)
+        })
+    }
+
+    fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError> {
+        let cell = self.cell;
+        let rows: Vec<(String, i64, bool)> = self.others.call(async |it: &mut Connection| {
+            let rows = it.client.query(tables::LIST, &[&cell]).await?;
+            rows.iter()
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+                .collect()
+        })?;
+        let read = |(name, bytes, is_in_rows)| {
+            let kept = if is_in_rows { Kept::Rows } else { Kept::Blocks };
+            (name, unsigned(bytes), kept)
+        };
+        Ok(rows.into_iter().map(read).collect())
+    }
+
+    fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError> {
+        let cell = self.cell;
+        let to = from + bytes as u64;
+        let block = BLOCK_BYTES as u64;
+        let parts: Vec<(u64, Vec<u8>)> = self.others.call(async |it: &mut Connection| match kept {
+            Kept::Rows => {
+                let statement = it.prepared(tables::READ_ROWS).await?;
+                let (from, to) = (signed(from), signed(to));
+                let rows = it.client.query(&statement, &[&cell, &name, &from, &to]).await?;
+                rows.iter()
+                    .map(|row| Ok((unsigned(row.try_get(0)?), row.try_get(1)?)))
+                    .collect()
+            }
+            Kept::Blocks => {
+                let statement = it.prepared(tables::READ_BLOCKS).await?;
+                let (first, last) = (number(from / block), number(to.saturating_sub(1) / block));
+                let rows = it
+                    .client
+                    .query(&statement, &[&cell, &name, &first, &last])
+                    .await?;
+                rows.iter()
+                    .map(|row| {
+                        let number: i32 = row.try_get(0)?;
+                        Ok((unsigned(number.into()) * block, row.try_get(1)?))
+                    })
+                    .collect()
+            }
+        })?;
+        let mut read = vec![0; bytes];
+        for (at, body) in parts {
+            copy_part(&mut read, from, at, &body);
+        }
+        Ok(read)
+    }
+}
+
+async fn put(
+    transaction: &tokio_postgres::Transaction<'_>,
+    cell: i32,
+    file: &ChangedFile,
+) -> Result<(), tokio_postgres::Error> {
+    let name = &file.name;
+    if file.is_new {
+        let names = std::slice::from_ref(name);
+        transaction
+            .execute(tables::REMOVE_BLOCKS, &[&cell, &names])
+            .await?;
+    }
+    let numbers: Vec<i32> = file.blocks.iter().map(|(at, _)| number((*at).into())).collect();
+    let bodies: Vec<&[u8]> = file.blocks.iter().map(|(_, body)| body.as_slice()).collect();
+    transaction
+        .execute(tables::PUT_BLOCKS, &[&cell, name, &numbers, &bodies])
+        .await?;
+    let end = number(file.bytes.div_ceil(BLOCK_BYTES as u64));
+    transaction
+        .execute(tables::CUT_BLOCKS, &[&cell, name, &end])
+        .await?;
+    transaction
+        .execute(tables::PUT_FILE, &[&cell, name, &signed(file.bytes)])
+        .await?;
+    Ok(())
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn number(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn nonce_of(bytes: &[u8]) -> Nonce {
+    bytes.try_into().unwrap_or_default()
+}

@@ -1,0 +1,92 @@
+//! The tables, and the statements on them. `$1` is the cell.
+
+pub(super) const ARE_THERE: &str = "SELECT to_regclass('stafett.meta') IS NOT NULL";
+
+/// Creates what is missing. One node at a time does.
+pub(super) const CREATE: &str = "
+SELECT pg_advisory_xact_lock(8316026130246);
+CREATE SCHEMA IF NOT EXISTS stafett;
+CREATE TABLE IF NOT EXISTS stafett.meta (key text PRIMARY KEY, value text NOT NULL);
+INSERT INTO stafett.meta VALUES ('format', '1') ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS stafett.cell (
+  id int PRIMARY KEY, epoch bigint NOT NULL, owner bytea, beat bigint NOT NULL, published bigint NOT NULL)
+  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE IF NOT EXISTS stafett.range (
+  cell int NOT NULL, seq bigint NOT NULL, epoch bigint NOT NULL, nonce bytea NOT NULL, name text, at bigint NOT NULL,
+  bytes int NOT NULL, body bytea NOT NULL, PRIMARY KEY (cell, seq));
+CREATE INDEX IF NOT EXISTS range_name ON stafett.range (cell, name, at) WHERE name IS NOT NULL;
+ALTER TABLE stafett.range ALTER body SET STORAGE EXTERNAL;
+CREATE TABLE IF NOT EXISTS stafett.file (
+  cell int NOT NULL, name text NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (cell, name));
+CREATE TABLE IF NOT EXISTS stafett.block (
+  cell int NOT NULL, name text NOT NULL, number int NOT NULL, body bytea NOT NULL, PRIMARY KEY (cell, name, number));
+ALTER TABLE stafett.block ALTER body SET STORAGE EXTERNAL;
+";
+
+pub(super) const FORMAT: &str = "SELECT value FROM stafett.meta WHERE key = 'format'";
+
+/// The cell, and its first fence: a row before all others.
+pub(super) const ADD_CELL: &str = "
+WITH added AS (INSERT INTO stafett.cell (id, epoch, beat, published) VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING)
+INSERT INTO stafett.range (cell, seq, epoch, nonce, at, bytes, body) VALUES ($1, 0, 0, $2, 0, 0, '')
+ON CONFLICT DO NOTHING";
+
+pub(super) const OWNER: &str = "SELECT epoch, owner, beat FROM stafett.cell WHERE id = $1";
+
+pub(super) const CLAIM: &str =
+    "UPDATE stafett.cell SET epoch = epoch + 1, owner = $3, beat = beat + 1 WHERE id = $1 AND epoch = $2";
+
+pub(super) const BEAT: &str = "UPDATE stafett.cell SET beat = beat + 1 WHERE id = $1 AND epoch = $2";
+
+pub(super) const RELEASE: &str = "UPDATE stafett.cell SET owner = NULL WHERE id = $1 AND epoch = $2";
+
+pub(super) const NEWEST: &str =
+    "SELECT seq, nonce FROM stafett.range WHERE cell = $1 ORDER BY seq DESC LIMIT 1";
+
+pub(super) const NONCE: &str = "SELECT nonce FROM stafett.range WHERE cell = $1 AND seq = $2";
+
+pub(super) const COMMIT: &str = "
+INSERT INTO stafett.range (cell, seq, epoch, nonce, name, at, bytes, body)
+SELECT $1::int, $2::bigint, $3::bigint, $4::bytea, $5::text, $6::bigint, $7::int, $8::bytea
+WHERE EXISTS (SELECT FROM stafett.cell WHERE id = $1::int AND epoch = $3::bigint)
+  AND EXISTS (SELECT FROM stafett.range WHERE cell = $1::int AND seq = $2::bigint - 1 AND nonce = $9::bytea)
+ON CONFLICT (cell, seq) DO NOTHING";
+
+pub(super) const REMOVE_ROWS: &str = "
+DELETE FROM stafett.range WHERE cell = $1 AND name = ANY($2)
+  AND seq < (SELECT max(seq) FROM stafett.range WHERE cell = $1)";
+
+pub(super) const REMOVE_BLOCKS: &str = "DELETE FROM stafett.block WHERE cell = $1 AND name = ANY($2)";
+
+pub(super) const REMOVE_FILES: &str = "DELETE FROM stafett.file WHERE cell = $1 AND name = ANY($2)";
+
+pub(super) const PUT_BLOCKS: &str = "
+INSERT INTO stafett.block (cell, name, number, body)
+SELECT $1::int, $2::text, put.number, put.body FROM unnest($3::int[], $4::bytea[]) AS put(number, body)
+ON CONFLICT (cell, name, number) DO UPDATE SET body = excluded.body";
+
+pub(super) const CUT_BLOCKS: &str =
+    "DELETE FROM stafett.block WHERE cell = $1 AND name = $2 AND number >= $3";
+
+pub(super) const PUT_FILE: &str = "
+INSERT INTO stafett.file (cell, name, bytes) VALUES ($1, $2, $3)
+ON CONFLICT (cell, name) DO UPDATE SET bytes = excluded.bytes";
+
+/// Ends each publication: it locks the cell's row for a moment.
+pub(super) const PUBLISHED: &str =
+    "UPDATE stafett.cell SET published = published + 1 WHERE id = $1 AND epoch = $2";
+
+pub(super) const LIST: &str = "
+SELECT name, bytes, false FROM stafett.file WHERE cell = $1
+UNION ALL
+SELECT name, max(at + bytes), true FROM stafett.range WHERE cell = $1 AND name IS NOT NULL
+GROUP BY name HAVING min(at) = 0";
+
+pub(super) const READ_ROWS: &str = "
+SELECT at, body FROM stafett.range
+WHERE cell = $1 AND name = $2 AND at < $4 AND at >= COALESCE(
+  (SELECT max(at) FROM stafett.range WHERE cell = $1 AND name = $2 AND at <= $3), 0)
+ORDER BY at";
+
+pub(super) const READ_BLOCKS: &str = "
+SELECT number, body FROM stafett.block WHERE cell = $1 AND name = $2 AND number BETWEEN $3 AND $4";

@@ -1,0 +1,234 @@
+//! The storage of a cell's journal: files in the database, with local copies of what this node wrote.
+//!
+//! - A sync of an arrival segment commits all segments ([`crate::database`]).
+//! - A sync of another file, or of the names, publishes it. Temporary files are local.
+//! - After a commit or publication under another owner's epoch, everything fails: the journal ends, and what
+//!   was not committed has no outcome.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::disk::storage::{Storage, StorageFile, WritePattern};
+use stafett_model::{Lock, LockGuard};
+
+use crate::database::{Database, Kept};
+use crate::file::{Handle, Remote, SharedFile};
+use crate::ownership::Claim;
+use crate::uplink::Uplink;
+
+/// Bytes that are copied from the database at a time.
+const COPY_BYTES: usize = 4 << 20;
+/// File in the local folder that is not the journal's.
+const LOCK: &str = "lock";
+
+/// Storage of the owner of a cell.
+#[derive(Debug)]
+pub struct SharedStorage {
+    uplink: Arc<Uplink>,
+    scratch: Arc<dyn Storage>,
+    names: Lock<Names>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
+    files: BTreeMap<String, Entry>,
+    /// Names that the database still has.
+    removed: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    /// In the database only.
+    Stored {
+        bytes: u64,
+        kept: Kept,
+    },
+    Here(Arc<SharedFile>),
+}
+
+/// A way to end all use of the database from outside.
+#[derive(Debug, Clone)]
+pub struct Cutoff(Arc<Uplink>);
+
+impl Cutoff {
+    /// Makes every later operation of the storage fail.
+    pub fn cut_off(&self, reason: &str) {
+        drop(self.0.fail(reason.to_owned()));
+    }
+}
+
+impl SharedStorage {
+    /// Opens the storage of a cell that was claimed. `scratch` is for local files: it is emptied. A call
+    /// without an answer is repeated after a `pause`.
+    pub fn open(
+        database: Arc<dyn Database>,
+        claim: Claim,
+        scratch: Arc<dyn Storage>,
+        pause: Duration,
+    ) -> io::Result<Self> {
+        for name in scratch.list()? {
+            if name != LOCK {
+                scratch.remove(&name)?;
+            }
+        }
+        let uplink = Arc::new(Uplink::new(database, claim, pause));
+        let listed = uplink.until_answered(|| uplink.database.list())?;
+        let stored = |(name, bytes, kept)| (name, Entry::Stored { bytes, kept });
+        let names = Names {
+            files: listed.into_iter().map(stored).collect(),
+            removed: BTreeSet::new(),
+        };
+        Ok(Self {
+            uplink,
+            scratch,
+            names: Lock::new(names),
+        })
+    }
+
+    pub fn cutoff(&self) -> Cutoff {
+        Cutoff(Arc::clone(&self.uplink))
+    }
+
+    /// Returns the file of an entry. The checkpoint is copied to the local folder first.
+    fn file_of(&self, names: &mut Names, name: &str) -> io::Result<Arc<SharedFile>> {
+        let remote = match names.files.get(name) {
+            Some(Entry::Here(file)) => return Ok(Arc::clone(file)),
+            Some(Entry::Stored { bytes, kept }) => Remote::new(name, *bytes, *kept),
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        let uplink = Arc::clone(&self.uplink);
+        if WritePattern::of(name) != WritePattern::InPlace {
+            return Ok(Arc::new(SharedFile::remote(uplink, remote)));
+        }
+        let local = self.copy(&remote)?;
+        let file = Arc::new(SharedFile::copied(uplink, name, local));
+        names
+            .files
+            .insert(name.to_owned(), Entry::Here(Arc::clone(&file)));
+        Ok(file)
+    }
+
+    /// Copies a file to the local folder.
+    fn copy(&self, remote: &Remote) -> io::Result<Arc<dyn StorageFile>> {
+        let local = self.scratch.create(&remote.name)?;
+        local.set_bytes(remote.bytes)?;
+        let mut at = 0;
+        let mut buffer = vec![0; COPY_BYTES];
+        loop {
+            let got = remote.read_at(&self.uplink, &mut buffer, at)?;
+            if got == 0 {
+                return Ok(local);
+            }
+            local.write_at(&mut [IoSlice::new(buffer.get(..got).unwrap_or_default())], at)?;
+            at += got as u64;
+        }
+    }
+
+    fn names(&self) -> io::Result<LockGuard<'_, Names>> {
+        self.uplink.check()?;
+        Ok(self.names.lock())
+    }
+}
+
+impl Names {
+    /// Takes a name out, and notes if the database may still have it.
+    fn take(&mut self, name: &str) -> io::Result<Entry> {
+        let entry = self.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        let is_known = match &entry {
+            Entry::Here(file) => file.remove(),
+            Entry::Stored { .. } => true,
+        };
+        if is_known && WritePattern::of(name) != WritePattern::Temporary {
+            self.removed.insert(name.to_owned());
+        }
+        Ok(entry)
+    }
+
+    /// Returns true if the database may have something of that name, which a new file replaces.
+    fn replace(&mut self, name: &str) -> bool {
+        let was_removed = self.removed.remove(name);
+        self.files.contains_key(name) || was_removed
+    }
+}
+
+impl Storage for SharedStorage {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let mut names = self.names()?;
+        if names.files.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let local = self.scratch.create(name)?;
+        let file = Arc::new(SharedFile::new(Arc::clone(&self.uplink), name, local));
+        // Ids of arrival segments are never used twice.
+        if WritePattern::of(name) != WritePattern::Append && names.replace(name) {
+            file.replaces_another();
+        }
+        names
+            .files
+            .insert(name.to_owned(), Entry::Here(Arc::clone(&file)));
+        Ok(Arc::new(Handle(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>> {
+        let mut names = self.names()?;
+        Ok(Arc::new(Handle(self.file_of(&mut names, name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut names = self.names()?;
+        let mut file = self.file_of(&mut names, from)?;
+        if file.is_remote() {
+            // It becomes a file of another name, with the same content.
+            let Some(Entry::Stored { bytes, kept }) = names.files.get(from) else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            let local = self.copy(&Remote::new(from, *bytes, *kept))?;
+            file = Arc::new(SharedFile::new(Arc::clone(&self.uplink), from, local));
+            file.mark_all()?;
+        }
+        self.scratch.rename(from, to)?;
+        names.files.remove(from);
+        if file.is_in_database() {
+            names.removed.insert(from.to_owned());
+        }
+        file.rename(to, names.replace(to));
+        names.files.insert(to.to_owned(), Entry::Here(file));
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut names = self.names()?;
+        if let Entry::Here(_) = names.take(name)? {
+            self.scratch.remove(name)?;
+        }
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.uplink.in_turn(|| {
+            let (files, removed) = {
+                let mut names = self.names()?;
+                let here = names.files.values().filter_map(|entry| match entry {
+                    Entry::Here(file) => Some(Arc::clone(file)),
+                    Entry::Stored { .. } => None,
+                });
+                (here.collect::<Vec<_>>(), std::mem::take(&mut names.removed))
+            };
+            self.uplink.publish(&files, removed.into_iter().collect())
+        })
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(self.names()?.files.keys().cloned().collect())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.scratch.free_bytes()
+    }
+
+    fn is_append_only(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,118 @@
+//! This node in a cluster: it waits until it owns the cell, and opens its journal over the database.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use anyhow::Context;
+use stafett_cluster::database::nonce;
+use stafett_cluster::ownership::uptime;
+use stafett_cluster::{
+    Candidate, Claim, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage,
+};
+use stafett_journal::disk::open_directory;
+use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
+use stafett_net::EVENTS;
+use tokio::task::spawn_blocking;
+
+use crate::config::Settings;
+
+/// The one cell that there is.
+const CELL: i32 = 0;
+/// Pause before a commit without an answer is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes this process unmistakable, also after a failure of its journal.
+static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
+
+/// Waits until this node owns the cell, and opens its journal.
+pub(crate) async fn open(
+    settings: &Settings,
+    journal: JournalSettings,
+    metrics: Metrics,
+) -> anyhow::Result<(DiskJournal, Lease)> {
+    let Some(address) = &settings.cluster.database else {
+        anyhow::bail!("cluster.database is empty");
+    };
+    if settings.data_dir.join("checkpoint.redb").exists() {
+        anyhow::bail!(
+            "{} holds the journal of a single node, which a cluster does not read: choose another data_dir",
+            settings.data_dir.display()
+        );
+    }
+    let lease = settings.cluster.lease_ms;
+    let database = Postgres::new(address.as_str(), CELL, lease * 2 / 5).context("cluster.database")?;
+    let database = Arc::new(database);
+    let claim = wait_for_claim(&database, lease).await?;
+    let scratch = settings.data_dir.join("cluster");
+    let opened =
+        spawn_blocking(move || open_claimed(database, claim, lease, &scratch, journal, metrics)).await;
+    opened.context("recovery was interrupted")?
+}
+
+/// Looks at the cell until it can be claimed.
+async fn wait_for_claim(database: &Arc<Postgres>, lease: Duration) -> anyhow::Result<Claim> {
+    let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
+    let mut candidate = Some(Candidate::new(shared, *NODE, lease));
+    let (mut is_prepared, mut last) = (false, String::new());
+    loop {
+        let database = Arc::clone(database);
+        let Some(mut looking) = candidate.take() else {
+            anyhow::bail!("the look at the cell was interrupted");
+        };
+        let looked = spawn_blocking(move || {
+            if !is_prepared && let Err(error) = database.prepare() {
+                return (looking, Err(error));
+            }
+            let look = looking.look(uptime());
+            (looking, look)
+        });
+        let (looking, look) = looked.await.context("the look at the cell was interrupted")?;
+        let interval = looking.interval();
+        candidate = Some(looking);
+        let said = match look {
+            Ok(Look::Claimed(claim)) => {
+                tracing::info!(target: EVENTS, kind = "cluster.claimed", epoch = claim.epoch, "this node owns the cell");
+                return Ok(claim);
+            }
+            Ok(Look::Owned) => {
+                is_prepared = true;
+                "another node owns the cell: standing by".to_owned()
+            }
+            Err(error @ DatabaseError::Refused(_)) => return Err(error).context("cluster.database"),
+            Err(error @ DatabaseError::Unreachable(_)) => error.to_string(),
+        };
+        if said != last {
+            tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
+            last = said;
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+fn open_claimed(
+    database: Arc<Postgres>,
+    claim: Claim,
+    lease: Duration,
+    scratch: &Path,
+    journal: JournalSettings,
+    metrics: Metrics,
+) -> anyhow::Result<(DiskJournal, Lease)> {
+    let database: Arc<dyn Database> = database;
+    let directory =
+        open_directory(scratch).with_context(|| format!("{} cannot be used", scratch.display()))?;
+    let storage = SharedStorage::open(Arc::clone(&database), claim, directory, PAUSE)
+        .context("the files of the cell cannot be listed")?;
+    let cutoff = storage.cutoff();
+    let lease = Lease::keep(database, claim, lease, move |reason| {
+        tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
+        cutoff.cut_off(reason);
+    })?;
+    let journal = JournalSettings {
+        // What was not committed is gone with the node, as after a loss of power.
+        boot: nonce(),
+        ..journal
+    };
+    let opened = DiskJournal::open_on(Arc::new(storage), journal, metrics);
+    Ok((opened.context("the journal of the cell cannot be opened")?, lease))
+}
