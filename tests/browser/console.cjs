@@ -145,9 +145,10 @@ const STEPS = {
     await page.goto(`${base}/console/sinks`);
     await page.getByRole('link', { name: 'archive' }).click();
     await page.getByText('"to": "webhook"').waitFor();
-    await page.getByRole('button', { name: 'Pause' }).click();
-    await page.getByText('◆ paused').waitFor();
-    await page.getByRole('button', { name: 'Resume' }).waitFor();
+    const main = page.getByRole('main');
+    await main.getByRole('button', { name: 'Pause' }).click();
+    await main.getByText('◆ paused').waitFor();
+    await main.getByRole('button', { name: 'Resume' }).waitFor();
   },
 
   async 'records are searched, and followed as they come'({ page, base, call }) {

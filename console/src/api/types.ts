@@ -1605,7 +1605,6 @@ export type RateQuota = {
   client?: string | null;
   fetched_bytes_per_second?: number | null;
   produced_bytes_per_second?: number | null;
-  requests_per_second?: number | null;
   user?: string | null;
 };
 
