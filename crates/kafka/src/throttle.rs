@@ -65,7 +65,8 @@ impl RequestContext {
         }));
     }
 
-    /// Takes bytes or requests from the quota of a rate. Returns the milliseconds that the client has to wait.
+    /// Takes bytes or requests from the quota of a rate. Returns the milliseconds that the client has to
+    /// wait.
     pub(crate) fn charge(&self, rate: Rate, count: usize) -> i32 {
         let access = self.shared.broker.access();
         if !access.directory().has_quotas() {

@@ -1,9 +1,9 @@
 //! Room for messages within a bound that their queues share.
 //!
 //! Room is reserved before messages are appended. They are counted where they are, and those that are
-//! reserved since are added. They are counted again when no more fit, at most a part of the time; then those on
-//! their way there count too: reserved and not staged, or staged and undecided. So the bound is not passed, and
-//! messages that leave make room with the next count.
+//! reserved since are added. They are counted again when no more fit, at most a part of the time; then those
+//! on their way there count too: reserved and not staged, or staged and undecided. So the bound is not
+//! passed, and messages that leave make room with the next count.
 
 use std::collections::VecDeque;
 use std::ops::{AddAssign, SubAssign};
@@ -125,7 +125,8 @@ impl Reservation {
         Self { ledger, room }
     }
 
-    /// Reserves room for one more message. False if there is none. `count` counts the messages that are there.
+    /// Reserves room for one more message. False if there is none. `count` counts the messages that are
+    /// there.
     pub fn reserve(&mut self, bytes: u64, clock: &Clock, count: impl FnOnce() -> Room) -> bool {
         let mut held = self.ledger.0.lock();
         if !held.fits(bytes) {
