@@ -103,6 +103,11 @@ impl ClientError {
         }
     }
 
+    /// True if a connection ended before its first request was answered, that for metadata.
+    pub fn is_closed_at_once(&self) -> bool {
+        matches!(self, Self::Closed { api, .. } if *api == ApiKey::Metadata)
+    }
+
     /// True if the same request may succeed later.
     pub fn is_retriable(&self) -> bool {
         match self {

@@ -47,7 +47,8 @@ pub async fn position(
 /// Has a sink go on behind all that is gone: at the first records of topics that were made again, and of
 /// partitions from which retention has removed records that were not written.
 ///
-/// The target comes first, and the app afterwards: until then the sink stays stopped, so this can be repeated.
+/// The target comes first, and the app afterwards: until then the sink stays stopped, and this can be
+/// repeated.
 pub async fn accept_gap(
     definition: &Definition,
     client: &Client,

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::common::get;
+use crate::rights::Closed;
 use crate::sinks_kept::{PATIENCE, Scene, files, printed};
 
 const COPIER: &str = "[sink.copier]\nfrom = \"log\"\nto = \"topic\"\ntopic = \"copy\"\nflush = { records = 20, every = \"50ms\" }\n";
@@ -157,6 +158,8 @@ fn a_runner_that_is_stopped_is_shown_and_ends_with_its_broker() {
     scene.define(&files(&scene));
     scene.produce("log", 0..10);
     scene.wait_for(10);
+    // It has told that, too.
+    scene.wait_until(|| scene.sink_of("events")["rows"] == 10);
     let [runner] = scene.children()[..] else {
         panic!("one runner: {:?}", scene.children());
     };
@@ -214,4 +217,19 @@ fn a_sink_of_a_queue_promises_at_least_once() {
         );
         assert!(said.contains("at least once"), "{word}: {said}");
     }
+}
+
+#[test]
+fn a_broker_that_requires_a_login_is_no_riddle() {
+    let (closed, scene) = (Closed::start(), Scene::new());
+    scene.topic(&["create", "log", "-p", "1"]);
+    scene.define(&format!(
+        "[sink.out]\nfrom = \"log\"\nto = \"topic\"\ntopic = \"copy\"\nservers = [\"{}\"]\n",
+        closed.running.address("kafka")
+    ));
+    scene.produce("log", 0..10);
+    scene.wait_until(|| {
+        let sink = scene.sink_of("out");
+        sink["lag"] == 10 && sink["why"].as_str().unwrap().contains("login")
+    });
 }

@@ -22,7 +22,7 @@ use crate::target::{Place, TargetError};
 /// Validity of a signature.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Bytes of a part; larger objects are put in several. S3 takes no smaller ones than 5 MiB, and 10,000 of them.
+/// Bytes of a part; larger objects are put in several. S3 takes 10,000 of them, and none below 5 MiB.
 const PART_BYTES: usize = 16 << 20;
 const IF_NONE_MATCH: &str = "if-none-match";
 const CHECKSUM: &str = "x-amz-checksum-sha256";
@@ -385,7 +385,7 @@ impl Bucket {
             let abort = signer
                 .bucket
                 .abort_multipart_upload(Some(&signer.credentials), &key, id);
-            // Settings of the bucket remove what is left otherwise.
+            // Else the parts stay until the bucket's own settings remove them.
             let _ = self.ask(Method::DELETE, signed(abort, &[]), Bytes::new()).await;
         }
         put

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The position comes last, so that its row is locked for a moment only. An upsert copies into a temporary
-//! table first. Another writer is fenced by the epoch that `open` raises. A position of an earlier version has
-//! no id of its topic; `open` adds it.
+//! table first. Another writer is fenced by the epoch that `open` raises. A position of an earlier version
+//! has no id of its topic; `open` adds it.
 
 mod binary;
 mod errors;
@@ -117,8 +117,8 @@ impl Postgres {
         Ok(Connected { client, _task: task })
     }
 
-    /// Raises the epoch of a place, and returns its position and topic. `next` and `topic` are the expressions
-    /// of both where the place is there already.
+    /// Raises the epoch of a place, and returns its position and topic. `next` and `topic` are the
+    /// expressions of both where the place is there already.
     async fn take_over(
         &mut self,
         place: &Place,

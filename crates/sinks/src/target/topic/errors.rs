@@ -11,7 +11,13 @@ pub(crate) fn failed(why: &ClientError, place: Option<&Place>) -> TargetError {
         return TargetError::Stop(text);
     }
     let Some(code) = why.code() else {
-        return TargetError::Retry(text);
+        // That is how brokers refuse the first request of a stranger.
+        let hint = if why.is_closed_at_once() {
+            "; the broker may require a login (login = \"env:NAME\")"
+        } else {
+            ""
+        };
+        return TargetError::Retry(format!("{text}{hint}"));
     };
     if let (Some(place), ErrorCode::ProducerFenced | ErrorCode::InvalidProducerEpoch) = (place, code) {
         return TargetError::Fenced(place.clone());
