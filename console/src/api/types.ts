@@ -1605,6 +1605,7 @@ export type RateQuota = {
   client?: string | null;
   fetched_bytes_per_second?: number | null;
   produced_bytes_per_second?: number | null;
+  requests_per_second?: number | null;
   user?: string | null;
 };
 
@@ -1761,6 +1762,7 @@ export type Sink = {
   rows: number;
   state: string;
   to: string;
+  told_ms_ago: number | null;
   why: string;
 };
 
@@ -1809,6 +1811,7 @@ export type SinkSummary = {
   rows: number;
   state: string;
   to: string;
+  told_ms_ago: number | null;
   why: string;
 };
 

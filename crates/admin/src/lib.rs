@@ -8,8 +8,8 @@
 //! Names are path segments, percent-encoded. Requests about a queue may have `namespace=N`; the default is
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
-//! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`, `transactions`,
-//!   `journal`, [`node`]: the resources
+//! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`,
+//!   `transactions`, `journal`, [`node`]: the resources
 //! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges

@@ -1,4 +1,4 @@
-//! One queue, with what is computed for a single one only; and its deletion by id.
+//! One queue, with numbers that lists do not have; and the deletion of a queue by id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -316,7 +316,7 @@ async fn receive(
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
     let is_raw = wanted.count == 1 && wants_raw(&headers);
-    // A request that waits keeps neither the buffer of its head nor what it has read out of it.
+    // A request that waits keeps neither the buffer of its head nor parts of it.
     drop((headers, query, name, caller));
     let received = wanted.take(&queue, wanted.wait, after).await?;
     if is_raw {

@@ -308,7 +308,8 @@ impl Broker {
         }
     }
 
-    /// Measures the lags of groups. A record that was counted in the last sweep may have become visible since.
+    /// Measures the lags of groups. A record that was counted in the last sweep may have become visible
+    /// since.
     fn measure_lags(&self, advance: Advance) {
         self.groups.measure_lags(|topic| {
             self.topics().with_id(topic).is_none_or(|topic| {

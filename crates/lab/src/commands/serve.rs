@@ -30,7 +30,7 @@ pub(super) struct Serve {
     /// File with the secret of agents, for runs that have some
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// File with NAME:PASSWORD, the login of the page; without one, all users of this machine may use it
+    /// File with NAME:PASSWORD, the login of the page
     #[arg(long, value_name = "FILE")]
     login_file: Option<PathBuf>,
 }

@@ -98,7 +98,8 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     expect(
         &["namespace", "list", "--json"],
         0,
-        "{\"name\":\"/\"}\n{\"name\":\"a/b c\"}\n",
+        "{\"exchanges\":8,\"in_flight\":0,\"name\":\"/\",\"queues\":0,\"ready\":0}\n\
+         {\"exchanges\":1,\"in_flight\":0,\"name\":\"a/b c\",\"queues\":0,\"ready\":0}\n",
         "",
     );
     expect(
