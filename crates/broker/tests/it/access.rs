@@ -57,7 +57,10 @@ async fn thousands_of_users_and_rules_are_stored_together_and_judged_one_by_one(
     let access = broker.access();
     let counts = |broker: &Broker| {
         let directory = broker.access().directory();
-        (directory.user_count(), directory.with_rules(|rules| rules.len()))
+        (
+            directory.user_count(),
+            directory.with_rules(stafett_access::Rules::len),
+        )
     };
     assert_eq!(counts(&broker), (5001, 5000 + PATTERNS_MAX));
     access.remove_rules(&by, rules).await.unwrap();
