@@ -5,8 +5,8 @@ use std::fmt;
 use std::fmt::Write;
 
 use stafett_access::{
-    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Form, Limited, Limits, Rule, Subject,
-    Token, TokenHash, User, Verifiers, encode_limits, encode_rates,
+    Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Effect, Form, Limited, Limits, Rule,
+    Subject, Token, TokenHash, User, Verifiers, encode_limits, encode_rates,
 };
 use stafett_journal::Frame;
 use stafett_store::{FRAMES_MAX, NotStored, spaces, store_synced};
@@ -138,20 +138,22 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Deletes a user with its rules and tokens.
+    /// Deletes a user with its rules and tokens. The user goes last: if storing stops in the middle of them,
+    /// the deletion can be tried again, and no later user of the name has what is left.
     pub async fn delete_user(&self, by: &Caller, name: &str) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
         if self.directory.user(name).is_none() {
             return Err(AccessError::NoSuchUser(name.to_owned()));
         }
         self.check_keeps_administrator(name)?;
-        let mut changes = vec![Change::DeleteUser(name.into())];
         let tokens = self.directory.tokens();
         let own = tokens.iter().filter(|token| *token.user == *name);
-        changes.extend(own.map(|token| Change::DeleteToken(token.hash)));
-        let rules: Vec<_> = self
+        let mut changes: Vec<_> = own.map(|token| Change::DeleteToken(token.hash)).collect();
+        let mut rules: Vec<_> = self
             .directory
             .with_rules(|rules| rules.of(&Subject::User(name.into())).collect());
+        // What is denied stays denied until nothing is allowed.
+        rules.sort_by_key(|rule: &Rule| rule.effect == Effect::Deny);
         let actions = Actions::NONE;
         changes.extend(
             rules
@@ -162,6 +164,7 @@ impl AccessControl {
         let topics = self.directory.topic_permissions().into_iter();
         let own = topics.filter(|permission| *permission.user == *name);
         changes.extend(own.map(Change::DeleteTopicPermission));
+        changes.push(Change::DeleteUser(name.into()));
         self.store(changes).await?;
         audit::change(by, "user.deleted", name, "");
         Ok(())
@@ -245,7 +248,7 @@ impl AccessControl {
         Ok(self.store_rules(by, planned).await?)
     }
 
-    /// Removes rules and adds others, at once.
+    /// Removes rules and adds others, at once up to [`FRAMES_MAX`] of them.
     pub async fn replace_rules(
         &self,
         by: &Caller,
@@ -279,11 +282,12 @@ impl AccessControl {
     }
 
     async fn store_rules(&self, by: &Caller, planned: PlannedRules) -> Result<(), NotStored> {
-        let rules = planned.rules;
-        self.store(rules.iter().cloned().map(Change::SetRule).collect())
-            .await?;
-        for rule in &rules {
-            audit::rule(by, rule);
+        for rules in planned.rules.chunks(FRAMES_MAX) {
+            self.store(rules.iter().cloned().map(Change::SetRule).collect())
+                .await?;
+            for rule in rules {
+                audit::rule(by, rule);
+            }
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ function Places({ places }: { places: SinkPlace[] }) {
 function Actions({ sink }: { sink: State }) {
   const client = useQueryClient();
   const [error, setError] = useState<unknown>();
-  const rests = sink.state === 'paused' || sink.state === 'stopped';
+  const rests = sink.state === 'paused';
   const flip = () => {
     setError(undefined);
     request('POST', sinkUrl(sink.name, rests ? '/resume' : '/pause')).then(() => client.invalidateQueries(), setError);
@@ -124,6 +124,7 @@ function Actions({ sink }: { sink: State }) {
       <button type="button" onClick={flip} title={rests ? 'Go on where the target is' : 'Write nothing; the position stays in the target'}>
         {rests ? 'Resume' : 'Pause'}
       </button>
+      {sink.state === 'stopped' && <AcceptGap sink={sink} />}
       <Replay sink={sink} />
       <Action<DeletedSink>
         label="Delete"
@@ -139,6 +140,24 @@ function Actions({ sink }: { sink: State }) {
       </Action>
       <Failure error={error} />
     </>
+  );
+}
+
+/** Has a sink go on behind records that are gone, or with a topic that was made again. */
+function AcceptGap({ sink }: { sink: State }) {
+  return (
+    <Action<SinkPositions>
+      label="Accept gap"
+      destroys
+      title={`Let ${visible(sink.name)} go on behind what is gone`}
+      confirm="Accept the gap"
+      call={() => ({ method: 'POST', path: sinkUrl(sink.name, '/accept-gap') })}
+      result={({ positions }) => `${counted(positions.length, 'position')} set. The sink goes on.`}
+    >
+      <p>
+        Records that retention removed before they were read are never written. A topic that was deleted and made again is written from its first record; rows of the former one stay. {visible(sink.why)}
+      </p>
+    </Action>
   );
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_access::{Bucket, Caller, Entity, Part, Rate, Rates};
+use stafett_access::{Bucket, Caller, Entity, Part, Rate, Rates, Who};
 use stafett_broker::{Broker, NewQuota};
 use stafett_http::api::{get, put};
 use stafett_http::list::List;
@@ -143,14 +143,16 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
 pub(super) type Charged = Option<Arc<Bucket>>;
 
 /// Takes a request from its quota, and its body: at once if its length is known, otherwise as it is read.
-/// Refuses a request while there is a debt.
+/// Refuses a request while there is a debt. The broker's own requests, and those outside of `/v1`, have no
+/// quota.
 pub(super) fn charge(
     broker: &Arc<Broker>,
     caller: &Caller,
     request: &mut Request,
 ) -> Result<Charged, Box<Response>> {
     let access = broker.access();
-    if !access.directory().has_quotas() {
+    let is_internal = matches!(caller.who(), Who::Internal);
+    if is_internal || !access.directory().has_quotas() {
         return Ok(None);
     }
     let rate = rate_of(request);
@@ -158,7 +160,8 @@ pub(super) fn charge(
     let client = client.unwrap_or_default();
     let of = |rate| access.bucket(caller.name(), client, rate);
     // A quota that is too low can be mended.
-    let is_counted = super::template(request) != "/v1/quotas";
+    let route = super::template(request).strip_prefix("/v1/");
+    let is_counted = route.is_some_and(|route| route != "quotas");
     let requests = is_counted.then(|| of(Rate::Requests)).flatten();
     let bucket = rate.and_then(of);
     for bucket in [&requests, &bucket].into_iter().flatten() {

@@ -364,13 +364,16 @@ fn bodies_without_a_length_and_messages_of_a_websocket_come_out_of_the_quota() {
     set("");
     let answer = socket.ask(&send);
     assert!(answer["ok"].is_object(), "{answer}");
-    // Requests count too, of all routes and of messages by WebSocket.
+    // Requests count too, of all routes under /v1 and of messages by WebSocket.
     set(r#", "requests_per_second": 0.01"#);
     assert_eq!(closed.ask("GET /v1/topics", Some("root"), "").0, 200);
     let (status, _, said) = closed.ask("GET /v1/topics", Some("root"), "");
     assert_eq!((status, said.contains("over_quota")), (429, true), "{said}");
     let answer = socket.ask(&send);
     assert_eq!(answer["error"]["code"], "over_quota", "{answer}");
+    for outside in ["GET /health", "GET /metrics", "GET /api/overview"] {
+        assert_eq!(closed.ask(outside, Some("root"), "").0, 200, "{outside}");
+    }
 }
 
 #[test]
