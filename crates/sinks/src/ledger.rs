@@ -48,6 +48,7 @@ impl Ledger for TaskLedger {
             next,
             epoch: self.epoch,
             begun: (end > next).then_some(end),
+            topic: None,
         })
     }
 

@@ -14,7 +14,9 @@ use crate::amqp::Feed;
 use crate::convert::Converter;
 use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::gather::{Cause, Gather};
+use crate::positions::{first_of, pass_gap};
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
+use crate::runner::RunError;
 use crate::status::{State, Status};
 use crate::target::{Opened, Place, Start, TargetError};
 use crate::writer::{Stored, Writer};
@@ -203,16 +205,20 @@ impl Pump {
             self.status.rests_at(&self.place, start.earliest, end);
             let why = match self.definition.on_gap {
                 OnGap::Stop => why,
-                OnGap::Skip => {
-                    let first = start.with_next(start.earliest);
-                    match writer.target.set_position(&self.place, first).await {
-                        Ok(()) => continue,
-                        Err(why) => why,
-                    }
-                }
+                OnGap::Skip => match self.pass_gap(writer).await {
+                    Ok(()) => continue,
+                    Err(RunError::Target(why)) => why,
+                    Err(why) => TargetError::Retry(why.to_string()),
+                },
             };
             writer.pause_after(&why).await;
         }
+    }
+
+    /// Has the place begin at the first record of the topic that is there now.
+    async fn pass_gap(&self, writer: &mut Writer) -> Result<(), RunError> {
+        let look = || first_of(&self.client, &self.place, self.definition.begin);
+        pass_gap(&mut *writer.target, &self.place, false, look).await
     }
 
     /// Returns the place as its broker has it, and the end of its records, however long that takes.
@@ -298,6 +304,7 @@ impl Pump {
                     next,
                     epoch: writer.epoch,
                     begun: None,
+                    topic: self.topic,
                 };
                 self.forget_below(next);
                 self.tell(next).await;

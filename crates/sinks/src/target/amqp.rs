@@ -246,6 +246,10 @@ impl Target for AmqpTarget {
         Err(TargetError::Stop(why.to_owned()))
     }
 
+    async fn set_position_since(&mut self, place: &Place, _: u64, start: Start) -> Result<(), TargetError> {
+        self.set_position(place, start).await
+    }
+
     async fn prepare(&mut self, _: bool) -> Result<Vec<String>, TargetError> {
         // Exchanges and queues are the other broker's. One that is not there stops the sink.
         self.connect().await?;

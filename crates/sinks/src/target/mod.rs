@@ -68,6 +68,12 @@ impl Start {
         Self { next, ..self }
     }
 
+    /// The same place, without the id of its topic.
+    #[must_use]
+    pub fn unnamed(self) -> Self {
+        Self { topic: None, ..self }
+    }
+
     /// Compares the id with that of a position. One that is not known may be the same.
     pub(crate) fn is_of(&self, known: Option<Uuid>) -> bool {
         known.is_none() || self.topic.is_none() || known == self.topic
@@ -83,6 +89,9 @@ pub struct Opened {
     pub epoch: u64,
     /// End of a batch that was begun and not finished. It is written again within the same bounds.
     pub begun: Option<u64>,
+    /// Id of the topic whose position this is, where the target has it. A place that is opened with an id has
+    /// it from then on; without one, it keeps what it has.
+    pub topic: Option<Uuid>,
 }
 
 /// Rows to store, with the position behind them.
@@ -153,6 +162,15 @@ pub trait Target: Send {
     /// Sets a position, of a sink that is stopped: also that of another topic of the same name. Earlier
     /// writers are refused from then on.
     async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError>;
+
+    /// Has a place that `open` gave under an epoch go on elsewhere, behind a gap or in another topic: all its
+    /// rows count as before. If another writer has taken it over since, that is `Fenced`.
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError>;
 
     /// Returns statements for, or names of, missing parts; and makes them if `make` says so.
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError>;

@@ -67,15 +67,16 @@ impl Target for FakeTarget {
                 next: start.next,
                 ..Table::default()
             });
-            if table.topic.is_some() && table.topic != start.topic {
+            if table.topic.is_some() && start.topic.is_some() && table.topic != start.topic {
                 return Err(TargetError::MadeAgain(place.clone()));
             }
-            table.topic = start.topic;
+            table.topic = start.topic.or(table.topic);
             table.epoch += 1;
             Opened {
                 next: table.next,
                 epoch: table.epoch,
                 begun: None,
+                topic: table.topic,
             }
         };
         (self.hook)()?;
@@ -121,6 +122,21 @@ impl Target for FakeTarget {
         let mut tables = self.tables.lock();
         let table = tables.entry(place.clone()).or_default();
         table.epoch += 1;
+        (table.next, table.topic) = (start.next, start.topic);
+        Ok(())
+    }
+
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        let mut tables = self.tables.lock();
+        let table = tables.get_mut(place).unwrap();
+        if table.epoch != epoch {
+            return Err(TargetError::Fenced(place.clone()));
+        }
         (table.next, table.topic) = (start.next, start.topic);
         Ok(())
     }

@@ -10,6 +10,7 @@ use stafett_sinks::convert::{Converter, OnUnknown};
 use stafett_sinks::definition::Definition;
 use stafett_sinks::flush::{DeadLetters, FlushError, flush};
 use stafett_sinks::gather::{Cause, FlushRules, Gather, Poison};
+use stafett_sinks::positions::pass_gap;
 use stafett_sinks::target::{Opened, Part, Place, Start, Steps, Target, TargetError};
 use uuid::Uuid;
 
@@ -374,6 +375,48 @@ pub(crate) async fn a_position_without_a_topic_gets_one(store: &dyn Store) {
     assert_eq!(refused, Err(TargetError::MadeAgain(place.clone())));
 }
 
+/// Two processes accept a gap: rows that one has written since are not written again by the other.
+pub(crate) async fn a_gap_is_accepted_once(store: &dyn Store) {
+    // A position of the former topic with its id, and one without, as earlier versions left it.
+    for (place, former) in [(place(2006), begin_of(1)), (place(2007), Start::at(0))] {
+        let mut target = store.target(Steps::default());
+        let opened = target.open(&place, former).await.unwrap();
+        write(store, &mut *target, &place, opened, 5).await.unwrap();
+        for _ in 0..2 {
+            let mut target = store.target(Steps::default());
+            pass_gap(&mut *target, &place, true, || async { Ok(begin_of(2)) })
+                .await
+                .unwrap();
+            let opened = target.open(&place, begin_of(2)).await.unwrap();
+            assert_eq!(opened.topic, begin_of(2).topic);
+            if opened.next == 0 {
+                write(store, &mut *target, &place, opened, 3).await.unwrap();
+            }
+        }
+        assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4, 0, 1, 2], "{former:?}");
+    }
+}
+
+/// A process that was stopped before it set a position does not set it behind another writer.
+pub(crate) async fn a_late_position_is_refused(store: &dyn Store) {
+    let place = place(2008);
+    let (mut late, mut other) = (store.target(Steps::default()), store.target(Steps::default()));
+    let opened = late.open(&place, begin_of(1)).await.unwrap();
+    write(store, &mut *late, &place, opened, 5).await.unwrap();
+    let seen = late.open(&place, begin_of(1).unnamed()).await.unwrap();
+    assert_eq!((seen.next, seen.topic), (5, begin_of(1).topic));
+    pass_gap(&mut *other, &place, false, || async { Ok(begin_of(2)) })
+        .await
+        .unwrap();
+    let opened = other.open(&place, begin_of(2)).await.unwrap();
+    write(store, &mut *other, &place, opened, 3).await.unwrap();
+    let refused = late.set_position_since(&place, seen.epoch, begin_of(2)).await;
+    assert_eq!(refused, Err(TargetError::Fenced(place.clone())));
+    let opened = other.open(&place, begin_of(2)).await.unwrap();
+    assert_eq!(opened.next, 3);
+    assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4, 0, 1, 2]);
+}
+
 pub(crate) async fn all(store: &dyn Store) {
     nothing_is_lost_or_doubled_by_kills(store).await;
     unknown_outcomes_are_looked_up(store).await;
@@ -387,6 +430,8 @@ pub(crate) async fn all_but_kills(store: &dyn Store) {
     positions_are_set(store).await;
     another_topic_of_the_same_name_is_noticed(store).await;
     a_position_without_a_topic_gets_one(store).await;
+    a_gap_is_accepted_once(store).await;
+    a_late_position_is_refused(store).await;
     if store.refuses() {
         poison_is_found_wherever_it_is(store).await;
     }

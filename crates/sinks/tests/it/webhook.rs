@@ -156,6 +156,9 @@ fn positions(received: &mut Received, method: &Method, body: &Bytes) -> Response
     if is_new {
         table.next = wanted["begin"].as_u64().unwrap_or(0);
     }
+    if wanted["epoch"].as_u64().is_some_and(|epoch| epoch != table.epoch) {
+        return reply(409, &json!({}));
+    }
     if table.topic_id.is_null() || wanted["set"].is_u64() {
         table.topic_id = wanted["topic_id"].clone();
     }
@@ -180,6 +183,7 @@ impl Ledger for MemoryLedger {
             next,
             epoch: 1,
             begun: (end > next).then_some(end),
+            topic: None,
         })
     }
 

@@ -227,6 +227,46 @@ impl Files {
         self.steps.reach("renamed")?;
         Ok(Newest::of(&manifest, manifest::hash(&bytes)))
     }
+
+    /// Puts a manifest without files that sets a position: behind a newest one of a known number, whose rows
+    /// count as before, or else behind whatever is there.
+    async fn put_position(
+        &mut self,
+        place: &Place,
+        known: Option<u64>,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        self.storage.make(place, &self.writer).await?;
+        let (step, newest) = if let Some((manifest, hash)) = self.newest(place).await? {
+            self.storage.name_parts(&manifest)?;
+            let step = match known {
+                None => self.replaced(&manifest, place, start).await?,
+                Some(_) => Step {
+                    from: manifest.next,
+                    next: start.next,
+                    replaces: None,
+                },
+            };
+            (step, Newest::of(&manifest, hash))
+        } else {
+            let step = Step {
+                from: start.next,
+                next: start.next,
+                replaces: None,
+            };
+            (step, Newest::none(start))
+        };
+        if known.is_some_and(|known| known != newest.number) {
+            return Err(TargetError::Fenced(place.clone()));
+        }
+        let newest = Newest {
+            topic: start.topic.or(newest.topic),
+            ..newest
+        };
+        let newest = self.commit(place, step, &newest, Vec::new()).await?;
+        self.places.lock().insert(place.clone(), newest);
+        Ok(())
+    }
 }
 
 // A flush compresses and waits for the disk on the thread that asks: writing is all that this process does.
@@ -255,12 +295,13 @@ impl Target for Files {
             .as_ref()
             .filter(|_| is_first)
             .map_or(newest.next, |bounds| bounds.from);
+        let topic = start.topic.or(newest.topic);
         let opened = Opened {
             next,
             epoch: newest.number,
             begun: bounds.map(|bounds| bounds.next),
+            topic: topic.or(bounds.and_then(|bounds| bounds.topic_id)),
         };
-        let topic = start.topic.or(newest.topic);
         let newest = Newest {
             next,
             topic,
@@ -309,26 +350,16 @@ impl Target for Files {
     }
 
     async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
-        self.storage.make(place, &self.writer).await?;
-        let (step, newest) = if let Some((manifest, hash)) = self.newest(place).await? {
-            self.storage.name_parts(&manifest)?;
-            let step = self.replaced(&manifest, place, start).await?;
-            (step, Newest::of(&manifest, hash))
-        } else {
-            let step = Step {
-                from: start.next,
-                next: start.next,
-                replaces: None,
-            };
-            (step, Newest::none(start))
-        };
-        let newest = Newest {
-            topic: start.topic.or(newest.topic),
-            ..newest
-        };
-        let newest = self.commit(place, step, &newest, Vec::new()).await?;
-        self.places.lock().insert(place.clone(), newest);
-        Ok(())
+        self.put_position(place, None, start).await
+    }
+
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        self.put_position(place, Some(epoch), start).await
     }
 
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {

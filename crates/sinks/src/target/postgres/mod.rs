@@ -117,7 +117,7 @@ impl Postgres {
         Ok(Connected { client, _task: task })
     }
 
-    /// Raises the epoch of a place, and returns its position and topic. `next` and `topic` are the
+    /// Raises the epoch of a place, and returns its position. `next` and `topic` are the
     /// expressions of both where the place is there already.
     async fn take_over(
         &mut self,
@@ -125,7 +125,7 @@ impl Postgres {
         start: Start,
         next: &str,
         topic: &str,
-    ) -> Result<(Opened, Option<Uuid>), TargetError> {
+    ) -> Result<Opened, TargetError> {
         // A statement that hangs in an earlier connection must not hold this one up.
         self.connection = None;
         let tables = self.tables.clone();
@@ -159,12 +159,12 @@ impl Postgres {
             .map_err(|why| stopped(&why))?;
         let number = |name: &str| u64::try_from(row.get::<_, i64>(name)).unwrap_or(0);
         let topic = row.get::<_, Option<String>>("topic_id");
-        let opened = Opened {
+        Ok(Opened {
             next: number("next"),
             epoch: number("epoch"),
             begun: None,
-        };
-        Ok((opened, topic.and_then(|id| id.parse().ok())))
+            topic: topic.and_then(|id| id.parse().ok()),
+        })
     }
 
     /// Does the steps of a transaction up to its commit.
@@ -317,10 +317,10 @@ async fn copy(
 #[async_trait]
 impl Target for Postgres {
     async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
-        let (opened, topic) = self
+        let opened = self
             .take_over(place, start, "there.next", "there.topic_id")
             .await?;
-        if !start.is_of(topic) {
+        if !start.is_of(opened.topic) {
             return Err(TargetError::MadeAgain(place.clone()));
         }
         self.steps.reach("opened")?;
@@ -364,6 +364,30 @@ impl Target for Postgres {
     async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
         self.take_over(place, start, "excluded.next", "excluded.topic_id")
             .await?;
+        Ok(())
+    }
+
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        let statement = format!(
+            "UPDATE {} SET next = $1, topic_id = coalesce($2::text::uuid, topic_id), changed = now() \
+             WHERE sink = $3 AND topic = $4 AND partition = $5 AND epoch = $6",
+            self.tables.positions()
+        );
+        let (sink, id) = (self.sink.clone(), start.topic.map(|id| id.to_string()));
+        let (next, epoch, partition) = (signed(start.next)?, signed(epoch)?, partition(place)?);
+        let client = self.client().await?;
+        let set = client
+            .execute(&statement, &[&next, &id, &sink, &place.topic, &partition, &epoch])
+            .await
+            .map_err(|why| stopped(&why))?;
+        if set == 0 {
+            return Err(TargetError::Fenced(place.clone()));
+        }
         Ok(())
     }
 

@@ -57,6 +57,12 @@ struct Held {
     topic: Option<Uuid>,
 }
 
+impl Held {
+    fn epoch(&self) -> u64 {
+        u64::try_from(self.producer.epoch()).unwrap_or(0)
+    }
+}
+
 impl std::fmt::Debug for TopicTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TopicTarget")
@@ -214,12 +220,13 @@ impl Target for TopicTarget {
             self.put_position(place, &mut held).await?;
         }
         self.steps.reach("opened")?;
-        let epoch = u64::try_from(held.producer.epoch()).unwrap_or(0);
+        let epoch = held.epoch();
         self.places.insert(place.clone(), held);
         Ok(Opened {
             next,
             epoch,
             begun: None,
+            topic,
         })
     }
 
@@ -264,6 +271,21 @@ impl Target for TopicTarget {
             next: start.next,
             topic: start.topic,
         };
+        self.put_position(place, &mut held).await?;
+        self.places.insert(place.clone(), held);
+        Ok(())
+    }
+
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        let held = self.places.remove(place).filter(|held| held.epoch() == epoch);
+        // Another writer has fenced this producer.
+        let mut held = held.ok_or_else(|| TargetError::Fenced(place.clone()))?;
+        (held.next, held.topic) = (start.next, start.topic);
         self.put_position(place, &mut held).await?;
         self.places.insert(place.clone(), held);
         Ok(())

@@ -235,7 +235,16 @@ impl Target for Webhook {
     }
 
     async fn set_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
-        self.put_position(place, start).await
+        self.put_position(place, start, None).await
+    }
+
+    async fn set_position_since(
+        &mut self,
+        place: &Place,
+        epoch: u64,
+        start: Start,
+    ) -> Result<(), TargetError> {
+        self.put_position(place, start, Some(epoch)).await
     }
 
     async fn prepare(&mut self, _: bool) -> Result<Vec<String>, TargetError> {

@@ -4,7 +4,7 @@
 //! POST {"sink", "topic", "topic_id", "partition", "begin"}
 //!     → {"next": 1200, "epoch": 7, "topic_id"}         earlier writers are refused
 //! POST {"sink", "topic", "topic_id", "partition", "set": 1300}
-//!     → the same, at another position
+//!     → the same, at another position; with "epoch": 7 only while that is the epoch, else 409
 //! GET  ?sink=NAME                                       → {"positions": [{"topic", "partition", "next"}]}
 //! ```
 //!
@@ -50,11 +50,17 @@ impl Webhook {
 
     /// Takes a place over at the receiver.
     pub(super) async fn take_over(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
-        self.post_position(place, "begin", start).await
+        self.post_position(place, "begin", start, None).await
     }
 
-    pub(super) async fn put_position(&mut self, place: &Place, start: Start) -> Result<(), TargetError> {
-        let opened = self.post_position(place, "set", start).await?;
+    /// Sets a position; of a place that is given under an epoch, unless another writer has it.
+    pub(super) async fn put_position(
+        &mut self,
+        place: &Place,
+        start: Start,
+        epoch: Option<u64>,
+    ) -> Result<(), TargetError> {
+        let opened = self.post_position(place, "set", start, epoch).await?;
         if opened.next == start.next {
             Ok(())
         } else {
@@ -68,17 +74,23 @@ impl Webhook {
         place: &Place,
         what: &str,
         start: Start,
+        known: Option<u64>,
     ) -> Result<Opened, TargetError> {
         let url = self.position_url()?;
         let Place { topic, partition } = place;
-        let wanted = json!({
+        let mut wanted = json!({
             "sink": self.sink, "topic": topic, "topic_id": start.topic, "partition": partition, what: start.next,
         });
+        if let Some(epoch) = known {
+            wanted["epoch"] = epoch.into();
+        }
         let Taken {
             next,
             epoch,
             topic_id,
-        } = self.exchange(Method::POST, &url, &wanted).await?;
+        } = self
+            .exchange(Method::POST, &url, &wanted, known.map(|_| place))
+            .await?;
         if !start.is_of(topic_id) {
             return Err(TargetError::MadeAgain(place.clone()));
         }
@@ -86,6 +98,7 @@ impl Webhook {
             next,
             epoch,
             begun: None,
+            topic: topic_id,
         })
     }
 
@@ -94,7 +107,7 @@ impl Webhook {
         let sink = utf8_percent_encode(&self.sink, NON_ALPHANUMERIC).to_string();
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}sink={sink}");
-        let All { positions } = self.exchange(Method::GET, &url, &Value::Null).await?;
+        let All { positions } = self.exchange(Method::GET, &url, &Value::Null, None).await?;
         let place = |One {
                          topic,
                          partition,
@@ -103,11 +116,13 @@ impl Webhook {
         Ok(positions.into_iter().map(place).collect())
     }
 
+    /// Asks about positions; if about one that another writer may have taken over, of `place`.
     async fn exchange<T: for<'de> Deserialize<'de>>(
         &mut self,
         method: Method,
         url: &str,
         body: &Value,
+        place: Option<&Place>,
     ) -> Result<T, TargetError> {
         let mut headers = HeaderMap::new();
         let mut bytes = Bytes::new();
@@ -116,7 +131,7 @@ impl Webhook {
             bytes = body.to_string().into();
         }
         let answer = self.ask(method, url, headers, bytes).await?;
-        match self.sorted(&answer, None) {
+        match self.sorted(&answer, place) {
             // A question has no rows that may be at fault.
             Err(TargetError::Poison { text, .. }) => return Err(TargetError::Stop(text)),
             sorted => sorted?,
