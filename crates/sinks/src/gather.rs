@@ -166,6 +166,15 @@ impl Gather {
         }
     }
 
+    /// Returns why a last flush is due. A batch that was begun waits for all of its records: a part of it would
+    /// have another id.
+    pub fn due_at_end(&self, now_ms: u64) -> Option<Cause> {
+        match self.begun {
+            Some(_) => self.due(now_ms),
+            None => (!self.is_empty()).then_some(Cause::Stop),
+        }
+    }
+
     /// Returns the time of the next flush by time.
     pub fn deadline(&self) -> u64 {
         self.flushed_ms.saturating_add(self.rules.every_ms)

@@ -110,7 +110,7 @@ impl Course {
         }
         match order {
             Order::Run if self.is_over => (!self.gather.is_empty()).then_some(Cause::Stop),
-            Order::Finish => (!self.gather.is_empty()).then_some(Cause::Stop),
+            Order::Finish => self.gather.due_at_end(now_ms),
             Order::Run => self.gather.due(now_ms),
             Order::Pause => None,
         }

@@ -72,6 +72,8 @@ impl RunError {
 impl Runner {
     /// Runs until `stop`. Rows that are gathered by then are written.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
+        // What an earlier definition left.
+        self.status.forget_all();
         self.prepare().await?;
         let Some(definition) = stop.run_until_cancelled(self.with_keys()).await else {
             return Ok(());
@@ -108,6 +110,7 @@ impl Runner {
             }
             // The broker notices by itself if this fails.
             let _ = session.claims.leave().await;
+            session.abandon().await;
             if (self.now_ms)().saturating_sub(begun_ms) > LASTED_MS {
                 waits.reset();
             }

@@ -124,6 +124,12 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Ends the pumps, and forgets how far they were.
+    pub(crate) async fn abandon(&mut self) {
+        self.pumps.shutdown().await;
+        self.runner.status.forget_all();
+    }
+
     fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
         let change = change?;
         self.runner.status.works();

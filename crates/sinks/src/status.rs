@@ -152,6 +152,12 @@ impl Status {
         self.troubles.lock().remove(place);
     }
 
+    /// Forgets all partitions: a session has others, and does not end each of its own.
+    pub(crate) fn forget_all(&self) {
+        self.places.lock().clear();
+        self.troubles.lock().clear();
+    }
+
     /// Returns the state and its reason: that of the sink, or of the partition that is worst off.
     pub fn state(&self) -> (State, String) {
         let state = self.state.lock().clone();

@@ -85,6 +85,20 @@ fn a_batch_that_was_begun_has_the_same_bounds_again() {
 }
 
 #[test]
+fn a_batch_that_was_begun_is_whole_or_not_written_at_the_end() {
+    let (mut gather, mut converter) = gather(2, 1 << 20, Some(13));
+    assert_eq!(gather.due_at_end(0), None);
+    for (offset, due) in [(10, None), (11, None), (12, Some(Cause::Begun))] {
+        assert!(gather.push(&number(offset), &mut converter));
+        assert_eq!(gather.due_at_end(1000), due, "{offset}");
+    }
+    gather.take(Cause::Begun, 0);
+    assert_eq!(gather.due_at_end(0), None);
+    assert!(gather.push(&number(13), &mut converter));
+    assert_eq!(gather.due_at_end(0), Some(Cause::Stop));
+}
+
+#[test]
 fn hostile_records_are_poison_with_a_reason() {
     let deep = format!("{{\"n\":{}1{}}}", "[".repeat(1000), "]".repeat(1000));
     let large = format!("{{\"n\":\"{}\"}}", "x".repeat(10 << 20));

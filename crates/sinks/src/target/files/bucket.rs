@@ -26,10 +26,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const PART_BYTES: usize = 16 << 20;
 const IF_NONE_MATCH: &str = "if-none-match";
 const CHECKSUM: &str = "x-amz-checksum-sha256";
-/// Codes of refused requests (400) that may succeed when they are sent again.
-const PASSING: [&str; 4] = [
+/// Code for an upload in parts that has ended, or never began.
+const NO_UPLOAD: &str = "NoSuchUpload";
+/// Codes of refused requests (4xx) that may succeed when they are sent again.
+const PASSING: [&str; 5] = [
     "BadDigest",
     "IncompleteBody",
+    NO_UPLOAD,
     "RequestTimeout",
     "XAmzContentSHA256Mismatch",
 ];
@@ -207,7 +210,9 @@ impl Bucket {
                        two writers of a partition could not be told apart";
             return Err(TargetError::Stop(why.to_owned()));
         }
-        match (first.status.is_success(), second.status) {
+        // The first one may have been sent twice: it is refused then as well.
+        let is_there = first.status.is_success() || first.status == StatusCode::PRECONDITION_FAILED;
+        match (is_there, second.status) {
             (true, StatusCode::PRECONDITION_FAILED) => {
                 self.is_checked = true;
                 Ok(())
@@ -415,10 +420,14 @@ impl Bucket {
         let body = complete.clone().body();
         let answer = self.ask(Method::POST, signed(complete, &[]), body.into()).await?;
         // It answers 200 before it is done, and may say in the body that it failed.
-        if answer.status.is_success() && !String::from_utf8_lossy(&answer.body).contains("<Error>") {
-            Ok(())
-        } else {
-            Err(refused(path, &answer))
+        let text = String::from_utf8_lossy(&answer.body);
+        if answer.status.is_success() && !text.contains("<Error>") {
+            return Ok(());
         }
+        // An answer that was lost: the upload has ended.
+        if element(&text, "Code") == Some(NO_UPLOAD) && self.read(path).await?.as_deref() == Some(bytes) {
+            return Ok(());
+        }
+        Err(refused(path, &answer))
     }
 }
