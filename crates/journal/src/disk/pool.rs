@@ -334,7 +334,7 @@ impl Pool {
         let file = self.storage.create(&name_of(id))?;
         let made = file
             .reserve(u64::from(self.segment_bytes))
-            .and_then(|()| file.sync());
+            .and_then(|()| if self.is_append_only { Ok(()) } else { file.sync() });
         if let Err(error) = made {
             let _ = self.storage.remove(&name_of(id));
             return Err(error.into());
@@ -362,9 +362,12 @@ impl Pool {
     }
 
     /// Adds a file with its final name to the spares, once the name is durable. If it cannot be made durable,
-    /// the file is removed: it would take space until the next start.
+    /// the file is removed: it would take space until the next start. An append-only storage keeps what was
+    /// written, and a spare is nothing to it yet.
     fn add(&self, mut spares: LockGuard<'_, VecDeque<Spare>>, spare: Spare) -> io::Result<()> {
-        if let Err(error) = self.storage.sync_names() {
+        if !self.is_append_only
+            && let Err(error) = self.storage.sync_names()
+        {
             let _ = self.storage.remove(&name_of(spare.id));
             return Err(error);
         }
