@@ -2,8 +2,8 @@
 //!
 //! A claim excludes the former owner by itself (`database.rs`). The lease only says when one is tried:
 //! a candidate claims a cell without an owner, or one whose beat it has seen unchanged for the time of the
-//! lease, counted while its own looks were answered. An owner whose beat was not answered for four fifths of
-//! that ends by itself, so that it does not answer clients beside its successor.
+//! lease, counted while its own looks were answered. An owner whose beat was not answered for that time ends
+//! by itself a quarter before, so that it does not answer clients beside its successor.
 
 use std::io;
 use std::sync::Arc;
@@ -56,9 +56,9 @@ impl Candidate {
         interval(self.lease)
     }
 
-    /// Claims the cell if it is free. `now` is a time that never goes back, such as [`uptime`].
-    pub fn look(&mut self, now: Duration) -> Result<Look, DatabaseError> {
-        let looked = self.look_at(now);
+    /// Claims the cell if it is free. `clock` never goes back, such as [`uptime`].
+    pub fn look(&mut self, clock: impl FnMut() -> Duration) -> Result<Look, DatabaseError> {
+        let looked = self.look_by(clock);
         if looked.is_err() {
             // The owner may have been alive meanwhile.
             self.seen = None;
@@ -66,15 +66,17 @@ impl Candidate {
         looked
     }
 
-    fn look_at(&mut self, now: Duration) -> Result<Look, DatabaseError> {
+    fn look_by(&mut self, mut clock: impl FnMut() -> Duration) -> Result<Look, DatabaseError> {
+        let began = clock();
         let owner = self.database.owner()?;
         let is_free = match (owner.node, self.seen) {
             (None, _) => true,
             // A former run of this process.
             (Some(node), _) if node == self.node => true,
-            (Some(_), Some((seen, since))) if seen == owner => now.saturating_sub(since) >= self.lease,
+            (Some(_), Some((seen, since))) if seen == owner => began.saturating_sub(since) >= self.lease,
             (Some(_), _) => {
-                self.seen = Some((owner, now));
+                // The time of an answer that was late does not count.
+                self.seen = Some((owner, clock()));
                 false
             }
         };
@@ -121,6 +123,11 @@ fn interval(lease: Duration) -> Duration {
     lease / 5
 }
 
+/// Pause before another beat after one without an answer.
+fn short_pause(lease: Duration) -> Duration {
+    lease / 20
+}
+
 /// The lease of an owner. A thread keeps it.
 #[derive(Debug)]
 pub struct Lease {
@@ -152,6 +159,11 @@ impl std::fmt::Debug for LeaseState {
 }
 
 impl Lease {
+    /// Time for one beat.
+    pub fn patience(lease: Duration) -> Duration {
+        interval(lease)
+    }
+
     /// Keeps the lease of a claim. `on_loss` is called once, with the reason, if it is lost.
     pub fn keep(
         database: Arc<dyn Database>,
@@ -168,9 +180,10 @@ impl Lease {
             on_loss: Box::new(on_loss),
         });
         let shared = Arc::clone(&state);
+        let answered = uptime()?;
         let thread = std::thread::Builder::new()
             .name("cluster-beat".into())
-            .spawn(move || shared.run())?;
+            .spawn(move || shared.run(answered))?;
         Ok(Self {
             state,
             thread: Some(thread),
@@ -208,34 +221,47 @@ impl Drop for Lease {
 }
 
 impl LeaseState {
-    fn run(&self) {
-        let mut answered = uptime();
-        while !self.pause() {
-            let began = uptime();
-            let loss = match self.database.beat(self.epoch) {
-                Ok(true) => {
-                    answered = began;
-                    continue;
-                }
-                Ok(false) => "another node owns the cell".to_owned(),
-                Err(error @ DatabaseError::Refused(_)) => error.to_string(),
-                Err(error @ DatabaseError::Unreachable(_)) => {
-                    if uptime().saturating_sub(answered) < self.lease * 4 / 5 {
-                        continue;
-                    }
-                    format!("the lease cannot be kept: {error}")
+    /// Beats until the end, or until the lease is lost. `answered` is its beginning.
+    fn run(&self, mut answered: Duration) {
+        let mut pause = interval(self.lease);
+        while !self.pause(pause) {
+            pause = match self.beat(&mut answered) {
+                Ok(true) => interval(self.lease),
+                Ok(false) => short_pause(self.lease),
+                Err(loss) => {
+                    self.kept.lock().loss = Some(loss.clone());
+                    (self.on_loss)(&loss);
+                    return;
                 }
             };
-            self.kept.lock().loss = Some(loss.clone());
-            (self.on_loss)(&loss);
-            return;
+        }
+    }
+
+    /// Raises the beat. False if there was no answer and another attempt would still end in time; an error
+    /// is the reason why the lease is lost.
+    fn beat(&self, answered: &mut Duration) -> Result<bool, String> {
+        let began = uptime().map_err(|error| error.to_string())?;
+        match self.database.beat(self.epoch) {
+            Ok(true) => {
+                *answered = began;
+                Ok(true)
+            }
+            Ok(false) => Err("another node owns the cell".to_owned()),
+            Err(error @ DatabaseError::Refused(_)) => Err(error.to_string()),
+            Err(error @ DatabaseError::Unreachable(_)) => {
+                let now = uptime().map_err(|error| error.to_string())?;
+                let next = now + short_pause(self.lease) + Lease::patience(self.lease);
+                if next.saturating_sub(*answered) <= self.lease * 3 / 4 {
+                    return Ok(false);
+                }
+                Err(format!("the lease cannot be kept: {error}"))
+            }
         }
     }
 
     /// Waits until the next beat is due. True at the end.
-    fn pause(&self) -> bool {
+    fn pause(&self, pause: Duration) -> bool {
         let kept = self.kept.lock();
-        let pause = interval(self.lease);
         self.wake
             .wait_timeout_while(kept, pause, |kept| !kept.has_ended)
             .has_ended
@@ -243,8 +269,10 @@ impl LeaseState {
 }
 
 /// Returns the time since the machine started, in which it may have been suspended.
-pub fn uptime() -> Duration {
-    let text = std::fs::read_to_string("/proc/uptime").unwrap_or_default();
+pub fn uptime() -> io::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/uptime")?;
     let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
-    Duration::try_from_secs_f64(seconds.unwrap_or(0.0)).unwrap_or_default()
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| io::Error::other("/proc/uptime has no time"))
 }

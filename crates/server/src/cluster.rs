@@ -1,12 +1,13 @@
 //! This node in a cluster: it waits until it owns the cell, and opens its journal over the database.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage, nonce, uptime,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage, nonce,
+    uptime,
 };
 use stafett_journal::disk::open_directory;
 use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
@@ -38,8 +39,10 @@ pub(crate) async fn open(
             settings.data_dir.display()
         );
     }
+    uptime().context("a cluster needs the time in /proc/uptime")?;
     let lease = settings.cluster.lease_ms;
-    let database = Postgres::new(address.as_str(), CELL, lease * 2 / 5).context("cluster.database")?;
+    let database =
+        Postgres::new(address.as_str(), CELL, Lease::patience(lease)).context("cluster.database")?;
     let database = Arc::new(database);
     let claim = wait_for_claim(&database, lease).await?;
     let scratch = settings.data_dir.join("cluster");
@@ -62,7 +65,7 @@ async fn wait_for_claim(database: &Arc<Postgres>, lease: Duration) -> anyhow::Re
             if !is_prepared && let Err(error) = database.prepare() {
                 return (looking, Err(error));
             }
-            let look = looking.look(uptime());
+            let look = looking.look(|| uptime().unwrap_or_default());
             (looking, look)
         });
         let (looking, look) = looked.await.context("the look at the cell was interrupted")?;
@@ -99,13 +102,21 @@ fn open_claimed(
     let database: Arc<dyn Database> = database;
     let directory =
         open_directory(scratch).with_context(|| format!("{} cannot be used", scratch.display()))?;
-    let storage = SharedStorage::open(Arc::clone(&database), claim, directory, PAUSE)
-        .context("the files of the cell cannot be listed")?;
-    let cutoff = storage.cutoff();
-    let lease = Lease::keep(database, claim, lease, move |reason| {
+    // First, as the local folder may have much that is removed.
+    let cutoff: Arc<OnceLock<Cutoff>> = Arc::default();
+    let cut = Arc::clone(&cutoff);
+    let lease = Lease::keep(Arc::clone(&database), claim, lease, move |reason| {
         tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
-        cutoff.cut_off(reason);
+        if let Some(cutoff) = cut.get() {
+            cutoff.cut_off(reason);
+        }
     })?;
+    let storage = SharedStorage::open(database, claim, directory, PAUSE)
+        .context("the files of the cell cannot be listed")?;
+    cutoff.get_or_init(|| storage.cutoff());
+    if let Some(reason) = lease.loss() {
+        anyhow::bail!("the cell was lost while its files were listed: {reason}");
+    }
     let journal = JournalSettings {
         // Data that was not committed is gone with the node, as after a loss of power.
         boot: nonce(),

@@ -37,7 +37,7 @@ fn run(node: &Arc<FakeNode>) -> Known {
     let mut known = Known::default();
     let mut candidate =
         stafett_cluster::Candidate::new(Arc::clone(&database), [1; 16], crate::node::NO_LEASE);
-    let claimed = (0..10).find_map(|_| match candidate.look(std::time::Duration::ZERO) {
+    let claimed = (0..10).find_map(|_| match candidate.look(|| std::time::Duration::ZERO) {
         Ok(stafett_cluster::Look::Claimed(claim)) => Some(claim),
         Ok(stafett_cluster::Look::Owned) | Err(_) => None,
     });

@@ -18,7 +18,7 @@ pub fn claim(database: &Arc<dyn Database>) -> Claim {
     let node = uuid::Uuid::new_v4().into_bytes();
     let mut candidate = Candidate::new(Arc::clone(database), node, NO_LEASE);
     for now in 0..10 {
-        if let Ok(Look::Claimed(claim)) = candidate.look(Duration::from_secs(now)) {
+        if let Ok(Look::Claimed(claim)) = candidate.look(|| Duration::from_secs(now)) {
             return claim;
         }
     }
