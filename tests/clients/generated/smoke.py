@@ -49,6 +49,7 @@ from stafett_client.models import (  # noqa: E402
     Problem,
     Produced,
     Queue,
+    QueueDetails,
     QueueList,
     Sent,
     Settled,
@@ -72,7 +73,7 @@ for priority in (1, 7):
     assert isinstance(sent, Sent) and sent.queues == ["orders"] and sent.durability == "os", sent
 
 shown = get_queues_by_queue.sync("orders", client=client)
-assert isinstance(shown, Queue) and (shown.ready, shown.priority_max) == (2, 9), shown
+assert isinstance(shown, QueueDetails) and (shown.ready, shown.priority_max, shown.highest_priority) == (2, 9, 7), shown
 page = get_queues.sync(client=client, count=1)
 assert isinstance(page, QueueList) and [queue.name for queue in page.items] == ["orders"] and page.next_ is None, page
 
