@@ -159,12 +159,15 @@ async fn answered(store: SocketAddr, head: &str, body: &[u8], forgets: bool) -> 
     answer
 }
 
-const FAILURE: &str = "<Error><Code>Internal</Code></Error>";
+fn failure(status: &str, code: &str) -> Vec<u8> {
+    let body = format!("<Error><Code>{code}</Code></Error>");
+    let length = body.len();
+    format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").into_bytes()
+}
 
-fn failure(status: &str) -> Vec<u8> {
-    let length = FAILURE.len();
-    format!("HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{FAILURE}")
-        .into_bytes()
+/// True for a request that ends an upload in parts.
+fn completes(head: &str) -> bool {
+    head.starts_with("POST ") && head.contains("uploadId=")
 }
 
 impl Between {
@@ -198,14 +201,19 @@ impl Between {
             (fault, plan.forgets_conditions)
         };
         if fault == Some(Fault::Before) {
-            return failure("503");
+            return failure("503", "Internal");
         }
         let mut answer = answered(store, head, body, forgets).await;
         if fault == Some(Fault::Twice) {
-            answer = answered(store, head, body, forgets).await;
+            // The upload has ended. This store answers as before; others do not know it any more.
+            answer = if completes(head) {
+                failure("404", "NoSuchUpload")
+            } else {
+                answered(store, head, body, forgets).await
+            };
         }
         match fault {
-            Some(Fault::After) => failure("500"),
+            Some(Fault::After) => failure("500", "Internal"),
             Some(Fault::Silent) => Vec::new(),
             Some(Fault::Cut) => {
                 answer.truncate(answer.len() - 1);
@@ -265,12 +273,17 @@ impl BucketStore {
 
     /// Asks the store itself, which looks at no signatures.
     async fn ask(&self, method: &str, path: &str) -> String {
+        self.send(method, path, "").await
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> String {
+        let length = body.len();
         let head = format!(
-            "{method} /bucket{path} HTTP/1.1\r\nhost: {}\r\ncontent-length: 0\r\nauthorization: AWS4-HMAC-SHA256 \
+            "{method} /bucket{path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {length}\r\nauthorization: AWS4-HMAC-SHA256 \
              Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=none\r\n",
             self.store
         );
-        String::from_utf8(answered(self.store, &head, b"", false).await).unwrap()
+        String::from_utf8(answered(self.store, &head, body.as_bytes(), false).await).unwrap()
     }
 
     async fn object(&self, path: &str) -> Option<String> {
@@ -441,5 +454,36 @@ async fn requests_that_are_sent_twice_do_not_stop_the_sink() {
         let lived = life(&store.definition, target, &place, &log, &mut letters).await;
         assert!(lived.is_ok(), "request {n}: {lived:?}");
         assert_eq!(store.rows(&place).await, [0], "request {n}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_with_as_many_manifests_as_a_bucket_keeps_in_order_stops_the_sink() {
+    let Some(store) = BucketStore::new("").await else {
+        return;
+    };
+    let mut letters = Letters::default();
+    let (first, second) = ([suite::record(0, "{\"n\":0}")], [suite::record(1, "{\"n\":1}")]);
+    let target = &mut *store.target(Steps::default());
+    life(&store.definition, target, &place(0), &first, &mut letters)
+        .await
+        .unwrap();
+    let manifest = store.object("manifest/events/0/00000001.json").await.unwrap();
+    for number in [99_999_998, 99_999_999] {
+        let manifest = manifest.replace("\"number\":1,", &format!("\"number\":{number},"));
+        let path = format!("/some/prefix/manifest/events/0/{number}.json");
+        let put = store.send("PUT", &path, &manifest).await;
+        assert!(put.starts_with("HTTP/1.1 200"), "{put}");
+        let lived = life(&store.definition, target, &place(0), &second, &mut letters).await;
+        let refused = lived.map_err(|why| why.to_string());
+        if number == 99_999_998 {
+            // The last one that there can be.
+            refused.unwrap();
+            let last = store.object("manifest/events/0/99999999.json").await;
+            assert!(last.is_some());
+        } else {
+            let why = refused.unwrap_err();
+            assert!(why.contains("99999999 manifests of events/0"), "{why}");
+        }
     }
 }

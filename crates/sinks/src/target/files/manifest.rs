@@ -104,6 +104,9 @@ pub(super) fn hash(bytes: &[u8]) -> String {
     format!("sha256:{}", hex_hash(bytes))
 }
 
+/// Highest number whose path lies behind those of lower ones in the order of a bucket.
+pub(super) const ORDERED_MAX: u64 = 99_999_999;
+
 pub(super) fn folder(place: &Place) -> String {
     format!("{}/{}", place.topic, place.partition)
 }

@@ -202,7 +202,7 @@ impl Files {
         newest: &Newest,
         files: Vec<FileEntry>,
     ) -> Result<Newest, TargetError> {
-        let number = newest.number + 1;
+        let number = self.storage.number_behind(place, newest.number)?;
         let manifest = Manifest {
             sink: self.sink.clone(),
             number,
@@ -300,7 +300,7 @@ impl Target for Files {
             next,
             epoch: newest.number,
             begun: bounds.map(|bounds| bounds.next),
-            topic: topic.or(bounds.and_then(|bounds| bounds.topic_id)),
+            topic: topic.or_else(|| bounds.and_then(|bounds| bounds.topic_id)),
         };
         let newest = Newest {
             next,
@@ -316,7 +316,7 @@ impl Target for Files {
         let Some(newest) = newest.filter(|newest| newest.next == part.from) else {
             return Err(TargetError::Fenced(part.place.clone()));
         };
-        let number = newest.number + 1;
+        let number = self.storage.number_behind(part.place, newest.number)?;
         let bounds = Bounds {
             number: Some(number),
             topic_id: newest.topic,

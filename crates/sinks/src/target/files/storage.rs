@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use super::folder::Folder;
-use super::manifest::Manifest;
+use super::manifest::{Manifest, ORDERED_MAX};
 use crate::definition::FilesSpec;
 use crate::target::{Place, TargetError};
 
@@ -56,6 +56,18 @@ impl Storage {
         match self {
             Self::Folder(folder) => folder.newest(place),
             Self::Bucket(bucket) => bucket.newest(place).await,
+        }
+    }
+
+    /// Returns the number of the next manifest. A bucket lists by name, so it would not find one behind the
+    /// last that has its place in that order.
+    pub(super) fn number_behind(&self, place: &Place, newest: u64) -> Result<u64, TargetError> {
+        match self {
+            Self::Bucket(_) if newest >= ORDERED_MAX => Err(TargetError::Stop(format!(
+                "there are {newest} manifests of {place}, and a bucket takes no more of one partition: \
+                 have the sink write under another prefix"
+            ))),
+            Self::Folder(_) | Self::Bucket(_) => Ok(newest + 1),
         }
     }
 

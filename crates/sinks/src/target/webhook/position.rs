@@ -81,8 +81,8 @@ impl Webhook {
         let mut wanted = json!({
             "sink": self.sink, "topic": topic, "topic_id": start.topic, "partition": partition, what: start.next,
         });
-        if let Some(epoch) = known {
-            wanted["epoch"] = epoch.into();
+        if let (Some(epoch), Some(wanted)) = (known, wanted.as_object_mut()) {
+            wanted.insert("epoch".to_owned(), epoch.into());
         }
         let Taken {
             next,
