@@ -362,8 +362,8 @@ impl Pool {
     }
 
     /// Adds a file with its final name to the spares, once the name is durable. If it cannot be made durable,
-    /// the file is removed: it would take space until the next start. An append-only storage keeps what was
-    /// written, and a spare is nothing to it yet.
+    /// the file is removed: it would take space until the next start. An append-only storage keeps written
+    /// bytes only: a spare is nothing to it yet.
     fn add(&self, mut spares: LockGuard<'_, VecDeque<Spare>>, spare: Spare) -> io::Result<()> {
         if !self.is_append_only
             && let Err(error) = self.storage.sync_names()
