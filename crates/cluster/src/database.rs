@@ -1,7 +1,8 @@
 //! The database of a cell: the order of its commits, their bytes, and its owner.
 //!
 //! ```text
-//! cell    epoch, owner, beat
+//! cell    epoch, owner
+//! beat    beat of the owner
 //! range   seq 0, 1, 2, …: (epoch, nonce, name, at, body)   arrival segments, in the order of commits;
 //!                                                          a row without a name is a fence
 //! file    name, bytes                                      everything else, in blocks
@@ -111,20 +112,34 @@ pub trait Database: Send + Sync + fmt::Debug {
     fn newest(&self) -> Result<Link, DatabaseError>;
     /// Inserts a row. False if that inserted nothing: then the row at its place says why.
     fn commit(&self, row: &Row<'_>) -> Result<bool, DatabaseError>;
-    /// Returns the nonce of the row at a place.
+    /// Returns the nonce of the row at a place, once that row is as durable as after an answered commit.
     fn nonce_at(&self, seq: u64) -> Result<Option<Nonce>, DatabaseError>;
     /// Changes files. False if the epoch is another: then nothing is changed. The same publication again
     /// changes nothing more.
     fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError>;
     /// Returns names and lengths of all segments and files.
     fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError>;
-    /// Reads up to `bytes` bytes from byte `from` on. Missing bytes at the end may be left out.
+    /// Reads `bytes` bytes from byte `from` on. Blocks that a file does not have are zeros. Fewer bytes: the
+    /// rest is not there, or not any more.
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError>;
 }
 
 /// Returns a random number.
 pub fn nonce() -> Nonce {
     uuid::Uuid::new_v4().into_bytes()
+}
+
+/// Appends the part of a row at `at` that comes next to the bytes read from byte `from` on, up to `bytes`
+/// bytes. Nothing if rows before it are missing.
+pub(crate) fn append_part(read: &mut Vec<u8>, from: u64, bytes: usize, at: u64, part: &[u8]) {
+    let next = from + read.len() as u64;
+    let skipped = next
+        .checked_sub(at)
+        .and_then(|skipped| usize::try_from(skipped).ok());
+    if let Some(part) = skipped.and_then(|skipped| part.get(skipped..)) {
+        let left = bytes.saturating_sub(read.len());
+        read.extend(part.iter().take(left));
+    }
 }
 
 /// Copies a part that lies at `at` into a buffer that begins at `from`, as far as they overlap.

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use stafett_model::Lock;
 
 use crate::database::{
-    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row, copy_part,
+    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row,
+    append_part, copy_part,
 };
 
 /// The database of one cell. Clones are the same one.
@@ -55,6 +56,8 @@ pub enum Effect {
     NoAnswer,
     /// The node dies in it: no later call reaches the database.
     Death,
+    /// There is no answer to this call and all later ones.
+    Silence,
 }
 
 /// The database as one node sees it.
@@ -69,6 +72,7 @@ struct Calls {
     made: u64,
     fault: Option<Fault>,
     is_dead: bool,
+    is_silent: bool,
 }
 
 impl Default for FakeDatabase {
@@ -128,12 +132,16 @@ impl FakeNode {
     fn call<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> Result<R, DatabaseError> {
         let fault = {
             let mut calls = self.calls.lock();
+            if calls.is_silent {
+                return Err(DatabaseError::Unreachable("no answer".to_owned()));
+            }
             if calls.is_dead {
                 return Err(DatabaseError::Refused("the node is dead".to_owned()));
             }
             calls.made += 1;
             let fault = calls.fault.filter(|fault| fault.call == calls.made);
             calls.is_dead = fault.is_some_and(|fault| fault.effect == Effect::Death);
+            calls.is_silent = fault.is_some_and(|fault| fault.effect == Effect::Silence);
             fault
         };
         let Some(fault) = fault else {
@@ -143,7 +151,7 @@ impl FakeNode {
             work(&mut self.database.0.lock());
         }
         Err(match fault.effect {
-            Effect::NoAnswer => DatabaseError::Unreachable("no answer".to_owned()),
+            Effect::NoAnswer | Effect::Silence => DatabaseError::Unreachable("no answer".to_owned()),
             Effect::Death => DatabaseError::Refused("the node is dead".to_owned()),
         })
     }
@@ -218,9 +226,12 @@ impl Database for FakeNode {
         self.call(|tables| {
             let files = tables.files.iter();
             let files = files.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Blocks));
+            // What is left of a removed segment does not begin at 0.
             let mut segments: BTreeMap<String, u64> = BTreeMap::new();
             for row in tables.rows.values() {
-                if let Some(name) = &row.name {
+                if let Some(name) = &row.name
+                    && (row.at == 0 || segments.contains_key(name))
+                {
                     let end = segments.entry(name.clone()).or_default();
                     *end = (*end).max(row.at + row.body.len() as u64);
                 }
@@ -233,25 +244,26 @@ impl Database for FakeNode {
     }
 
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError> {
-        self.call(|tables| {
-            let mut read = vec![0; bytes];
-            match kept {
-                Kept::Rows => {
-                    for row in tables
-                        .rows
-                        .values()
-                        .filter(|row| row.name.as_deref() == Some(name))
-                    {
-                        copy_part(&mut read, from, row.at, &row.body);
+        self.call(|tables| match kept {
+            Kept::Rows => {
+                let mut read = Vec::new();
+                for row in tables.rows.values() {
+                    if row.name.as_deref() == Some(name) {
+                        append_part(&mut read, from, bytes, row.at, &row.body);
                     }
                 }
-                Kept::Blocks => {
-                    for (number, block) in tables.files.get(name).iter().flat_map(|(_, blocks)| blocks) {
-                        copy_part(&mut read, from, u64::from(*number) * BLOCK_BYTES as u64, block);
-                    }
-                }
+                read
             }
-            read
+            Kept::Blocks => {
+                let Some((_, blocks)) = tables.files.get(name) else {
+                    return Vec::new();
+                };
+                let mut read = vec![0; bytes];
+                for (number, block) in blocks {
+                    copy_part(&mut read, from, u64::from(*number) * BLOCK_BYTES as u64, block);
+                }
+                read
+            }
         })
     }
 }

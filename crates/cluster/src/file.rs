@@ -274,6 +274,8 @@ impl StorageFile for Handle {
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        // An owner that gave up does not answer from its copies.
+        self.0.uplink.check()?;
         match self.0.content() {
             Content::Local(local) => local.read_at(buffer, at),
             Content::Remote(remote) => remote.read_at(&self.0.uplink, buffer, at),
@@ -286,7 +288,7 @@ impl StorageFile for Handle {
         match pattern {
             WritePattern::Append => uplink.commit(),
             WritePattern::Once | WritePattern::InPlace => {
-                uplink.in_turn(|| uplink.publish(&[Arc::clone(&self.0)], Vec::new()))
+                uplink.in_turn(|| uplink.publish(&[Arc::clone(&self.0)]))
             }
             WritePattern::Temporary => uplink.check(),
         }
@@ -331,9 +333,14 @@ impl Remote {
         }
         let bytes = wanted.max(WINDOW_BYTES.min(left));
         let read = || uplink.database.read(&self.name, self.kept, at, bytes);
-        let mut read = uplink.until_answered(read)?;
-        // Missing blocks are zeros, and so is a missing row: its checksums tell.
-        read.resize(bytes, 0);
+        let read = uplink.until_answered(read)?;
+        if read.len() < bytes {
+            // It is no damage: a former owner that does not know its successor yet must not pass over it.
+            return Err(io::Error::other(format!(
+                "{} is not in the database any more",
+                self.name
+            )));
+        }
         buffer.copy_from_slice(read.get(..wanted).unwrap_or_default());
         if bytes <= WINDOW_BYTES {
             *self.window.lock() = (at, read);

@@ -146,6 +146,19 @@ impl Names {
         Ok(entry)
     }
 
+    /// Leaves out names that files were given meanwhile: these replace the removed ones.
+    fn still_removed(&self, removed: BTreeSet<String>) -> Vec<String> {
+        let is_removed = |name: &String| match self.files.get(name) {
+            Some(Entry::Here(file)) => {
+                file.replaces_another();
+                false
+            }
+            Some(Entry::Stored { .. }) => false,
+            None => true,
+        };
+        removed.into_iter().filter(is_removed).collect()
+    }
+
     /// Returns true if the database may have something of that name, which a new file replaces.
     fn replace(&mut self, name: &str) -> bool {
         let was_removed = self.removed.remove(name);
@@ -216,7 +229,10 @@ impl Storage for SharedStorage {
                 });
                 (here.collect::<Vec<_>>(), std::mem::take(&mut names.removed))
             };
-            self.uplink.publish(&files, removed.into_iter().collect())
+            self.uplink.publish(&files)?;
+            // Last: until its successor is there, a file is needed.
+            let removed = self.names()?.still_removed(removed);
+            self.uplink.publish_removed(&removed)
         })
     }
 

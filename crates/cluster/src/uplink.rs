@@ -13,6 +13,9 @@ use crate::database::{Database, DatabaseError, Link, Publication, Row, nonce};
 use crate::file::{PUBLISHED_BYTES_MAX, SharedFile};
 use crate::ownership::Claim;
 
+/// Most names that are removed at a time.
+const REMOVED_MAX: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Uplink {
     pub(crate) database: Arc<dyn Database>,
@@ -110,12 +113,9 @@ impl Uplink {
         Err(self.fenced())
     }
 
-    /// Publishes removals, and then changes of files. The caller has the turn.
-    pub(crate) fn publish(&self, files: &[Arc<SharedFile>], removed: Vec<String>) -> io::Result<()> {
-        let mut publication = Publication {
-            removed,
-            changed: Vec::new(),
-        };
+    /// Publishes changes of files. The caller has the turn.
+    pub(crate) fn publish(&self, files: &[Arc<SharedFile>]) -> io::Result<()> {
+        let mut publication = Publication::default();
         let mut bytes = 0;
         for file in files {
             // Changes that were taken and not published are lost.
@@ -130,6 +130,17 @@ impl Uplink {
             }
         }
         self.send(&publication)
+    }
+
+    /// Publishes removals, a few at a time: rows of a segment take a while. The caller has the turn.
+    pub(crate) fn publish_removed(&self, removed: &[String]) -> io::Result<()> {
+        for names in removed.chunks(REMOVED_MAX) {
+            self.send(&Publication {
+                removed: names.to_vec(),
+                changed: Vec::new(),
+            })?;
+        }
+        Ok(())
     }
 
     fn send(&self, publication: &Publication) -> io::Result<()> {

@@ -13,8 +13,9 @@ use tokio_postgres::{Client, Config, Error, NoTls, Statement};
 
 use crate::database::DatabaseError;
 
-/// Settings of each connection. Commits are never acknowledged before they are durable.
-const SESSION: &str = "SET idle_in_transaction_session_timeout = '2s'; SET client_min_messages = 'error'; \
+/// Settings of each connection. Commits are never acknowledged before they are durable. An upload within a
+/// transaction may pause for as long as the time-out.
+const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'; SET client_min_messages = 'error'; \
      SELECT set_config('synchronous_commit', 'on', false) \
      WHERE current_setting('synchronous_commit') IN ('off', 'local')";
 
@@ -142,20 +143,25 @@ impl fmt::Debug for Line {
     }
 }
 
-/// Classes of PostgreSQL's error codes after which another attempt may succeed: connections, rollbacks,
-/// resources, other states of objects, operators, the system.
-const PASSING: [&str; 6] = ["08", "40", "53", "55", "57", "58"];
+/// Classes of PostgreSQL's error codes after which another attempt may succeed: connections, states of
+/// transactions (a time-out, or a server that is read-only during a fail-over), rollbacks, resources, other
+/// states of objects, operators, the system.
+const PASSING: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
 
 fn read(error: &Error) -> DatabaseError {
     let Some(reply) = error.as_db_error() else {
         return DatabaseError::Unreachable(causes(error));
     };
-    let passes = PASSING.iter().any(|class| reply.code().code().starts_with(class));
-    if passes {
+    if passes(reply.code().code()) {
         DatabaseError::Unreachable(said(reply))
     } else {
         DatabaseError::Refused(said(reply))
     }
+}
+
+/// Returns true if another attempt may succeed after an error of a code.
+fn passes(code: &str) -> bool {
+    PASSING.iter().any(|class| code.starts_with(class))
 }
 
 fn said(reply: &DbError) -> String {
@@ -171,4 +177,19 @@ fn causes(error: &Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+
+    #[test]
+    fn time_outs_and_a_read_only_server_pass() {
+        for code in ["25P03", "25006", "57P01", "40001"] {
+            assert!(passes(code), "{code}");
+        }
+        for code in ["42P01", "28P01"] {
+            assert!(!passes(code), "{code}");
+        }
+    }
 }

@@ -14,7 +14,8 @@ use tokio_postgres::config::{Host, SslMode};
 
 use self::line::{Connection, Line};
 use crate::database::{
-    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row, copy_part,
+    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row,
+    append_part, copy_part,
 };
 
 /// Time for a commit or a look.
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for a publication or a read.
 const BULK_PATIENCE: Duration = Duration::from_mins(1);
 /// Version of the tables.
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 /// PostgreSQL, as one node sees one cell.
 #[derive(Debug)]
@@ -212,7 +213,8 @@ impl Database for Postgres {
             for file in &publication.changed {
                 put(&transaction, cell, file).await?;
             }
-            // Last, so that a claim waits for a moment only.
+            // Last, so that a claim waits for a moment only, also for a node that is stopped here.
+            transaction.batch_execute(tables::SHORT).await?;
             let is_owner = transaction.execute(tables::PUBLISHED, &[&cell, &epoch]).await? > 0;
             if is_owner {
                 transaction.commit().await?;
@@ -260,18 +262,32 @@ impl Database for Postgres {
                     .await?;
                 rows.iter()
                     .map(|row| {
-                        let number: i32 = row.try_get(0)?;
-                        Ok((unsigned(number.into()) * block, row.try_get(1)?))
+                        let number: Option<i32> = row.try_get(0)?;
+                        let body: Option<Vec<u8>> = row.try_get(1)?;
+                        let at = unsigned(number.unwrap_or_default().into()) * block;
+                        Ok((at, body.unwrap_or_default()))
                     })
                     .collect()
             }
         })?;
-        let mut read = vec![0; bytes];
-        for (at, body) in parts {
-            copy_part(&mut read, from, at, &body);
-        }
-        Ok(read)
+        Ok(joined(kept, from, bytes, parts))
     }
+}
+
+/// Returns the bytes of parts, in their order: as far as there are rows, or with zeros between blocks of a
+/// file. No part at all: there is no file.
+fn joined(kept: Kept, from: u64, bytes: usize, parts: Vec<(u64, Vec<u8>)>) -> Vec<u8> {
+    let mut read = match kept {
+        Kept::Blocks if !parts.is_empty() => vec![0; bytes],
+        Kept::Blocks | Kept::Rows => Vec::with_capacity(bytes),
+    };
+    for (at, body) in parts {
+        match kept {
+            Kept::Rows => append_part(&mut read, from, bytes, at, &body),
+            Kept::Blocks => copy_part(&mut read, from, at, &body),
+        }
+    }
+    read
 }
 
 async fn put(

@@ -7,9 +7,11 @@ pub(super) const CREATE: &str = "
 SELECT pg_advisory_xact_lock(8316026130246);
 CREATE SCHEMA IF NOT EXISTS stafett;
 CREATE TABLE IF NOT EXISTS stafett.meta (key text PRIMARY KEY, value text NOT NULL);
-INSERT INTO stafett.meta VALUES ('format', '1') ON CONFLICT DO NOTHING;
+INSERT INTO stafett.meta VALUES ('format', '2') ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS stafett.cell (
-  id int PRIMARY KEY, epoch bigint NOT NULL, owner bytea, beat bigint NOT NULL, published bigint NOT NULL)
+  id int PRIMARY KEY, epoch bigint NOT NULL, owner bytea, published bigint NOT NULL)
+  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE IF NOT EXISTS stafett.beat (cell int PRIMARY KEY, beat bigint NOT NULL)
   WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE TABLE IF NOT EXISTS stafett.range (
   cell int NOT NULL, seq bigint NOT NULL, epoch bigint NOT NULL, nonce bytea NOT NULL, name text, at bigint NOT NULL,
@@ -27,23 +29,32 @@ pub(super) const FORMAT: &str = "SELECT value FROM stafett.meta WHERE key = 'for
 
 /// The cell, and its first fence: a row before all others.
 pub(super) const ADD_CELL: &str = "
-WITH added AS (INSERT INTO stafett.cell (id, epoch, beat, published) VALUES ($1, 0, 0, 0) ON CONFLICT DO NOTHING)
+WITH added AS (INSERT INTO stafett.cell (id, epoch, published) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING),
+  beating AS (INSERT INTO stafett.beat (cell, beat) VALUES ($1, 0) ON CONFLICT DO NOTHING)
 INSERT INTO stafett.range (cell, seq, epoch, nonce, at, bytes, body) VALUES ($1, 0, 0, $2, 0, 0, '')
 ON CONFLICT DO NOTHING";
 
-pub(super) const OWNER: &str = "SELECT epoch, owner, beat FROM stafett.cell WHERE id = $1";
+pub(super) const OWNER: &str = "
+SELECT epoch, owner, beat FROM stafett.cell JOIN stafett.beat ON cell = id WHERE id = $1";
 
 pub(super) const CLAIM: &str =
-    "UPDATE stafett.cell SET epoch = epoch + 1, owner = $3, beat = beat + 1 WHERE id = $1 AND epoch = $2";
+    "UPDATE stafett.cell SET epoch = epoch + 1, owner = $3 WHERE id = $1 AND epoch = $2";
 
-pub(super) const BEAT: &str = "UPDATE stafett.cell SET beat = beat + 1 WHERE id = $1 AND epoch = $2";
+/// It waits for no lock of the cell's row, which a publication holds until its commit is durable.
+pub(super) const BEAT: &str = "
+UPDATE stafett.beat SET beat = beat + 1
+WHERE cell = $1 AND EXISTS (SELECT FROM stafett.cell WHERE id = $1 AND epoch = $2)";
 
 pub(super) const RELEASE: &str = "UPDATE stafett.cell SET owner = NULL WHERE id = $1 AND epoch = $2";
 
 pub(super) const NEWEST: &str =
     "SELECT seq, nonce FROM stafett.range WHERE cell = $1 ORDER BY seq DESC LIMIT 1";
 
-pub(super) const NONCE: &str = "SELECT nonce FROM stafett.range WHERE cell = $1 AND seq = $2";
+/// A row is visible before a synchronous standby has it, if the commit's backend ended while it waited. The
+/// update's commit waits for everything before it, on the server that has the row.
+pub(super) const NONCE: &str = "
+WITH written AS (UPDATE stafett.cell SET published = published WHERE id = $1)
+SELECT nonce FROM stafett.range WHERE cell = $1 AND seq = $2";
 
 pub(super) const COMMIT: &str = "
 INSERT INTO stafett.range (cell, seq, epoch, nonce, name, at, bytes, body)
@@ -72,6 +83,9 @@ pub(super) const PUT_FILE: &str = "
 INSERT INTO stafett.file (cell, name, bytes) VALUES ($1, $2, $3)
 ON CONFLICT (cell, name) DO UPDATE SET bytes = excluded.bytes";
 
+/// Ends the transaction soon if the node does not.
+pub(super) const SHORT: &str = "SET LOCAL idle_in_transaction_session_timeout = '2s'";
+
 /// Ends each publication: it locks the cell's row for a moment.
 pub(super) const PUBLISHED: &str =
     "UPDATE stafett.cell SET published = published + 1 WHERE id = $1 AND epoch = $2";
@@ -99,5 +113,8 @@ WHERE cell = $1 AND name = $2 AND at < $4 AND at >= COALESCE(
   (SELECT max(at) FROM stafett.range WHERE cell = $1 AND name = $2 AND at <= $3), 0)
 ORDER BY at";
 
+/// One row without a block if the file has none there; none if there is no file.
 pub(super) const READ_BLOCKS: &str = "
-SELECT number, body FROM stafett.block WHERE cell = $1 AND name = $2 AND number BETWEEN $3 AND $4";
+SELECT b.number, b.body FROM stafett.file f
+LEFT JOIN stafett.block b ON b.cell = f.cell AND b.name = f.name AND b.number BETWEEN $3 AND $4
+WHERE f.cell = $1 AND f.name = $2";

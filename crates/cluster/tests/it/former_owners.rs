@@ -1,15 +1,17 @@
 //! Former owners that go on: their commits insert nothing once a fence is in place, however their statements
 //! and those of the new owner interleave.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 
 use stafett_cluster::fake::{FakeDatabase, FakeNode, Pending};
 use stafett_cluster::{Database, Link, Row};
+use stafett_journal::disk::storage::Storage;
 use stafett_journal::{Append, Journal, Outcome};
 use stafett_model::Durability;
 
 use crate::conformance::bench::usual;
-use crate::node::open;
+use crate::node::{claim, open, storage};
 use crate::support::{append, batch, create, put, read_all};
 
 #[test]
@@ -33,6 +35,43 @@ fn the_appends_of_a_former_owner_have_no_outcome_and_are_not_there() {
     drop(owner);
     let third: Arc<dyn Database> = database.node();
     assert_eq!(read_all(&open(&third, &usual()), log, 1000).unwrap(), expected);
+}
+
+/// A former owner reads files of an earlier one, before and after its successor removes them.
+pub fn removed_files_are_no_zeros(node: &dyn Fn() -> Arc<dyn Database>) {
+    let names = ["arrival-0000000001.seg", "sorted-0000000002.seg"];
+    let earlier = node();
+    let written = storage(&earlier, claim(&earlier)).unwrap();
+    for name in names {
+        let file = written.create(name).unwrap();
+        file.write_at(&mut [IoSlice::new(b"content")], 0).unwrap();
+        file.sync().unwrap();
+    }
+    let former = node();
+    let read = storage(&former, claim(&former)).unwrap();
+    let files = names.map(|name| read.open(name).unwrap());
+    let late = names.map(|name| read.open(name).unwrap());
+    let mut buffer = [0; 7];
+    for file in files {
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 7);
+        assert_eq!(&buffer, b"content");
+    }
+    let successor = node();
+    let owned = storage(&successor, claim(&successor)).unwrap();
+    for name in names {
+        owned.remove(name).unwrap();
+    }
+    owned.sync_names().unwrap();
+    assert_eq!(owned.list().unwrap(), Vec::<String>::new());
+    for file in late {
+        assert!(file.read_at(&mut buffer, 0).is_err(), "{buffer:?}");
+    }
+}
+
+#[test]
+fn what_a_successor_removed_cannot_be_read() {
+    let database = FakeDatabase::default();
+    removed_files_are_no_zeros(&|| database.node());
 }
 
 /// A node in the middle of its statements.

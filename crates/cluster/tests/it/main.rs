@@ -21,6 +21,7 @@ mod support;
 
 mod faults;
 mod former_owners;
+mod leases;
 mod node;
 mod on_postgres;
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use stafett_cluster::{Database, Postgres};
+use stafett_cluster::{Database, DatabaseError, Link, Postgres, Row};
 use stafett_journal::{Append, Outcome};
 use stafett_model::Durability;
 
 use crate::conformance::bench::{Bench, small_segments, usual};
+use crate::former_owners::removed_files_are_no_zeros;
 use crate::node::open;
 use crate::server::Server;
 use crate::support::{append, batch, create, put, read_all};
@@ -63,6 +64,106 @@ fn the_conformance_suite_passes() {
             case(&mut bench);
         }
     }
+}
+
+#[test]
+fn what_a_successor_removed_cannot_be_read() {
+    let Some(server) = server() else { return };
+    removed_files_are_no_zeros(&|| node(&server, 0));
+}
+
+#[test]
+fn a_lock_of_the_cell_does_not_hold_up_beats() {
+    let Some(server) = server() else { return };
+    let (owner, publishing) = (node(&server, 0), node(&server, 0));
+    assert!(owner.claim(0, [1; 16]).unwrap());
+    let admin = Admin::new(&server);
+    admin.run("BEGIN");
+    admin.run("UPDATE stafett.cell SET published = published + 1");
+    assert!(owner.beat(1).unwrap());
+    assert!(!owner.beat(0).unwrap());
+    assert_eq!(publishing.owner().unwrap().beat, 1);
+    admin.run("COMMIT");
+}
+
+/// A session beside those of nodes.
+struct Admin {
+    runtime: tokio::runtime::Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Admin {
+    fn new(server: &Server) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let client = runtime.block_on(server.connect());
+        Self { runtime, client }
+    }
+
+    fn run(&self, text: &str) {
+        self.runtime.block_on(self.client.batch_execute(text)).unwrap();
+    }
+
+    /// Returns the number of rows.
+    fn count(&self, text: &str) -> u64 {
+        self.runtime.block_on(self.client.execute(text, &[])).unwrap()
+    }
+
+    /// Runs `call` until it waits for a standby, and ends its backend then.
+    fn end_while_it_waits<R: Send>(&self, call: impl FnOnce() -> R + Send) -> R {
+        const END: &str =
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        std::thread::scope(|scope| {
+            let called = scope.spawn(call);
+            while self.count(END) == 0 {
+                assert!(!called.is_finished(), "it does not wait");
+                std::thread::yield_now();
+            }
+            called.join().unwrap()
+        })
+    }
+}
+
+#[test]
+fn a_row_that_no_standby_has_does_not_count() {
+    let Some(server) = server() else { return };
+    let owner = node(&server, 0);
+    assert!(owner.claim(0, [1; 16]).unwrap());
+    let newest = owner.newest().unwrap();
+    let link = Link {
+        seq: newest.seq + 1,
+        nonce: [9; 16],
+    };
+    let row = Row {
+        epoch: 1,
+        link,
+        previous: newest.nonce,
+        name: Some("arrival-0000000001.seg"),
+        at: 0,
+        body: b"x",
+    };
+    let admin = Admin::new(&server);
+    admin.run("ALTER SYSTEM SET synchronous_standby_names = 'absent'");
+    admin.run("SELECT pg_reload_conf()");
+    // The setting takes a moment: until then commits do not wait.
+    admin.end_while_it_waits(|| while owner.nonce_at(0).is_ok() {});
+    let committed = admin.end_while_it_waits(|| owner.commit(&row));
+    assert!(
+        matches!(committed, Err(DatabaseError::Unreachable(_))),
+        "{committed:?}"
+    );
+    while admin.count("SELECT 1 FROM stafett.range WHERE seq = 1") == 0 {}
+    let again = admin.end_while_it_waits(|| owner.commit(&row).map(|_| owner.nonce_at(link.seq)));
+    assert!(
+        matches!(again, Ok(Err(DatabaseError::Unreachable(_)))),
+        "{again:?}"
+    );
+    admin.run("ALTER SYSTEM RESET synchronous_standby_names");
+    admin.run("SELECT pg_reload_conf()");
+    assert!(!owner.commit(&row).unwrap(), "it is there");
+    assert_eq!(owner.nonce_at(link.seq).unwrap(), Some(link.nonce));
 }
 
 #[test]
