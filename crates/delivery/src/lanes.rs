@@ -128,11 +128,9 @@ impl Dispatcher {
                 }
                 let state = state.lane_mut(lane.lane);
                 state.grow(bounds.stable.0);
-                let waiting = state.ready();
-                let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
-                // Estimate: the share of the waiting messages in the stored bytes.
-                let bytes = u128::from(bounds.bytes) * u128::from(waiting) / u128::from(all);
-                inner.state.add_bytes(u64::try_from(bytes).unwrap_or(u64::MAX));
+                if state.ready() > 0 {
+                    inner.state.count_bytes_from(lane.lane, bounds.end.0);
+                }
             }
         }
         for lane in &mut inner.logs {

@@ -69,13 +69,14 @@ impl Dispatcher {
         self.lock().state.consumers.is_paused()
     }
 
-    /// Returns the bytes of bodies that wait; without limits on the queue an estimate from its logs.
+    /// Returns the bytes of bodies that wait; where they are not all counted an estimate from the logs.
     pub fn bytes_waiting(&self, context: &DeliveryContext) -> u64 {
         let inner = self.lock();
-        if inner.settings.has_limits() {
-            inner.state.bytes_ready()
+        let counted = inner.state.bytes_ready();
+        if inner.settings.has_limits() && !inner.state.is_partial() {
+            counted
         } else {
-            inner.estimated_bytes(context)
+            inner.estimated_bytes(context).max(counted)
         }
     }
 
@@ -96,8 +97,10 @@ impl Dispatcher {
         }
         if settings.has_limits() && !before.has_limits() {
             inner.look_at_logs(self, context);
-            let bytes = inner.estimated_bytes(context);
-            inner.state.set_bytes(bytes);
+            for lane in inner.logs.clone() {
+                let end = context.journal.bounds(lane.log).map_or(0, |bounds| bounds.end.0);
+                inner.state.count_bytes_from(lane.lane, end);
+            }
         }
         inner.may_expire |= settings.ttl_ms.is_some();
         inner.head_expires = None;
@@ -121,14 +124,20 @@ impl Dispatcher {
     }
 }
 
+/// Bytes of a stored message beside its body. Rather too many: an estimate must not refuse what has room.
+const STORED_HEAD: u64 = 170;
+
 impl DeliveryState {
-    /// Returns the approximate bytes of ready bodies: the share of the ready messages in the stored bytes.
+    /// Returns the approximate bytes of ready bodies: the share of the ready messages in the stored bytes,
+    /// without [`STORED_HEAD`].
     pub(super) fn estimated_bytes(&self, context: &DeliveryContext) -> u64 {
         let of_lane = |lane: &super::lanes::LaneLog| {
             let bounds = context.journal.bounds(lane.log)?;
             let ready = self.state.lane(lane.lane)?.ready();
             let all = bounds.end.0.saturating_sub(bounds.start.0).max(1);
-            u64::try_from(u128::from(bounds.bytes) * u128::from(ready) / u128::from(all)).ok()
+            let heads = all.saturating_mul(STORED_HEAD);
+            let bodies = bounds.bytes.saturating_sub(heads);
+            u64::try_from(u128::from(bodies) * u128::from(ready) / u128::from(all)).ok()
         };
         let lanes = self.logs.iter().map(|lane| of_lane(lane).unwrap_or(0));
         lanes.fold(0, u64::saturating_add)

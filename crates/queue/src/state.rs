@@ -1,6 +1,8 @@
 //! All lanes of a queue, and the order between them: the highest first, or the highest twice as often, or in
 //! turn. Within a lane the lowest offset is first.
 
+mod bytes;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -75,8 +77,10 @@ pub struct QueueState {
     back: VecDeque<DeliveryId>,
     pub consumers: Consumers,
     in_flight: usize,
-    /// Approximate bytes of ready bodies.
+    /// Bytes of the ready bodies that are counted.
     bytes_ready: u64,
+    /// True if there may be ready messages whose bytes are not counted.
+    is_partial: bool,
     delivery_limit: Option<u32>,
 }
 
@@ -153,34 +157,6 @@ impl QueueState {
             *holders.entry(holder).or_default() += 1;
         }
         holders
-    }
-
-    /// Returns the bytes of ready bodies; after a restart an estimate, until the queue is empty once.
-    pub fn bytes_ready(&self) -> u64 {
-        self.bytes_ready
-    }
-
-    /// Adds `bytes` of bodies to the count.
-    pub fn add_bytes(&mut self, bytes: u64) {
-        self.bytes_ready = self.bytes_ready.saturating_add(bytes);
-    }
-
-    /// Sets the count of bytes of ready bodies to an estimate.
-    pub fn set_bytes(&mut self, bytes: u64) {
-        self.bytes_ready = bytes;
-    }
-
-    /// Removes `bytes` of bodies from the count: they were added but did not arrive.
-    pub fn remove_bytes(&mut self, bytes: u64) {
-        self.bytes_ready = self.bytes_ready.saturating_sub(bytes);
-    }
-
-    /// Removes the bytes of a message that is no longer ready.
-    fn take_bytes(&mut self, bytes: u32) {
-        self.bytes_ready = self.bytes_ready.saturating_sub(bytes.into());
-        if self.bytes_ready > 0 && self.ready() == 0 {
-            self.bytes_ready = 0;
-        }
     }
 
     /// Returns the next message.
@@ -321,7 +297,7 @@ impl QueueState {
         if let Some(consumer) = consumer {
             self.consumers.gave(consumer);
         }
-        self.take_bytes(bytes);
+        self.take_bytes(id, bytes);
         DeliveryInfo { redelivered, returns }
     }
 
@@ -337,7 +313,7 @@ impl QueueState {
         if was_returned {
             self.back.retain(|known| *known != id);
         }
-        self.take_bytes(bytes);
+        self.take_bytes(id, bytes);
         Some(DeliveryInfo { redelivered, returns })
     }
 
@@ -397,7 +373,7 @@ impl QueueState {
         lane.take_settled(id.offset);
         self.pass_turn(id.lane, was_returned);
         changes.settled(id.lane, id.offset, 1);
-        self.take_bytes(bytes);
+        self.take_bytes(id, bytes);
     }
 
     /// Returns a message in flight.
@@ -429,7 +405,7 @@ impl QueueState {
             self.back.push_back(id);
         }
         self.release(entry);
-        self.add_bytes(entry.bytes.into());
+        self.put_bytes(id, entry.bytes);
         Some(ReturnOutcome::Waits)
     }
 
@@ -448,7 +424,7 @@ impl QueueState {
             self.back.push_front(id);
         }
         self.release(entry);
-        self.add_bytes(entry.bytes.into());
+        self.put_bytes(id, entry.bytes);
         true
     }
 
@@ -480,7 +456,7 @@ impl QueueState {
                 changes.settled(*number, start, end - start);
             }
         }
-        self.bytes_ready = 0;
+        self.count_all();
         self.back.clear();
         purged
     }

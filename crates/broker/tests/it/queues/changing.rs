@@ -85,7 +85,7 @@ async fn changed_settings_hold_for_waiting_messages_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_on_bytes_counts_messages_that_were_there_before() {
+async fn a_limit_on_bytes_counts_messages_that_come_after_it_until_the_queue_was_empty() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     let large = "x".repeat(1000);
@@ -95,9 +95,10 @@ async fn a_limit_on_bytes_counts_messages_that_were_there_before() {
         Setting::Overflow(Overflow::RejectPublish),
     ];
     change(&world, &queue, limits).await.unwrap();
+    world.publish(&queue, (0..5).map(|_| message(&large))).await;
     let refused = world.try_publish(&queue, [message("one more")]).await;
     assert_eq!(refused, [AppendOutcome::Refused(Refused::QueueFull)]);
-    for _ in 0..6 {
+    for _ in 0..11 {
         queue.take_one(false).await.unwrap();
     }
     world.publish(&queue, [message("small")]).await;
@@ -463,4 +464,18 @@ async fn the_shorter_time_of_message_and_changed_queue_holds() {
     assert_eq!(world.ready("q"), 1);
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(world.ready("q"), 0);
+}
+
+/// A limit that is set while messages wait counts those that come later.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_bytes_that_is_set_later_drops_nothing_that_is_within_it() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    world.publish(&queue, messages(0..100)).await;
+    settle_down().await;
+    change(&world, &queue, [Setting::BytesMax(Some(500))])
+        .await
+        .unwrap();
+    settle_down().await;
+    assert_eq!(world.ready("q"), 100);
 }

@@ -133,6 +133,43 @@ async fn the_oldest_goes_where_there_are_too_many() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_limit_of_bytes_drops_and_refuses_nothing_that_is_within_it_after_a_restart() {
+    for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
+        let world = World::new().await;
+        let settings = QueueSettings {
+            bytes_max: Some(500),
+            overflow,
+            ..QueueSettings::default()
+        };
+        let queue = world.declare("q", with(settings)).await;
+        world.publish(&queue, messages(0..100)).await;
+        settle_down().await;
+        assert_eq!(world.ready("q"), 100, "{overflow:?}: 190 bytes");
+        let world = world.restart().await;
+        let queue = world.get("q").unwrap();
+        settle_down().await;
+        assert_eq!(world.ready("q"), 100, "{overflow:?}: after a restart");
+        let appended = world.try_publish(&queue, messages(100..200)).await;
+        settle_down().await;
+        assert!(
+            appended.iter().all(|one| *one == AppendOutcome::Stored),
+            "{overflow:?}"
+        );
+        assert_eq!(world.ready("q"), 200, "{overflow:?}: 490 bytes");
+        assert_eq!(world.drain("q").await.len(), 200);
+        // Once it was empty, all bytes are counted again.
+        let appended = world.try_publish(&queue, messages(100..300)).await;
+        settle_down().await;
+        let refused = appended
+            .iter()
+            .filter(|one| **one != AppendOutcome::Stored)
+            .count();
+        let expected = if overflow == Overflow::DropHead { 0 } else { 34 };
+        assert_eq!((world.ready("q"), refused), (166, expected), "{overflow:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_waits_gets_all_that_comes_however_short_the_queue_has_to_be() {
     for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
         for (length_max, bytes_max) in [(Some(2), None), (Some(0), None), (None, Some(2))] {
