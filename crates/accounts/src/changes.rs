@@ -139,7 +139,7 @@ impl AccessControl {
     }
 
     /// Deletes a user with its rules and tokens. The user goes last: if storing stops in the middle of them,
-    /// the deletion can be tried again, and no later user of the name has what is left.
+    /// the deletion can be tried again, and no later user of the name has rules of it.
     pub async fn delete_user(&self, by: &Caller, name: &str) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
         if self.directory.user(name).is_none() {
@@ -152,7 +152,7 @@ impl AccessControl {
         let mut rules: Vec<_> = self
             .directory
             .with_rules(|rules| rules.of(&Subject::User(name.into())).collect());
-        // What is denied stays denied until nothing is allowed.
+        // Denials stay until nothing is allowed.
         rules.sort_by_key(|rule: &Rule| rule.effect == Effect::Deny);
         let actions = Actions::NONE;
         changes.extend(

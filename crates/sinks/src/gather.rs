@@ -166,8 +166,8 @@ impl Gather {
         }
     }
 
-    /// Returns why a last flush is due. A batch that was begun waits for all of its records: a part of it would
-    /// have another id.
+    /// Returns why a last flush is due. A batch that was begun waits for all of its records: a part of it
+    /// would have another id.
     pub fn due_at_end(&self, now_ms: u64) -> Option<Cause> {
         match self.begun {
             Some(_) => self.due(now_ms),

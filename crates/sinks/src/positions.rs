@@ -99,7 +99,7 @@ pub async fn pass_gap<L>(
 where
     L: Future<Output = Result<Start, ClientError>>,
 {
-    // Without an id, so that the position keeps what it has until it is set.
+    // Without an id, so that the position keeps its own until it is set.
     let opened = target.open(place, look().await?.unnamed()).await?;
     let start = look().await?;
     let is_former = match opened.topic {

@@ -72,7 +72,7 @@ impl RunError {
 impl Runner {
     /// Runs until `stop`. Rows that are gathered by then are written.
     pub async fn run(self, stop: CancellationToken) -> Result<(), RunError> {
-        // What an earlier definition left.
+        // State of an earlier definition.
         self.status.forget_all();
         self.prepare().await?;
         let Some(definition) = stop.run_until_cancelled(self.with_keys()).await else {

@@ -143,8 +143,8 @@ pub(crate) fn check_forwarding(
 async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Next) -> Response {
     let peer = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let Ok(broker) = broker.get() else {
-        // Users are not known yet, and the broker answers little. What operators do from this machine is
-        // possible.
+        // Users are not known yet, and the broker answers little. Operators on this machine
+        // may do all.
         let is_open = rights::needs(request.method(), template(&request)) == Some(rights::Needs::Nothing);
         if is_open || peer.to_canonical().is_loopback() {
             return next.run(request).await;

@@ -3,8 +3,8 @@
 use super::{DeliveryId, QueueState};
 
 impl QueueState {
-    /// Returns the bytes of ready bodies; after a restart only of messages that came since, until the queue is
-    /// empty once.
+    /// Returns the bytes of ready bodies; after a restart only of messages that came since, until the queue
+    /// is empty once.
     pub fn bytes_ready(&self) -> u64 {
         self.bytes_ready
     }

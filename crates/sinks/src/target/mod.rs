@@ -90,7 +90,7 @@ pub struct Opened {
     /// End of a batch that was begun and not finished. It is written again within the same bounds.
     pub begun: Option<u64>,
     /// Id of the topic whose position this is, where the target has it. A place that is opened with an id has
-    /// it from then on; without one, it keeps what it has.
+    /// it from then on; without one, it keeps its own.
     pub topic: Option<Uuid>,
 }
 
