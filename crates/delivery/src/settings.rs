@@ -124,7 +124,7 @@ impl Dispatcher {
     }
 }
 
-/// Bytes of a stored message beside its body. Rather too many: an estimate must not refuse a message that has room.
+/// Bytes of a stored message beside its body. Rather too many: an estimate refuses no message that has room.
 const STORED_HEAD: u64 = 170;
 
 impl DeliveryState {
