@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::flush::{DeadLetters, FlushError};
 use crate::gather::Poison;
 use crate::pace::PoisonCount;
-use crate::reader::{Unwritten, record_at};
+use crate::reader::{Unwritten, records_at};
 use crate::target::Place;
 
 /// Bytes of a reason, at most.
@@ -32,14 +32,16 @@ impl Origin {
         }
     }
 
-    async fn record_at(&self, place: &Place, offset: u64) -> Result<Option<StoredRecord>, String> {
+    /// Returns the records at ascending offsets, as far as they are still there.
+    async fn records_at(&self, place: &Place, offsets: &[u64]) -> Result<Vec<StoredRecord>, String> {
         match self {
-            Self::Log(client, id) => record_at(client, place, *id, offset)
+            Self::Log(client, id) => records_at(client, place, *id, offsets)
                 .await
                 .map_err(|why| why.to_string()),
             Self::Queue(unwritten) => {
                 let unwritten = unwritten.lock();
-                Ok(unwritten.iter().find(|record| record.offset.0 == offset).cloned())
+                let wanted = |record: &&StoredRecord| offsets.binary_search(&record.offset.0).is_ok();
+                Ok(unwritten.iter().filter(wanted).cloned().collect())
             }
         }
     }
@@ -100,8 +102,13 @@ impl DeadTopic {
         let mut producer = Producer::open(self.client.clone(), topic, settings, on_delivery)
             .await
             .map_err(|why| why.to_string())?;
+        let offsets: Vec<u64> = poison.iter().map(|found| found.offset).collect();
+        let mut records = self.source.records_at(place, &offsets).await?;
+        records.sort_by_key(|record| record.offset.0);
         for (mark, found) in (0..).zip(poison) {
-            self.push(&mut producer, place, found, mark).await?;
+            let at = records.binary_search_by_key(&found.offset, |record| record.offset.0);
+            let record = at.ok().and_then(|at| records.get(at));
+            self.push(&mut producer, place, (found, record), mark).await?;
         }
         producer.finish().await;
         let failed = failed.lock().take();
@@ -112,10 +119,9 @@ impl DeadTopic {
         &self,
         producer: &mut Producer,
         place: &Place,
-        found: &Poison,
+        (found, record): (&Poison, Option<&StoredRecord>),
         mark: u64,
     ) -> Result<(), String> {
-        let record = self.source.record_at(place, found.offset).await?;
         let key = format!("{place}/{}", found.offset);
         let (partition, offset) = (place.partition.to_string(), found.offset.to_string());
         let reason = &found.reason;
@@ -130,7 +136,7 @@ impl DeadTopic {
             (b"stafett-offset", Some(offset.as_bytes())),
         ];
         let (mut value, mut timestamp) = (None, -1);
-        if let Some(record) = &record {
+        if let Some(record) = record {
             if let Some(key) = &record.key {
                 headers.push((b"stafett-key", Some(key)));
             }

@@ -264,29 +264,30 @@ fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, st
     })
 }
 
-/// Returns the record at an offset, if it is still there.
-pub(crate) async fn record_at(
+/// Returns the records at offsets, in order, as far as they are still there. Offsets ascend.
+pub(crate) async fn records_at(
     client: &Client,
     place: &Place,
     id: Option<Uuid>,
-    offset: u64,
-) -> Result<Option<StoredRecord>, ReadError> {
-    let mut reader = Reader::spawn(client.clone(), place.clone(), id, offset, OnGap::Skip);
-    let found = async {
-        loop {
-            match reader.next().await {
-                Some(Ok(piece)) if piece.next <= offset => {}
-                other => return other,
+    offsets: &[u64],
+) -> Result<Vec<StoredRecord>, ReadError> {
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+        return Ok(Vec::new());
+    };
+    let mut reader = Reader::spawn(client.clone(), place.clone(), id, *first, OnGap::Skip);
+    let mut found = Vec::new();
+    loop {
+        match timeout(PATIENCE, reader.next()).await {
+            Ok(Some(Ok(piece))) => {
+                let wanted = |record: &StoredRecord| offsets.binary_search(&record.offset.0).is_ok();
+                found.extend(piece.records.into_iter().filter(wanted));
+                if piece.next > *last {
+                    return Ok(found);
+                }
             }
+            // Compaction may have removed the last one, with nothing behind it: then no piece comes.
+            Err(_) | Ok(Some(Err(ReadError::MadeAgain(_))) | None) => return Ok(found),
+            Ok(Some(Err(why))) => return Err(why),
         }
-    };
-    // Compaction may have removed it, with nothing behind it.
-    let Ok(found) = timeout(PATIENCE, found).await else {
-        return Ok(None);
-    };
-    match found {
-        Some(Ok(piece)) => Ok(piece.records.into_iter().find(|record| record.offset.0 == offset)),
-        Some(Err(ReadError::MadeAgain(_))) | None => Ok(None),
-        Some(Err(why)) => Err(why),
     }
 }
