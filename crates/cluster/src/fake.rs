@@ -226,7 +226,7 @@ impl Database for FakeNode {
         self.call(|tables| {
             let files = tables.files.iter();
             let files = files.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Blocks));
-            // What is left of a removed segment does not begin at 0.
+            // The rest of a removed segment does not begin at 0.
             let mut segments: BTreeMap<String, u64> = BTreeMap::new();
             for row in tables.rows.values() {
                 if let Some(name) = &row.name

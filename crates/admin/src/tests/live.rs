@@ -1,4 +1,4 @@
-//! Live topics, the search over names, and what is shown of a single queue.
+//! Live topics, the search over names, and the details of a queue.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};

@@ -29,7 +29,7 @@ fn the_appends_of_a_former_owner_have_no_outcome_and_are_not_there() {
     put(&owner, log, batch(&["b"]));
     let expected = vec![(0, "a".to_owned()), (1, "b".to_owned())];
     assert_eq!(read_all(&owner, log, 1000).unwrap(), expected);
-    // What the former owner writes when it ends changes nothing either.
+    // Writes of the former owner at its end change nothing either.
     former.close();
     drop(former);
     drop(owner);

@@ -19,11 +19,12 @@ impl QueueState {
         self.bytes_ready = self.bytes_ready.saturating_add(bytes);
     }
 
-    /// Counts the bytes of a lane from `offset` on: bodies before it are unknown. Counting too many would
-    /// drop messages that are within the limits.
+    /// Begins to count anew, the bytes of a lane from `offset` on: bodies before it are unknown. Counting too
+    /// many would drop messages that are within the limits.
     pub fn count_bytes_from(&mut self, lane: u32, offset: u64) {
         self.lane_mut(lane).counted_from = offset;
-        self.is_partial = true;
+        self.bytes_ready = 0;
+        self.is_partial = self.ready() > 0;
     }
 
     fn is_counted(&self, id: DeliveryId) -> bool {

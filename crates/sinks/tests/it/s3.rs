@@ -92,13 +92,13 @@ impl Server {
 enum Fault {
     /// 503, and nothing is done.
     Before,
-    /// What was asked is done, and answered with 500.
+    /// The request is executed, and answered with 500.
     After,
-    /// What was asked is done, and the connection ends without an answer.
+    /// The request is executed, and the connection ends without an answer.
     Silent,
-    /// What was asked is done, and the answer ends in the middle of its body.
+    /// The request is executed, and the answer ends in the middle of its body.
     Cut,
-    /// What was asked is done twice, as by a client that lost the answer; the second answer counts.
+    /// The request is executed twice, as by a client that lost the answer; the second answer counts.
     Twice,
 }
 

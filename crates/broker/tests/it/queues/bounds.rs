@@ -87,7 +87,7 @@ async fn messages_on_their_way_into_queues_count_when_their_namespace_is_counted
     while journal.commit(0) {}
     settle_down().await;
     assert_eq!(world.ready("q"), 10);
-    // What is not stored is given back at once.
+    // Room of messages that are not stored is given back at once.
     queue.take_one(false).await.unwrap();
     tokio::time::sleep(Duration::from_mins(1)).await;
     journal.hold_batches();

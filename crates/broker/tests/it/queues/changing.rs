@@ -479,3 +479,25 @@ async fn a_limit_of_bytes_that_is_set_later_drops_nothing_that_is_within_it() {
     settle_down().await;
     assert_eq!(world.ready("q"), 100);
 }
+
+/// Bytes that were counted under an earlier limit do not count for ever.
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_bytes_that_is_set_again_drops_nothing_that_is_within_it() {
+    let world = World::new().await;
+    let queue = world.declare("q", durable()).await;
+    change(&world, &queue, [Setting::BytesMax(Some(500))])
+        .await
+        .unwrap();
+    world.publish(&queue, messages(0..100)).await;
+    change(&world, &queue, [Setting::BytesMax(None)]).await.unwrap();
+    change(&world, &queue, [Setting::BytesMax(Some(500))])
+        .await
+        .unwrap();
+    world.publish(&queue, messages(100..200)).await;
+    for _ in 0..100 {
+        queue.take_one(false).await.unwrap();
+    }
+    world.publish(&queue, messages(200..260)).await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 160, "480 bytes");
+}
