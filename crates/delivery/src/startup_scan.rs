@@ -1,6 +1,6 @@
-//! Scan of waiting messages: after a start it removes transient messages of earlier runs and holes in the logs
-//! from the counts; it counts the bytes of bodies for a limit on bytes. Runs beside everything else, one read at
-//! a time.
+//! Scan of waiting messages: after a start it removes transient messages of earlier runs and holes in the
+//! logs from the counts; it counts the bytes of bodies for a limit on bytes. Runs beside everything else, one
+//! read at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
     dispatcher.dispatch();
 }
 
-/// What a scan found in a part of a log.
+/// Findings of a scan in a part of a log.
 #[derive(Default)]
 struct Scanned {
     /// Offsets to remove: ended messages, and holes.
