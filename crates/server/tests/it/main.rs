@@ -9,6 +9,7 @@ mod commands;
 mod common;
 mod connections;
 mod documents;
+mod earlier;
 mod guard;
 mod ingest;
 mod lab;
