@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio_postgres::{Error, Row};
 
 use super::line::{Connection, Line};
-use super::{AddressError, nonce_of, target, unsigned};
+use super::{AddressError, nonce_of, tables, target, unsigned};
 use crate::database::{DatabaseError, Nonce, Owner};
 use crate::nodes::{Directory, Entry, Key, NodeFacts, Roll};
 
-const IS_THERE: &str = "SELECT to_regclass('stafett.node') IS NOT NULL";
+const ARE_THERE: &str =
+    "SELECT to_regclass('stafett.node') IS NOT NULL AND to_regclass('stafett.cell') IS NOT NULL";
 
 /// Creates the table if it is missing. One node at a time does.
 const CREATE: &str = "
 SELECT pg_advisory_xact_lock(8316026130246);
-CREATE SCHEMA IF NOT EXISTS stafett;
 CREATE TABLE IF NOT EXISTS stafett.node (
   number int PRIMARY KEY, name text NOT NULL UNIQUE, incarnation bytea NOT NULL, key bytea NOT NULL, version text NOT NULL,
   addresses text NOT NULL, beat bigint NOT NULL, seen timestamptz NOT NULL, is_here bool NOT NULL)
@@ -115,7 +115,8 @@ impl Directory for PostgresDirectory {
     fn join(&self, facts: &mut NodeFacts) -> Result<u32, DatabaseError> {
         let cell = self.cell;
         let number: i32 = self.line.call(async |it: &mut Connection| {
-            if !it.client.query_one(IS_THERE, &[]).await?.try_get(0)? {
+            if !it.client.query_one(ARE_THERE, &[]).await?.try_get(0)? {
+                it.client.batch_execute(tables::CREATE).await?;
                 it.client.batch_execute(CREATE).await?;
             }
             let host: Option<String> = it.client.query_one(HOST, &[]).await?.try_get(0)?;

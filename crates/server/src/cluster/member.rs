@@ -245,6 +245,8 @@ impl Member {
         *self.claimed_at.lock() = Some(Instant::now());
         self.metrics.claims.inc();
         self.phase.send_replace(Phase::Opening);
+        // Others hear of it with their next look.
+        self.look();
     }
 
     /// Notes that listeners serve.
