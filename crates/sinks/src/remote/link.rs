@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::address::{Address, Allowed};
 use crate::target::TargetError;
-use crate::tls;
 
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
@@ -57,8 +56,8 @@ impl Link {
         if !to.is_tls {
             return Self::over(stream, to).await;
         }
-        let connector = tls::connector(ca).map_err(TargetError::Stop)?;
-        let secured = timeout(patience, tls::connect(&connector, stream, &to.host)).await;
+        let connector = stafett_trust::connector(ca).map_err(TargetError::Stop)?;
+        let secured = timeout(patience, stafett_trust::connect(&connector, stream, &to.host)).await;
         let secured = secured.map_err(|_| away("no TLS in time"))?;
         Self::over(secured.map_err(away)?, to).await
     }

@@ -13,12 +13,12 @@
 mod binary;
 mod errors;
 mod tables;
-mod tls;
 
 use std::pin::pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use stafett_trust::PostgresTls;
 use tokio::task::JoinSet;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, NoTls};
@@ -29,7 +29,6 @@ use crate::columns::Column;
 use crate::definition::{Mode, PostgresSpec};
 use errors::{refused, stopped};
 use tables::Tables;
-use tls::Tls;
 
 /// Bytes that are sent to the server at a time.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -96,9 +95,9 @@ impl Postgres {
         })?;
         let mut task = JoinSet::new();
         let client = if config.get_ssl_mode() == SslMode::Require {
-            let connector = crate::tls::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
+            let connector = stafett_trust::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
             let (client, connection) = config
-                .connect(Tls(connector))
+                .connect(PostgresTls(connector))
                 .await
                 .map_err(|why| stopped(&why))?;
             task.spawn(async move {
