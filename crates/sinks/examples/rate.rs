@@ -118,7 +118,10 @@ fn main() {
     }
     for address in addresses {
         let (to, flush) = if address.starts_with("mongodb") {
-            (format!("to = \"mongodb\"\nurl = \"{address}\"\ncollection = \"rate\""), 500)
+            (
+                format!("to = \"mongodb\"\nurl = \"{address}\"\ncollection = \"rate\""),
+                500,
+            )
         } else if address == "receiver" {
             let receiver = runtime.block_on(receiver());
             runtime.block_on(requests(receiver, &records));
@@ -226,7 +229,9 @@ async fn measure(to: &str, records: &Arc<Vec<StoredRecord>>, what: &str, flush: 
 
 /// Tells what COPY itself reaches with the same rows, from a file on the server.
 async fn copy(address: &str, count: u64) {
-    let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(address, tokio_postgres::NoTls)
+        .await
+        .unwrap();
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move { connection.await.unwrap() });
     for format in ["text", "binary"] {
@@ -240,7 +245,10 @@ async fn copy(address: &str, count: u64) {
         let copied = format!("COPY rate_copy FROM '{path}' (FORMAT {format})");
         client.batch_execute(&copied).await.unwrap();
         let rows = usize::try_from(count).unwrap();
-        println!("COPY from a file, {format}: {:.0} k/s", rate(rows, begun.elapsed()));
+        println!(
+            "COPY from a file, {format}: {:.0} k/s",
+            rate(rows, begun.elapsed())
+        );
         std::fs::remove_file(&path).unwrap();
     }
 }
@@ -294,9 +302,15 @@ async fn requests(address: SocketAddr, records: &[StoredRecord]) {
     let bodies: Vec<Vec<u8>> = records
         .chunks(100)
         .map(|records| {
-            let values: Vec<_> = records.iter().filter_map(|record| record.value.as_deref()).collect();
+            let values: Vec<_> = records
+                .iter()
+                .filter_map(|record| record.value.as_deref())
+                .collect();
             let list = values.join(&b","[..]);
-            let head = format!("POST / HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n[", list.len() + 2);
+            let head = format!(
+                "POST / HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\n\r\n[",
+                list.len() + 2
+            );
             [head.as_bytes(), &list, b"]"].concat()
         })
         .collect();
@@ -306,5 +320,8 @@ async fn requests(address: SocketAddr, records: &[StoredRecord]) {
         stream.write_all(body).await.unwrap();
         assert!(read_message(&mut stream, &mut answer).await);
     }
-    println!("the receiver itself: {:.0} k/s", rate(records.len(), begun.elapsed()));
+    println!(
+        "the receiver itself: {:.0} k/s",
+        rate(records.len(), begun.elapsed())
+    );
 }

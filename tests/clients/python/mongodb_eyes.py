@@ -1,4 +1,7 @@
-"""MongoDB's own client: each line of the input is a command (extended JSON), and gets a line with its answer."""
+"""MongoDB's own client: each line of the input is a command, and gets a line with its answer.
+
+A command is a list of its name, its value, and its further fields (extended JSON).
+"""
 
 import sys
 
@@ -7,5 +10,6 @@ from pymongo import MongoClient
 
 database = MongoClient(sys.argv[1])[sys.argv[2]]
 for line in sys.stdin:
-    answer = database.command(json_util.loads(line))
+    name, value, fields = json_util.loads(line)
+    answer = database.command(name, value, **fields)
     print(json_util.dumps(answer, json_options=json_util.RELAXED_JSON_OPTIONS), flush=True)

@@ -57,7 +57,9 @@ pub(super) fn ducklake(fields: &mut Fields) -> Result<TargetSpec, DefinitionErro
     };
     Ok(TargetSpec::Ducklake(DucklakeSpec {
         url: address(fields, "url")?,
-        catalog_schema: fields.text("catalog_schema")?.unwrap_or_else(|| "public".to_owned()),
+        catalog_schema: fields
+            .text("catalog_schema")?
+            .unwrap_or_else(|| "public".to_owned()),
         schema: fields.text("schema")?.unwrap_or_else(|| "main".to_owned()),
         table: fields.required("table")?,
         files: FilesSpec {

@@ -149,7 +149,9 @@ impl TargetSpec {
     /// True if the target itself knows how far it is.
     pub(super) fn holds_positions(&self) -> bool {
         match self {
-            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Ducklake(_) | Self::Mongodb(_) => true,
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Ducklake(_) | Self::Mongodb(_) => {
+                true
+            }
             Self::Amqp(_) | Self::Clickhouse(_) => false,
             Self::Webhook(spec) => spec.position_url.is_some(),
         }
@@ -201,13 +203,17 @@ impl TargetSpec {
             Self::Ducklake(_) => parquet::DIGITS_MAX,
             Self::Mongodb(_) => mongodb::DIGITS_MAX,
             Self::Clickhouse(_) => clickhouse::DIGITS_MAX,
-            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => u16::MAX,
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => {
+                u16::MAX
+            }
         };
         for Column { name, kind, .. } in columns {
             if let Kind::Numeric { precision, .. } = kind
                 && *precision > digits_max
             {
-                return Err(format!("{name} is {kind}: this target has {digits_max} digits at most"));
+                return Err(format!(
+                    "{name} is {kind}: this target has {digits_max} digits at most"
+                ));
             }
             if matches!(self, Self::Mongodb(_)) && name == mongodb::ID {
                 return Err(format!("{name} is the sink's own: it has the record's place"));
@@ -229,9 +235,7 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
         "clickhouse" => stores::clickhouse(fields),
         "parquet" => Err(fields.bad("to", "Parquet is a format: to = \"files\", format = \"parquet\"")),
         "ducklake" => stores::ducklake(fields),
-        "delta" | "warehouse" => {
-            Err(fields.bad("to", format!("the target {kind} is not built in yet")))
-        }
+        "delta" | "warehouse" => Err(fields.bad("to", format!("the target {kind} is not built in yet"))),
         _ => {
             let why = format!(
                 "there is no target {kind:?}: files, postgres, topic, amqp, webhook, ducklake, mongodb or clickhouse"

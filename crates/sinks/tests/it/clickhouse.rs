@@ -19,7 +19,8 @@ use crate::memory::MemoryLedger;
 use crate::peer::{Peer, checkout, python};
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
-const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\", null = false }\ntext = { type = \"text\" }\n";
+const COLUMNS: &str =
+    "[sink.s.columns]\nn = { type = \"bigint\", null = false }\ntext = { type = \"text\" }\n";
 
 struct Tables {
     definition: Definition,
@@ -52,7 +53,8 @@ impl Tables {
     /// Sends a request with a statement, or another path, and returns the body of the answer.
     async fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.peer.address).await.unwrap();
-        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
@@ -112,7 +114,10 @@ async fn an_insert_that_comes_again_counts_once() {
     let Some(store) = Tables::start(&format!("create = true\n{COLUMNS}")) else {
         return;
     };
-    assert_eq!(store.target(Steps::default()).promise(), Promise::ExactlyOnceWithin);
+    assert_eq!(
+        store.target(Steps::default()).promise(),
+        Promise::ExactlyOnceWithin
+    );
     suite::nothing_is_lost_or_doubled_by_kills(&store).await;
     suite::unknown_outcomes_are_looked_up(&store).await;
     suite::a_batch_counts_once(&store).await;
@@ -219,9 +224,15 @@ rest = { type = "jsonb", rest = true }
         "i":"67e55044-10b1-426f-9247-bb680e5fe0c8","j":"AAE=","k":null,"l`l":"x","other":{"a":[true]}}"#;
     let mut target = store.target(Steps::default());
     let mut letters = Letters::default();
-    life(&store.definition, &mut *target, &place(0), &[record(0, value)], &mut letters)
-        .await
-        .unwrap();
+    life(
+        &store.definition,
+        &mut *target,
+        &place(0),
+        &[record(0, value)],
+        &mut letters,
+    )
+    .await
+    .unwrap();
     assert!(letters.0.is_empty());
     let rows = store
         .query(
@@ -235,7 +246,7 @@ rest = { type = "jsonb", rest = true }
             "a": "é\"'\\`", "b": true, "c": "-9223372036854775808", "d": 0.5, "e": "-12345678901234567890.25",
             "f": "1969-12-31 23:59:59.999999", "g": "2026-11-22 10:20:00.123456", "h": "1969-12-31",
             "i": "67e55044-10b1-426f-9247-bb680e5fe0c8", "j": "AAE=", "k": null, "l": "x",
-            "rest": "{\"other\": {\"a\":[true]}}"
+            "rest": "{\"other\":{\"a\":[true]}}"
         })]
     );
 }
@@ -254,7 +265,9 @@ async fn a_table_without_a_window_stops_the_sink() {
     );
     let columns = "_topic String, _partition Int64, _offset Int64, n Int64, text Nullable(String)";
     store
-        .query(&format!("CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY tuple()"))
+        .query(&format!(
+            "CREATE TABLE t ({columns}) ENGINE = MergeTree ORDER BY tuple()"
+        ))
         .await;
     let refused = target.open(&place(0), Start::at(0)).await.unwrap_err();
     let text = refused.to_string();

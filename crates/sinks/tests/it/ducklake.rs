@@ -140,7 +140,12 @@ async fn a_lake_passes_the_suite() {
     suite::all(&store).await;
     // Rows of DuckDB's own are beside them, and are found by their values.
     store.ask("INSERT INTO lake.t VALUES ('own', 1, 1, 99999, 'x')");
-    for (condition, count) in [("n = 99999", 1), ("n > 100000", 0), ("n < 0", 0), ("text IS NULL", 0)] {
+    for (condition, count) in [
+        ("n = 99999", 1),
+        ("n > 100000", 0),
+        ("n < 0", 0),
+        ("text IS NULL", 0),
+    ] {
         let found = store.ask(&format!("SELECT count(*) AS c FROM lake.t WHERE {condition}"));
         assert_eq!(found[0]["c"], count, "{condition}: {found}");
     }
@@ -158,7 +163,7 @@ async fn a_lake_passes_the_suite() {
 }
 
 #[tokio::test]
-async fn values_have_the_types_of_their_columns_and_others_their_defaults() {
+async fn values_have_the_types_of_their_columns_and_others_are_null() {
     let table = "CREATE TABLE lake.t (z varchar DEFAULT 'none', a varchar, b boolean, c bigint, d double, e decimal(9,2), \
                  f timestamptz, g timestamp, h date, i uuid, j blob, k json)";
     let columns = r#"
@@ -188,28 +193,55 @@ j = { type = "bytea" }
         .await
         .unwrap();
     let rows = store.ask(
-        "SELECT a, b, c, d, e::VARCHAR AS e, epoch_us(f) AS f, g::VARCHAR AS g, h::VARCHAR AS h, i::VARCHAR AS i, \
+        "SELECT z, a, b, c, d, e::VARCHAR AS e, epoch_us(f) AS f, g::VARCHAR AS g, h::VARCHAR AS h, i::VARCHAR AS i, \
          hex(j) AS j, k::VARCHAR AS k FROM lake.t ORDER BY rowid",
     );
     assert_eq!(
         rows,
         json!([
             {
-                "a": "é\"", "b": true, "c": -7, "d": 0.5, "e": "-1234567.25", "f": -1,
+                "z": null, "a": "é\"", "b": true, "c": -7, "d": 0.5, "e": "-1234567.25", "f": -1,
                 "g": "2026-11-22 10:20:00.123456", "h": "1969-12-31", "i": "67e55044-10b1-426f-9247-bb680e5fe0c8",
                 "j": "0001", "k": "{\"z\":[1,2.5]}"
             },
             {
-                "a": null, "b": null, "c": null, "d": null, "e": null, "f": null, "g": null, "h": null, "i": null,
+                "z": null, "a": null, "b": null, "c": null, "d": null, "e": null, "f": null, "g": null, "h": null, "i": null,
                 "j": null, "k": null
             }
         ])
     );
-    // Files are passed over by what is known of them, and never wrongly.
-    for condition in ["c = -7", "h = '1969-12-31'", "f < '1970-01-01 00:00:00+00'", "g >= '2026-11-22'", "a = 'é\"'"] {
+    // Files are passed over by what is known of them, and never wrongly; rows of DuckDB's own widen that.
+    let own = "INSERT INTO lake.t VALUES ('own', 'z', false, 3, 0.25, 1.5, '2030-01-01', '2030-01-01', '2030-01-01', \
+               '00000000-0000-0000-0000-000000000000', 'x', '{}')";
+    assert!(store.ask(own).is_array());
+    for (condition, count) in [
+        ("c = -7", 1),
+        ("h = '1969-12-31'", 1),
+        ("f < '1970-01-01 00:00:00+00'", 1),
+        ("g >= '2026-11-22'", 2),
+        ("a = 'é\"'", 1),
+        ("b", 1),
+        ("d > 0.3", 1),
+        ("e < 0", 1),
+        ("i > '60000000-0000-0000-0000-000000000000'", 1),
+        ("z = 'own'", 1),
+        ("z IS NULL", 2),
+        ("c > 3", 0),
+    ] {
         let found = store.ask(&format!("SELECT count(*) AS c FROM lake.t WHERE {condition}"));
-        assert_eq!(found[0]["c"], 1, "{condition}: {found}");
+        assert_eq!(found[0]["c"], count, "{condition}: {found}");
     }
+    let extremes = store.ask(
+        "SELECT min(a) AS a, min(c) AS c, max(d) AS d, min(e)::VARCHAR AS e, min(h)::VARCHAR AS h, \
+         max(i)::VARCHAR AS i, max(b) AS b FROM lake.t",
+    );
+    assert_eq!(
+        extremes,
+        json!([{
+            "a": "z", "c": -7, "d": 0.5, "e": "-1234567.25", "h": "1969-12-31",
+            "i": "67e55044-10b1-426f-9247-bb680e5fe0c8", "b": true
+        }])
+    );
 }
 
 #[tokio::test]
@@ -241,5 +273,8 @@ async fn a_table_that_changes_is_looked_at_anew_and_one_that_does_not_fit_stops_
     store.ask("ALTER TABLE lake.t ALTER n SET DATA TYPE varchar");
     store.ask("DROP TABLE lake.t");
     let refused = target.open(&place(0), Start::at(0)).await.unwrap_err();
-    assert!(refused.to_string().contains("CREATE TABLE \"main\".\"t\""), "{refused}");
+    assert!(
+        refused.to_string().contains("CREATE TABLE \"main\".\"t\""),
+        "{refused}"
+    );
 }

@@ -134,7 +134,11 @@ impl Store for FileStore {
 
     async fn rows(&self, place: &Place) -> Vec<u64> {
         if self.is_parquet() {
-            return self.named(place).iter().flat_map(|path| numbers_of(path)).collect();
+            return self
+                .named(place)
+                .iter()
+                .flat_map(|path| numbers_of(path))
+                .collect();
         }
         let texts: Vec<_> = self.named(place).iter().map(|path| text_of(path)).collect();
         texts

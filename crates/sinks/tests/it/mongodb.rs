@@ -54,7 +54,7 @@ impl Eyes {
             output: BufReader::new(child.stdout.take().unwrap()),
             child,
         };
-        if eyes.ask(&json!({"ping": 1})).is_none() {
+        if eyes.ask(&json!(["ping", 1, {}])).is_none() {
             skip("pymongo");
             return None;
         }
@@ -70,7 +70,7 @@ impl Eyes {
 
     fn find(&mut self, collection: &str, filter: &Value) -> Vec<Value> {
         let found = self
-            .ask(&json!({"find": collection, "filter": filter, "batchSize": 10_000}))
+            .ask(&json!(["find", collection, {"filter": filter, "batchSize": 10_000}]))
             .unwrap();
         found["cursor"]["firstBatch"].as_array().unwrap().clone()
     }
@@ -159,7 +159,10 @@ impl Store for Documents {
         found.sort_by_key(place_of);
         let places: BTreeSet<_> = found.iter().map(place_of).collect();
         assert_eq!(places.len(), found.len(), "a document for each record");
-        found.iter().map(|document| document["n"].as_u64().unwrap()).collect()
+        found
+            .iter()
+            .map(|document| document["n"].as_u64().unwrap())
+            .collect()
     }
 
     fn refuses(&self) -> bool {
@@ -183,14 +186,14 @@ async fn documents_that_an_index_refuses_go_to_the_dead_letters() {
         return;
     };
     store.refuses = true;
-    let index = json!({"createIndexes": "c", "indexes": [
-        {"key": {"n": 1, "_partition": 1}, "name": "once", "unique": true}]});
+    let index = json!(["createIndexes", "c", {"indexes": [
+        {"key": {"n": 1, "_partition": 1}, "name": "once", "unique": true}]}]);
     store.eyes.lock().ask(&index).unwrap();
     let taken: Vec<_> = (0..5)
         .flat_map(|case| (1000..1014).map(move |n| (3000 + case, n)))
         .map(|(partition, n)| json!({"_id": format!("{partition}-{n}"), "n": n, "_partition": partition}))
         .collect();
-    let seeded = json!({"insert": "c", "documents": taken});
+    let seeded = json!(["insert", "c", {"documents": taken}]);
     assert_eq!(store.eyes.lock().ask(&seeded).unwrap()["n"], 70);
     suite::poison_is_found_wherever_it_is(&store).await;
 }
@@ -232,7 +235,10 @@ rest = { type = "jsonb", rest = true }
         })
     );
     // A time that a date does not hold whole, and a name that no document has.
-    for (at, value) in [(1, r#"{"f":"2026-11-22T10:20:00.123456Z"}"#), (2, r#"{"k":{"\u0000":1}}"#)] {
+    for (at, value) in [
+        (1, r#"{"f":"2026-11-22T10:20:00.123456Z"}"#),
+        (2, r#"{"k":{"\u0000":1}}"#),
+    ] {
         assert_eq!(store.written(at, value).await, Err(vec![0]), "{value}");
     }
 }
@@ -405,7 +411,12 @@ async fn nothing_is_lost_or_doubled_whatever_command_fails() {
 
 #[tokio::test]
 async fn a_server_that_speaks_something_else_is_away() {
-    for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], &[0xff; 64], &[0; 64], b""] {
+    for answer in [
+        &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+        &[0xff; 64],
+        &[0; 64],
+        b"",
+    ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let definition = definition(listener.local_addr().unwrap(), COLUMNS);
         let tasks = TaskTracker::new();
@@ -435,6 +446,12 @@ fn definitions_that_no_document_fits_are_refused() {
         let refused = Definition::parse(&text).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
-    let text = "[sink.s]\nfrom = \"t\"\nto = \"mongodb\"\nurl = \"mongodb://me:secret@h/d\"\ncollection = \"c\"\n";
-    assert!(Definition::parse(text).unwrap_err().to_string().contains("env:NAME"));
+    let text =
+        "[sink.s]\nfrom = \"t\"\nto = \"mongodb\"\nurl = \"mongodb://me:secret@h/d\"\ncollection = \"c\"\n";
+    assert!(
+        Definition::parse(text)
+            .unwrap_err()
+            .to_string()
+            .contains("env:NAME")
+    );
 }

@@ -69,15 +69,24 @@ fn duckdb(statement: &str) -> Option<Vec<Value>> {
                    found = duckdb.sql(sys.argv[1])\n\
                    for row in found.fetchall(): print(json.dumps(dict(zip(found.columns, row)), default=str))";
     let output = Command::new(python()).args(["-c", program, statement]).output();
-    let Some(output) = output.ok().filter(|output| {
-        !String::from_utf8_lossy(&output.stderr).contains("No module named")
-    }) else {
+    let Some(output) = output
+        .ok()
+        .filter(|output| !String::from_utf8_lossy(&output.stderr).contains("No module named"))
+    else {
         skip("DuckDB");
         return None;
     };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let text = String::from_utf8(output.stdout).unwrap();
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    Some(
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+    )
 }
 
 fn whole(offset: u64) -> StoredRecord {
@@ -98,19 +107,37 @@ async fn values_have_the_types_of_their_columns() {
     let (paths, letters) = written(&folder, "", &log).await;
     assert_eq!((paths.len(), letters.len()), (1, 0));
     let path = paths[0].display();
-    let Some(types) = duckdb(&format!("SELECT column_name, column_type, \"null\" FROM (DESCRIBE FROM '{path}')"))
-    else {
+    let Some(types) = duckdb(&format!(
+        "SELECT column_name, column_type, \"null\" FROM (DESCRIBE FROM '{path}')"
+    )) else {
         return;
     };
     let types: Vec<_> = types
         .iter()
-        .map(|row| format!("{} {}", row["column_name"].as_str().unwrap(), row["column_type"].as_str().unwrap()))
+        .map(|row| {
+            format!(
+                "{} {}",
+                row["column_name"].as_str().unwrap(),
+                row["column_type"].as_str().unwrap()
+            )
+        })
         .collect();
     assert_eq!(
         types,
         [
-            "id BIGINT", "a VARCHAR", "b BOOLEAN", "d DOUBLE", "e DECIMAL(9,2)", "f DECIMAL(38,4)",
-            "g TIMESTAMP WITH TIME ZONE", "h TIMESTAMP", "i DATE", "j UUID", "k BLOB", "l JSON", "rest JSON"
+            "id BIGINT",
+            "a VARCHAR",
+            "b BOOLEAN",
+            "d DOUBLE",
+            "e DECIMAL(9,2)",
+            "f DECIMAL(38,4)",
+            "g TIMESTAMP WITH TIME ZONE",
+            "h TIMESTAMP",
+            "i DATE",
+            "j UUID",
+            "k BLOB",
+            "l JSON",
+            "rest JSON"
         ]
     );
     let rows = duckdb(&format!(
@@ -125,7 +152,7 @@ async fn values_have_the_types_of_their_columns() {
                 "id": 0, "a": "é\"0", "b": true, "d": 0.5, "e": "-1234567.25",
                 "f": "-1234567890123456789012345678901234.5000", "g": -1, "h": "2026-11-22 10:20:00.123456",
                 "i": "1969-12-31", "j": "67e55044-10b1-426f-9247-bb680e5fe0c8", "k": "0001",
-                "l": "{\"z\":[1,2.5]}", "rest": "{\"other\": true}"
+                "l": "{\"z\":[1,2.5]}", "rest": "{\"other\":true}"
             }),
             json!({
                 "id": 1, "a": null, "b": null, "d": null, "e": null, "f": null, "g": null, "h": null, "i": null,
@@ -137,11 +164,15 @@ async fn values_have_the_types_of_their_columns() {
 
 #[tokio::test]
 async fn a_field_that_changes_its_type_goes_to_the_dead_letters_until_a_cast_says_more() {
-    let log: Vec<_> = [r#"{"id":0,"a":"text"}"#, r#"{"id":1,"a":7}"#, r#"{"id":2,"a":null}"#]
-        .into_iter()
-        .zip(0..)
-        .map(|(value, offset)| record(offset, value))
-        .collect();
+    let log: Vec<_> = [
+        r#"{"id":0,"a":"text"}"#,
+        r#"{"id":1,"a":7}"#,
+        r#"{"id":2,"a":null}"#,
+    ]
+    .into_iter()
+    .zip(0..)
+    .map(|(value, offset)| record(offset, value))
+    .collect();
     let folder = tempfile::tempdir().unwrap();
     let (paths, letters) = written(&folder, "", &log).await;
     assert_eq!(letters, [1]);
@@ -154,7 +185,10 @@ async fn a_field_that_changes_its_type_goes_to_the_dead_letters_until_a_cast_say
     let (paths, letters) = written(&folder, cast, &log).await;
     assert_eq!(letters, [0_u64; 0]);
     let rows = duckdb(&format!("SELECT a FROM '{}' ORDER BY id", paths[0].display())).unwrap();
-    assert_eq!(rows, [json!({"a": "text"}), json!({"a": "7"}), json!({"a": null})]);
+    assert_eq!(
+        rows,
+        [json!({"a": "text"}), json!({"a": "7"}), json!({"a": null})]
+    );
 }
 
 #[tokio::test]
@@ -187,7 +221,8 @@ fn columns_are_declared_and_never_guessed() {
         ),
         ("compression = \"gzip\"", "\"gzip\" is not one of zstd, none"),
     ] {
-        let text = format!("[sink.s]\nfrom = \"t\"\nto = \"files\"\npath = \"x\"\nformat = \"parquet\"\n{text}\n");
+        let text =
+            format!("[sink.s]\nfrom = \"t\"\nto = \"files\"\npath = \"x\"\nformat = \"parquet\"\n{text}\n");
         let refused = Definition::parse(&text).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }

@@ -15,7 +15,8 @@ const PASSING: [u16; 17] = [
 ];
 /// Codes of values that the table does not take.
 const POISON: [u16; 24] = [
-    6, 25, 26, 27, 33, 38, 41, 44, 69, 70, 72, 117, 131, 190, 321, 349, 376, 407, 441, 467, 469, 636, 675, 691,
+    6, 25, 26, 27, 33, 38, 41, 44, 69, 70, 72, 117, 131, 190, 321, 349, 376, 407, 441, 467, 469, 636, 675,
+    691,
 ];
 
 /// Sorts an answer by the code of its exception; without one, by its status.
@@ -26,7 +27,10 @@ pub(super) fn sorted(answer: &Answer) -> Result<(), TargetError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&answer.body);
-    let cut = said.char_indices().take_while(|(at, _)| *at < CITED_BYTES).count();
+    let cut = said
+        .char_indices()
+        .take_while(|(at, _)| *at < CITED_BYTES)
+        .count();
     let said: String = said.trim().chars().take(cut).collect();
     let text = format!("ClickHouse refuses ({}): {said}", answer.status);
     Err(match code {

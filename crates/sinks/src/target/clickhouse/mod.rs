@@ -95,7 +95,7 @@ impl Clickhouse {
         let mark = if url.contains('?') { '&' } else { '?' };
         let mut url = format!("{url}{mark}query={}", encoded(statement));
         for (name, value) in settings {
-            url.push_str(&format!("&{name}={}", encoded(value)));
+            url.extend(["&", name, "=", &encoded(value)]);
         }
         let to = Address::parse(&url)?;
         let headers = self.headers()?;

@@ -36,8 +36,11 @@ pub(super) fn missing(
     if found.is_empty() {
         return Ok(vec![make(spec, columns)]);
     }
-    let found: Found = serde_json::from_slice(found)
-        .map_err(|why| TargetError::Stop(format!("ClickHouse's answer about the table cannot be read: {why}")))?;
+    let found: Found = serde_json::from_slice(found).map_err(|why| {
+        TargetError::Stop(format!(
+            "ClickHouse's answer about the table cannot be read: {why}"
+        ))
+    })?;
     if has_window(&found) {
         return Ok(Vec::new());
     }
@@ -91,13 +94,21 @@ fn kind(column: &Column) -> String {
         Kind::Date => "Date32".to_owned(),
         Kind::Uuid => "UUID".to_owned(),
     };
-    if column.nullable { format!("Nullable({kind})") } else { kind }
+    if column.nullable {
+        format!("Nullable({kind})")
+    } else {
+        kind
+    }
 }
 
 /// Returns the statement of an insert.
 pub(super) fn insert(spec: &ClickhouseSpec, columns: &[Column]) -> String {
     let columns: Vec<_> = columns.iter().map(|column| quoted(&column.name)).collect();
-    format!("INSERT INTO {} ({}) FORMAT JSONEachRow", name(spec), columns.join(", "))
+    format!(
+        "INSERT INTO {} ({}) FORMAT JSONEachRow",
+        name(spec),
+        columns.join(", ")
+    )
 }
 
 fn name(spec: &ClickhouseSpec) -> String {
@@ -124,11 +135,31 @@ mod tests {
             engine_full: format!("{engine} {rest}"),
         };
         for (engine, rest, expected) in [
-            ("MergeTree", "ORDER BY tuple() SETTINGS index_granularity = 8192", false),
-            ("MergeTree", "ORDER BY a SETTINGS non_replicated_deduplication_window = 100", true),
-            ("MergeTree", "ORDER BY a SETTINGS non_replicated_deduplication_window = 0", false),
-            ("ReplicatedMergeTree", "('/a', 'b') ORDER BY a SETTINGS index_granularity = 8192", true),
-            ("ReplicatedMergeTree", "ORDER BY a SETTINGS replicated_deduplication_window = 0", false),
+            (
+                "MergeTree",
+                "ORDER BY tuple() SETTINGS index_granularity = 8192",
+                false,
+            ),
+            (
+                "MergeTree",
+                "ORDER BY a SETTINGS non_replicated_deduplication_window = 100",
+                true,
+            ),
+            (
+                "MergeTree",
+                "ORDER BY a SETTINGS non_replicated_deduplication_window = 0",
+                false,
+            ),
+            (
+                "ReplicatedMergeTree",
+                "('/a', 'b') ORDER BY a SETTINGS index_granularity = 8192",
+                true,
+            ),
+            (
+                "ReplicatedMergeTree",
+                "ORDER BY a SETTINGS replicated_deduplication_window = 0",
+                false,
+            ),
             ("Log", "", false),
         ] {
             assert_eq!(has_window(&found(engine, rest)), expected, "{engine} {rest}");

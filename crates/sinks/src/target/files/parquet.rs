@@ -96,7 +96,10 @@ fn properties(columns: &[Column], is_compressed: bool) -> Result<WriterPropertie
 }
 
 fn schema(columns: &[Column], ids: &[i32]) -> Result<Type> {
-    let fields = ids.iter().zip(columns).map(|(id, column)| field(*id, column).map(Arc::new));
+    let fields = ids
+        .iter()
+        .zip(columns)
+        .map(|(id, column)| field(*id, column).map(Arc::new));
     let fields = fields.collect::<Result<Vec<_>>>()?;
     Type::group_type_builder("schema").with_fields(fields).build()
 }
@@ -113,7 +116,11 @@ fn field(id: i32, column: &Column) -> Result<Type> {
         Kind::Numeric { precision, scale } => {
             let logical = LogicalType::decimal(scale.into(), precision.into());
             let is_short = precision <= SHORT_DIGITS;
-            let physical = if is_short { Physical::INT64 } else { Physical::FIXED_LEN_BYTE_ARRAY };
+            let physical = if is_short {
+                Physical::INT64
+            } else {
+                Physical::FIXED_LEN_BYTE_ARRAY
+            };
             (physical, Some(logical))
         }
         Kind::Timestamptz => (Physical::INT64, time(true)),
@@ -122,7 +129,11 @@ fn field(id: i32, column: &Column) -> Result<Type> {
         Kind::Uuid => (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Uuid)),
     };
     let mut field = Type::primitive_type_builder(&column.name, physical)
-        .with_repetition(if column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED })
+        .with_repetition(if column.nullable {
+            Repetition::OPTIONAL
+        } else {
+            Repetition::REQUIRED
+        })
         .with_logical_type(logical)
         .with_id(Some(id));
     if physical == Physical::FIXED_LEN_BYTE_ARRAY {
@@ -155,7 +166,11 @@ impl Values<'_> {
                 }
             }),
             Kind::Boolean => self.put::<BoolType>(writer, |cell| {
-                if let Cell::Boolean(it) = cell { Some(it) } else { None }
+                if let Cell::Boolean(it) = cell {
+                    Some(it)
+                } else {
+                    None
+                }
             }),
             Kind::Bigint | Kind::Timestamptz | Kind::Timestamp => self.put::<Int64Type>(writer, |cell| {
                 if let Cell::Integer(it) | Cell::Instant(it) | Cell::Local(it) = cell {
@@ -165,11 +180,20 @@ impl Values<'_> {
                 }
             }),
             Kind::Double => self.put::<DoubleType>(writer, |cell| {
-                if let Cell::Double(it) = cell { Some(it) } else { None }
+                if let Cell::Double(it) = cell {
+                    Some(it)
+                } else {
+                    None
+                }
             }),
-            Kind::Date => self.put::<Int32Type>(writer, |cell| {
-                if let Cell::Date(it) = cell { Some(it) } else { None }
-            }),
+            Kind::Date => {
+                self.put::<Int32Type>(
+                    writer,
+                    |cell| {
+                        if let Cell::Date(it) = cell { Some(it) } else { None }
+                    },
+                )
+            }
             Kind::Uuid => self.put::<FixedLenByteArrayType>(writer, |cell| {
                 if let Cell::Uuid(piece) = cell {
                     Some(self.bytes(piece).into())
@@ -222,7 +246,7 @@ impl Values<'_> {
 }
 
 /// Returns a decimal text as a whole number of its last digits.
-fn unscaled(text: &str, scale: u16) -> Option<i128> {
+pub(crate) fn unscaled(text: &str, scale: u16) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let zeros = usize::from(scale).checked_sub(fraction.len())?;
     let mut number: i128 = format!("{whole}{fraction}").parse().ok()?;
@@ -243,7 +267,11 @@ mod tests {
             ("-0.5", 2, Some(-50)),
             ("123.45", 2, Some(12_345)),
             ("123", 0, Some(123)),
-            ("99999999999999999999999999999999999999", 0, Some(10_i128.pow(38) - 1)),
+            (
+                "99999999999999999999999999999999999999",
+                0,
+                Some(10_i128.pow(38) - 1),
+            ),
             ("1.234", 2, None),
         ] {
             assert_eq!(unscaled(text, scale), expected, "{text}");

@@ -43,7 +43,9 @@ impl Address {
         let stop = |why: &str| TargetError::Stop(why.to_owned());
         let bad = || stop("the address is not mongodb://USER:PASSWORD@HOST:PORT/DATABASE");
         if url.starts_with("mongodb+srv://") {
-            return Err(stop("addresses mongodb+srv:// are not looked up: name the servers, mongodb://HOST,HOST"));
+            return Err(stop(
+                "addresses mongodb+srv:// are not looked up: name the servers, mongodb://HOST,HOST",
+            ));
         }
         let rest = url.strip_prefix("mongodb://").ok_or_else(bad)?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
@@ -74,7 +76,9 @@ impl Address {
                 "tls" | "ssl" => address.is_tls = value == "true",
                 "authSource" => address.auth_source = decoded(value)?,
                 "authMechanism" if value != "SCRAM-SHA-256" => {
-                    return Err(stop("the login is SCRAM-SHA-256: another authMechanism is not there"));
+                    return Err(stop(
+                        "the login is SCRAM-SHA-256: another authMechanism is not there",
+                    ));
                 }
                 // What the sink does is its own: writes are confirmed by a majority, and go to the primary.
                 _ => {}
@@ -90,8 +94,14 @@ mod tests {
 
     #[test]
     fn addresses_are_read_in_their_parts() {
-        let address = Address::parse("mongodb://me:p%40ss@one,[::1]:7,two:9/events?tls=true&retryWrites=false").unwrap();
-        let hosts: Vec<_> = address.hosts.iter().map(|host| (&*host.name, host.port)).collect();
+        let address =
+            Address::parse("mongodb://me:p%40ss@one,[::1]:7,two:9/events?tls=true&retryWrites=false")
+                .unwrap();
+        let hosts: Vec<_> = address
+            .hosts
+            .iter()
+            .map(|host| (&*host.name, host.port))
+            .collect();
         assert_eq!(hosts, [("one", 27017), ("::1", 7), ("two", 9)]);
         assert_eq!(address.login, Some(("me".to_owned(), "p@ss".to_owned())));
         assert_eq!(
@@ -101,7 +111,13 @@ mod tests {
         let address = Address::parse("mongodb://h/d?authSource=users").unwrap();
         assert_eq!((&*address.auth_source, address.login), ("users", None));
         assert_eq!(Address::parse("mongodb://h").unwrap().auth_source, "admin");
-        for url in ["http://h", "mongodb://", "mongodb://h:x/", "mongodb+srv://h", "mongodb://h/?authMechanism=PLAIN"] {
+        for url in [
+            "http://h",
+            "mongodb://",
+            "mongodb://h:x/",
+            "mongodb+srv://h",
+            "mongodb://h/?authMechanism=PLAIN",
+        ] {
             assert!(Address::parse(url).is_err(), "{url}");
         }
     }

@@ -29,7 +29,10 @@ impl Answer {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Bson> {
-        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .find(|(found, _)| found == name)
+            .map(|(_, value)| value)
     }
 
     pub(super) fn integer(&self, name: &str) -> Option<i64> {
@@ -82,7 +85,10 @@ impl Answer {
 }
 
 impl Bson {
-    #[expect(clippy::cast_possible_truncation, reason = "servers answer some whole numbers as doubles")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "servers answer some whole numbers as doubles"
+    )]
     fn integer(&self) -> Option<i64> {
         if let Self::Integer(it) = self {
             Some(*it)
@@ -163,7 +169,8 @@ impl<'a> Reader<'a> {
             0x10 => Bson::Integer(i32::from_le_bytes(self.array()?).into()),
             0x12 => Bson::Integer(i64::from_le_bytes(self.array()?)),
             0x0b => {
-                (self.name()?, self.name()?);
+                self.name()?;
+                self.name()?;
                 Bson::Other
             }
             0x06 | 0x0a | 0x7f | 0xff => Bson::Other,
@@ -183,7 +190,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let mut out = Vec::new();
-        let json = r#"{"ok":1.0,"n":3,"big":4294967296,"yes":true,"inner":{"text":"é","items":[{"a":1},2,null]}}"#;
+        let json =
+            r#"{"ok":1.0,"n":3,"big":4294967296,"yes":true,"inner":{"text":"é","items":[{"a":1},2,null]}}"#;
         bson::document(&mut out, |fields| {
             fields.date("at", 1);
             fields.binary("payload", bson::GENERIC, b"xyz");
@@ -192,7 +200,10 @@ mod tests {
         .unwrap();
         let answer = Answer::parse(&out).unwrap();
         assert_eq!((answer.integer("ok"), answer.integer("n")), (Some(1), Some(3)));
-        assert_eq!((answer.integer("big"), answer.is("yes")), (Some(4_294_967_296), true));
+        assert_eq!(
+            (answer.integer("big"), answer.is("yes")),
+            (Some(4_294_967_296), true)
+        );
         assert_eq!(answer.get("payload"), Some(&Bson::Bytes(b"xyz".to_vec())));
         let inner = answer.document("inner").unwrap();
         assert_eq!(inner.text("text"), Some("é"));

@@ -218,13 +218,11 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, it: u64) -> Result<(), E> {
-        match i64::try_from(it) {
-            Ok(it) => self.visit_i64(it),
-            Err(_) => {
-                self.put(DECIMAL, &decimal(&it.to_string()).unwrap_or_default());
-                Ok(())
-            }
+        if let Ok(it) = i64::try_from(it) {
+            return self.visit_i64(it);
         }
+        self.put(DECIMAL, &decimal(&it.to_string()).unwrap_or_default());
+        Ok(())
     }
 
     fn visit_f64<E>(self, it: f64) -> Result<(), E> {
@@ -294,7 +292,9 @@ fn write_field<'de, A: MapAccess<'de>>(
         return Err(A::Error::custom("a name of a field has a zero byte"));
     }
     if own.is_some_and(|own| own == name) {
-        return Err(A::Error::custom(format_args!("the field {name} is that of the sink")));
+        return Err(A::Error::custom(format_args!(
+            "the field {name} is that of the sink"
+        )));
     }
     let kind_at = out.len();
     Fields(out).null(&name);
@@ -336,12 +336,18 @@ mod tests {
     #[test]
     fn documents_are_written_as_the_specification_has_them() {
         for (json, expected) in [
-            (r#"{"hello":"world"}"#, "160000000268656c6c6f0006000000776f726c640000"),
+            (
+                r#"{"hello":"world"}"#,
+                "160000000268656c6c6f0006000000776f726c640000",
+            ),
             (
                 r#"{"BSON":["awesome",5.05,1986]}"#,
                 "310000000442534f4e002600000002300008000000617765736f6d65000131003333333333331440103200c20700000000",
             ),
-            (r#"{"a":null,"b":true,"c":{}}"#, "140000000a610008620001036300050000000000"),
+            (
+                r#"{"a":null,"b":true,"c":{}}"#,
+                "140000000a610008620001036300050000000000",
+            ),
             (r#"{"a":4294967296}"#, "10000000126100000000000100000000"),
         ] {
             let mut out = Vec::new();
@@ -371,9 +377,19 @@ mod tests {
     #[test]
     fn values_that_no_document_takes_are_refused() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100));
-        for json in [r#"{"_id":1}"#, r#"{"a\u0000":1}"#, "[1]", &deep, "{", r#"{"a":1e999}"#] {
+        for json in [
+            r#"{"_id":1}"#,
+            r#"{"a\u0000":1}"#,
+            "[1]",
+            &deep,
+            "{",
+            r#"{"a":1e999}"#,
+        ] {
             let mut out = Vec::new();
-            assert!(document(&mut out, |fields| fields.inline(json, "_id")).is_err(), "{json}");
+            assert!(
+                document(&mut out, |fields| fields.inline(json, "_id")).is_err(),
+                "{json}"
+            );
         }
     }
 }

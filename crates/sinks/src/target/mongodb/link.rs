@@ -1,4 +1,4 @@
-//! A connection over MongoDB's wire protocol: one command at a time (OP_MSG), after a login.
+//! A connection over MongoDB's wire protocol: one command at a time (`OP_MSG`), after a login.
 //!
 //! ```text
 //! header     length i32 · request i32 · response to i32 · operation i32 (2013)
@@ -72,7 +72,10 @@ impl Message {
     }
 
     /// Adds a document. If it fails, nothing is added.
-    pub(super) fn push<E>(&mut self, fill: impl FnOnce(&mut Fields<'_>) -> Result<(), E>) -> Result<usize, E> {
+    pub(super) fn push<E>(
+        &mut self,
+        fill: impl FnOnce(&mut Fields<'_>) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let before = self.bytes.len();
         if let Err(why) = bson::document(&mut self.bytes, fill) {
             self.bytes.truncate(before);
@@ -127,8 +130,14 @@ impl Link {
         ca: Option<&str>,
         patience: Duration,
     ) -> Result<(Self, Option<Option<Host>>), TargetError> {
-        let connected = timeout(CONNECT.min(patience), TcpStream::connect((&*host.name, host.port))).await;
-        let stream = connected.map_err(|_| away("no connection in time"))?.map_err(away)?;
+        let connected = timeout(
+            CONNECT.min(patience),
+            TcpStream::connect((&*host.name, host.port)),
+        )
+        .await;
+        let stream = connected
+            .map_err(|_| away("no connection in time"))?
+            .map_err(away)?;
         // Requests leave at once, or later: both are right.
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = if to.is_tls {
@@ -143,7 +152,9 @@ impl Link {
             request: 0,
             patience,
         };
-        let hello = link.ask(Message::new("admin", |fields| fields.int("hello", 1))).await;
+        let hello = link
+            .ask(Message::new("admin", |fields| fields.int("hello", 1)))
+            .await;
         // Servers before 5.0 know the command by its former name.
         let hello = match hello {
             Err(TargetError::Stop(_)) => {
@@ -153,12 +164,14 @@ impl Link {
             hello => hello?,
         };
         if hello.integer("maxWireVersion").unwrap_or(0) < WIRE_VERSION {
-            return Err(TargetError::Stop("the server is older than MongoDB 3.6".to_owned()));
+            return Err(TargetError::Stop(
+                "the server is older than MongoDB 3.6".to_owned(),
+            ));
         }
         if hello.is("isWritablePrimary") || hello.is("ismaster") {
             return Ok((link, None));
         }
-        let primary = hello.text("primary").and_then(|text| Host::parse(text));
+        let primary = hello.text("primary").and_then(Host::parse);
         Ok((link, Some(primary)))
     }
 
@@ -177,7 +190,9 @@ impl Link {
             }))
             .await?;
         let conversation = begun.integer("conversationId").unwrap_or(1);
-        let proof = payload(&begun).and_then(|text| client.proof(text)).ok_or_else(wrong)?;
+        let proof = payload(&begun)
+            .and_then(|text| client.proof(text))
+            .ok_or_else(wrong)?;
         let go_on = |bytes: &str| {
             Message::new(&to.auth_source, |fields| {
                 fields.int("saslContinue", 1);
@@ -187,7 +202,9 @@ impl Link {
         };
         let mut answer = self.ask(go_on(&proof.message)).await?;
         if !payload(&answer).is_some_and(|text| proof.accepts(text)) {
-            return Err(TargetError::Stop("the server does not know the password".to_owned()));
+            return Err(TargetError::Stop(
+                "the server does not know the password".to_owned(),
+            ));
         }
         if !answer.is("done") {
             answer = self.ask(go_on("")).await?;
@@ -200,7 +217,10 @@ impl Link {
         self.request = self.request.wrapping_add(1);
         let request = self.request;
         let exchange = async {
-            self.stream.write_all(&message.finish(request)).await.map_err(away)?;
+            self.stream
+                .write_all(&message.finish(request))
+                .await
+                .map_err(away)?;
             self.stream.flush().await.map_err(away)?;
             let mut header = [0; HEADER_BYTES];
             self.stream.read_exact(&mut header).await.map_err(away)?;
@@ -221,7 +241,9 @@ impl Link {
         };
         let answered = timeout(self.patience, exchange).await;
         let body = answered.map_err(|_| away("no answer in time"))??;
-        let document = body.split_at_checked(4).and_then(|(_, rest)| rest.strip_prefix(&[0]));
+        let document = body
+            .split_at_checked(4)
+            .and_then(|(_, rest)| rest.strip_prefix(&[0]));
         let answer = document.and_then(Answer::parse);
         let answer = answer.ok_or_else(|| away("an answer that cannot be read"))?;
         sorted(&answer)?;

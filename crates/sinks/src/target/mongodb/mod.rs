@@ -120,12 +120,11 @@ impl Mongodb {
     async fn ask(&mut self, command: impl FnOnce(&str) -> Message) -> Result<Answer, TargetError> {
         let (address, database) = self.address()?;
         let message = command(&database);
-        let mut link = match self.link.take() {
-            Some(link) => link,
-            None => {
-                let patience = Duration::from_millis(self.spec.timeout_ms);
-                Link::open(&address, self.spec.ca.as_deref(), patience).await?
-            }
+        let mut link = if let Some(link) = self.link.take() {
+            link
+        } else {
+            let patience = Duration::from_millis(self.spec.timeout_ms);
+            Link::open(&address, self.spec.ca.as_deref(), patience).await?
         };
         let answer = link.ask(message).await?;
         self.link = Some(link);
@@ -169,7 +168,9 @@ impl Mongodb {
             return Ok(None);
         };
         let stored = Stored::of(value);
-        stored.map(Some).ok_or_else(|| TargetError::Stop(format!("the position {id} cannot be read")))
+        stored
+            .map(Some)
+            .ok_or_else(|| TargetError::Stop(format!("the position {id} cannot be read")))
     }
 
     async fn stored(&mut self, place: &Place) -> Result<Option<Stored>, TargetError> {
@@ -226,7 +227,9 @@ impl Mongodb {
                 return Ok(());
             }
         }
-        Err(TargetError::Retry(format!("other writers change the position of {place}")))
+        Err(TargetError::Retry(format!(
+            "other writers change the position of {place}"
+        )))
     }
 
     /// Refuses a part that does not begin at the position, before anything is written.
@@ -263,7 +266,11 @@ impl Mongodb {
         let mut ahead = ahead.peekable();
         let mut there = Vec::new();
         while ahead.peek().is_some() {
-            let (command, list) = if replace { ("update", "updates") } else { ("insert", "documents") };
+            let (command, list) = if replace {
+                ("update", "updates")
+            } else {
+                ("insert", "documents")
+            };
             let mut message = Message::new(&database, |fields| {
                 fields.text(command, &self.spec.collection);
                 fields.boolean("ordered", false);
@@ -276,7 +283,8 @@ impl Mongodb {
             {
                 let (offset, cells) = row;
                 let id = document_id(part.place, offset, generation);
-                let fill = |fields: &mut Fields<'_>| rows::write(fields, &id, &self.columns, part.rows.rows, cells);
+                let fill =
+                    |fields: &mut Fields<'_>| rows::write(fields, &id, &self.columns, part.rows.rows, cells);
                 let written = if replace {
                     message.push(|update| {
                         nested(update, "q", |query| query.text(ID, &id));
@@ -295,7 +303,9 @@ impl Mongodb {
             }
             let answer = self.ask(|_| message).await?;
             for error in answer.documents("writeErrors") {
-                let row = error.integer("index").and_then(|index| sent.get(usize::try_from(index).ok()?));
+                let row = error
+                    .integer("index")
+                    .and_then(|index| sent.get(usize::try_from(index).ok()?));
                 match row {
                     Some(row) if !replace && error.integer("code") == Some(DUPLICATE) => there.push(*row),
                     _ => return Err(errors::of_document(error)),
@@ -331,9 +341,12 @@ impl Mongodb {
             })
             .await?;
         if let Some(error) = moved.documents("writeErrors").next() {
-            return Err(match errors::of_document(error) {
-                TargetError::Poison { text, .. } => TargetError::Stop(text),
-                other => other,
+            let why = errors::of_document(error);
+            // A position is no row that may be at fault.
+            return Err(if let TargetError::Poison { text, .. } = why {
+                TargetError::Stop(text)
+            } else {
+                why
             });
         }
         if moved.integer("n") == Some(1) {
@@ -367,7 +380,9 @@ fn find(database: &str, query: impl FnOnce(&mut Fields<'_>)) -> Message {
         nested(command, "filter", query);
         command.long("batchSize", POSITIONS_MAX);
         command.long("limit", POSITIONS_MAX);
-        nested(command, "readConcern", |concern| concern.text("level", "majority"));
+        nested(command, "readConcern", |concern| {
+            concern.text("level", "majority")
+        });
     })
 }
 
@@ -459,7 +474,9 @@ impl Target for Mongodb {
             .ask(|database| find(database, |query| query.text("sink", &sink)))
             .await?;
         let cursor = found.document("cursor");
-        let positions = cursor.into_iter().flat_map(|cursor| cursor.documents("firstBatch"));
+        let positions = cursor
+            .into_iter()
+            .flat_map(|cursor| cursor.documents("firstBatch"));
         let position = |document: &Answer| {
             let place = Place {
                 topic: document.text("topic")?.to_owned(),

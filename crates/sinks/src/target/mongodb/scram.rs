@@ -66,7 +66,11 @@ impl Client {
         let client_key = signed(&salted, b"Client Key");
         let stored_key: [u8; 32] = Sha256::digest(client_key).into();
         let client_signature = signed(&stored_key, message.as_bytes());
-        let proof: Vec<u8> = client_key.iter().zip(client_signature).map(|(one, other)| one ^ other).collect();
+        let proof: Vec<u8> = client_key
+            .iter()
+            .zip(client_signature)
+            .map(|(one, other)| one ^ other)
+            .collect();
         let server_key = signed(&salted, b"Server Key");
         Some(Proof {
             message: format!("{head},p={}", STANDARD.encode(proof)),
@@ -78,7 +82,9 @@ impl Client {
 impl Proof {
     /// True for the signature of a server that knows the password too.
     pub(super) fn accepts(&self, message: &str) -> bool {
-        let signature = message.strip_prefix("v=").and_then(|text| STANDARD.decode(text).ok());
+        let signature = message
+            .strip_prefix("v=")
+            .and_then(|text| STANDARD.decode(text).ok());
         signature.is_some_and(|signature| signature == self.signature)
     }
 }
@@ -92,7 +98,8 @@ mod tests {
     fn the_exchange_is_that_of_the_specification() {
         let client = Client::new("user", "pencil", "rOprNGfwEbeRWgbNEkqO");
         assert_eq!(client.first(), "n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
-        let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let challenge =
+            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
         let proof = client.proof(challenge).unwrap();
         assert_eq!(
             proof.message,

@@ -19,10 +19,11 @@ use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::errors::stopped;
+use super::stats::{Stats, type_of};
 use super::tables::quoted;
 use crate::columns::{Column, Kind};
 use crate::definition::DucklakeSpec;
-use crate::rows::{Cell, Slice};
+use crate::rows::Slice;
 use crate::target::TargetError;
 use crate::target::files::parquet;
 use crate::target::files::storage::Storage;
@@ -52,10 +53,9 @@ pub(super) struct Table {
     schema_version: i64,
     /// Folder of its files, below that of the lake.
     folder: String,
-    /// Ids of the declared columns.
+    /// Ids of the declared columns, and of all others.
     ids: Vec<i32>,
-    /// Ids of all columns.
-    all: Vec<i64>,
+    lacking: Vec<i64>,
 }
 
 /// A file that no snapshot has yet.
@@ -65,16 +65,7 @@ pub(super) struct Staged {
     records: i64,
     bytes: i64,
     footer: i64,
-    stats: Vec<Stats>,
-}
-
-/// Values of a column in a file.
-#[derive(Debug, PartialEq, Eq)]
-struct Stats {
-    id: i64,
-    nulls: i64,
-    /// Least and greatest value, as text; `None` if they are not known.
-    bounds: Option<(String, String)>,
+    stats: Vec<(i64, Kind, Stats)>,
 }
 
 fn stop(why: String) -> TargetError {
@@ -118,7 +109,7 @@ impl Lake {
             return Err(stop(format!("the table {schema}.{name} of the lake {why}")));
         }
         let id: i64 = row.get(0);
-        let (ids, all) = match self.columns_of(client, &catalog, id).await? {
+        let (ids, lacking) = match self.columns_of(client, &catalog, id).await? {
             Ok(columns) => columns,
             Err(missing) => return Ok(missing),
         };
@@ -128,7 +119,7 @@ impl Lake {
             schema_version: row.get(3),
             folder: row.get(1),
             ids,
-            all,
+            lacking,
         });
         Ok(Vec::new())
     }
@@ -144,18 +135,28 @@ impl Lake {
             };
             stop(format!("the database has no catalog of DuckLake: {why}"))
         })?;
-        let value = |name: &str| rows.iter().find(|row| row.get::<_, String>(0) == name).map(|row| row.get::<_, String>(1));
+        let value = |name: &str| {
+            rows.iter()
+                .find(|row| row.get::<_, String>(0) == name)
+                .map(|row| row.get::<_, String>(1))
+        };
         let version = value("version").unwrap_or_default();
         if !VERSIONS.contains(&&*version) {
             let known = VERSIONS.join(", ");
-            return Err(stop(format!("the lake has version {version:?}, and the sink knows {known}")));
+            return Err(stop(format!(
+                "the lake has version {version:?}, and the sink knows {known}"
+            )));
         }
         if value("encrypted").as_deref() == Some("true") {
-            return Err(stop("the lake is encrypted, and a sink does not encrypt".to_owned()));
+            return Err(stop(
+                "the lake is encrypted, and a sink does not encrypt".to_owned(),
+            ));
         }
         let (data, path) = (value("data_path").unwrap_or_default(), &self.spec.files.path);
         if !is_same(&data, path) {
-            return Err(stop(format!("the files of the lake lie in {data:?}, and path is {path:?}")));
+            return Err(stop(format!(
+                "the files of the lake lie in {data:?}, and path is {path:?}"
+            )));
         }
         let missing = self.storage.prepare(false).await?;
         match missing.first() {
@@ -164,7 +165,7 @@ impl Lake {
         }
     }
 
-    /// Returns the ids of the declared columns and of all, or statements for those that are missing.
+    /// Returns the ids of the declared columns and of others, or statements for those that are missing.
     async fn columns_of(
         &self,
         client: &Client,
@@ -172,10 +173,13 @@ impl Lake {
         table: i64,
     ) -> Result<Result<(Vec<i32>, Vec<i64>), Vec<String>>, TargetError> {
         let statement = format!(
-            "SELECT column_id, column_name, column_type FROM {catalog}.ducklake_column \
+            "SELECT column_id, column_name, column_type, coalesce(initial_default, 'NULL') FROM {catalog}.ducklake_column \
              WHERE table_id = $1 AND end_snapshot IS NULL AND parent_column IS NULL"
         );
-        let rows = client.query(&statement, &[&table]).await.map_err(|why| stopped(&why))?;
+        let rows = client
+            .query(&statement, &[&table])
+            .await
+            .map_err(|why| stopped(&why))?;
         let name = format!("{}.{}", quoted(&self.spec.schema), quoted(&self.spec.table));
         let (mut ids, mut missing) = (Vec::new(), Vec::new());
         for column in &self.columns {
@@ -193,8 +197,23 @@ impl Lake {
             let id = i32::try_from(row.get::<_, i64>(0)).unwrap_or(i32::MAX);
             ids.push(id);
         }
-        let all = rows.iter().map(|row| row.get(0)).collect();
-        Ok(if missing.is_empty() { Ok((ids, all)) } else { Err(missing) })
+        let mut lacking = Vec::new();
+        for row in &rows {
+            let (id, column): (i64, String) = (row.get(0), row.get(1));
+            if ids.iter().any(|declared| i64::from(*declared) == id) {
+                continue;
+            }
+            if row.get::<_, String>(3) != "NULL" {
+                let why = format!("column {column} of {name} has a default in files without it: declare it");
+                return Err(stop(why));
+            }
+            lacking.push(id);
+        }
+        Ok(if missing.is_empty() {
+            Ok((ids, lacking))
+        } else {
+            Err(missing)
+        })
     }
 
     fn create(&self) -> String {
@@ -212,7 +231,10 @@ impl Lake {
         let path = format!("{}{name}", table.folder);
         self.storage.make_parent(&path)?;
         self.storage.replace(&path, &self.writer, &bytes).await?;
-        let footer = bytes.len().checked_sub(8).and_then(|at| bytes.get(at..at + 4)?.try_into().ok());
+        let footer = bytes
+            .len()
+            .checked_sub(8)
+            .and_then(|at| bytes.get(at..at + 4)?.try_into().ok());
         let ids = table.ids.iter().map(|id| i64::from(*id));
         Ok(Staged {
             name,
@@ -222,7 +244,7 @@ impl Lake {
             stats: ids
                 .zip(&self.columns)
                 .enumerate()
-                .map(|(at, (id, column))| stats(rows, at, id, column.kind))
+                .map(|(at, (id, column))| (id, column.kind, Stats::of(rows, at, column.kind)))
                 .collect(),
         })
     }
@@ -242,7 +264,9 @@ impl Table {
         let number = |at: usize| newest.get::<_, i64>(at);
         let (snapshot, file) = (number(0) + 1, number(3));
         if number(1) != self.schema_version {
-            return Err(TargetError::Retry("the tables of the lake have changed".to_owned()));
+            return Err(TargetError::Retry(
+                "the tables of the lake have changed".to_owned(),
+            ));
         }
         let row = self.count(client, staged).await?;
         let statement = format!(
@@ -258,7 +282,10 @@ impl Table {
             ..
         } = staged;
         client
-            .execute(&statement, &[&file, id, &snapshot, name, records, bytes, footer, &row])
+            .execute(
+                &statement,
+                &[&file, id, &snapshot, name, records, bytes, footer, &row],
+            )
             .await
             .map_err(failed)?;
         self.describe(client, file, staged).await?;
@@ -274,7 +301,10 @@ impl Table {
             "INSERT INTO {catalog}.ducklake_snapshot_changes (snapshot_id, changes_made) VALUES ($1, $2::text)"
         );
         let changes = format!("inserted_into_table:{id}");
-        client.execute(&statement, &[&snapshot, &changes]).await.map_err(failed)?;
+        client
+            .execute(&statement, &[&snapshot, &changes])
+            .await
+            .map_err(failed)?;
         Ok(())
     }
 
@@ -287,7 +317,10 @@ impl Table {
              file_size_bytes = file_size_bytes + $3 WHERE table_id = $1 RETURNING next_row_id - $2"
         );
         let Staged { records, bytes, .. } = staged;
-        let counted = client.query_opt(&statement, &[id, records, bytes]).await.map_err(failed)?;
+        let counted = client
+            .query_opt(&statement, &[id, records, bytes])
+            .await
+            .map_err(failed)?;
         if let Some(row) = counted {
             return Ok(row.get(0));
         }
@@ -295,11 +328,14 @@ impl Table {
             "INSERT INTO {catalog}.ducklake_table_stats (table_id, record_count, next_row_id, file_size_bytes) \
              VALUES ($1, $2, $2, $3)"
         );
-        client.execute(&statement, &[id, records, bytes]).await.map_err(failed)?;
+        client
+            .execute(&statement, &[id, records, bytes])
+            .await
+            .map_err(failed)?;
         Ok(0)
     }
 
-    /// Stores what is known of the values of a file. Those of the table as a whole are no longer known.
+    /// Stores what is known of the values of a file.
     async fn describe(&self, client: &Client, file: i64, staged: &Staged) -> Result<(), TargetError> {
         let Self { catalog, id, .. } = self;
         let failed = |why: tokio_postgres::Error| taken(&why);
@@ -308,29 +344,81 @@ impl Table {
              (data_file_id, table_id, column_id, value_count, null_count, min_value, max_value, contains_nan) \
              VALUES ($1, $2, $3, $4, $5, $6::text, $7::text, false)"
         );
-        let statement = client.prepare(&of_file).await.map_err(failed)?;
-        for column in &self.all {
-            let known = staged.stats.iter().find(|stats| stats.id == *column);
-            // A column that the file lacks has its default in all rows, or null.
-            let nulls = known.map(|stats| stats.nulls);
-            let values = nulls.map(|nulls| staged.records - nulls);
-            let (least, greatest) = known.and_then(|stats| stats.bounds.clone()).unzip();
+        let of_file = client.prepare(&of_file).await.map_err(failed)?;
+        for (column, _, stats) in &staged.stats {
+            let values = staged.records - stats.nulls;
+            let (least, greatest) = stats.bounds.clone().unzip();
             client
-                .execute(&statement, &[&file, id, column, &values, &nulls, &least, &greatest])
+                .execute(
+                    &of_file,
+                    &[&file, id, column, &values, &stats.nulls, &least, &greatest],
+                )
                 .await
                 .map_err(failed)?;
         }
-        let of_table = format!(
-            "UPDATE {catalog}.ducklake_table_column_stats SET contains_null = true, min_value = NULL, max_value = NULL \
-             WHERE table_id = $1"
+        // Columns that the file lacks are null in all of its rows.
+        let lacking = format!(
+            "INSERT INTO {catalog}.ducklake_file_column_stats (data_file_id, table_id, column_id, value_count, null_count) \
+             SELECT $1, $2, c, 0, $4 FROM unnest($3::bigint[]) AS c"
         );
-        client.execute(&of_table, &[id]).await.map_err(failed)?;
+        client
+            .execute(&lacking, &[&file, id, &self.lacking, &staged.records])
+            .await
+            .map_err(failed)?;
+        self.widen(client, staged).await
+    }
+
+    /// Widens the bounds of the table's columns. Both are null while all values are; one alone is not known.
+    async fn widen(&self, client: &Client, staged: &Staged) -> Result<(), TargetError> {
+        let Self { catalog, id, .. } = self;
+        let failed = |why: tokio_postgres::Error| taken(&why);
         let first = format!(
             "INSERT INTO {catalog}.ducklake_table_column_stats (table_id, column_id, contains_null, contains_nan) \
-             SELECT $1, c, true, false FROM unnest($2::bigint[]) AS c WHERE NOT EXISTS \
+             SELECT $1, c, false, false FROM unnest($2::bigint[]) AS c WHERE NOT EXISTS \
              (SELECT FROM {catalog}.ducklake_table_column_stats s WHERE s.table_id = $1 AND s.column_id = c)"
         );
-        client.execute(&first, &[id, &self.all]).await.map_err(failed)?;
+        let all: Vec<i64> = staged
+            .stats
+            .iter()
+            .map(|(column, ..)| *column)
+            .chain(self.lacking.clone())
+            .collect();
+        client.execute(&first, &[id, &all]).await.map_err(failed)?;
+        let nulls = format!(
+            "UPDATE {catalog}.ducklake_table_column_stats SET contains_null = true WHERE table_id = $1 AND column_id = ANY($2)"
+        );
+        let with_nulls = staged.stats.iter().filter(|(_, _, stats)| stats.nulls > 0);
+        let with_nulls: Vec<i64> = with_nulls
+            .map(|(column, ..)| *column)
+            .chain(self.lacking.clone())
+            .collect();
+        client.execute(&nulls, &[id, &with_nulls]).await.map_err(failed)?;
+        for (column, kind, stats) in &staged.stats {
+            if staged.records == stats.nulls {
+                continue;
+            }
+            let table = format!("{catalog}.ducklake_table_column_stats");
+            let Some((kind, (least, greatest))) = type_of(*kind).zip(stats.bounds.clone()) else {
+                // An empty text is below all others, and there is none above.
+                let statement = format!(
+                    "UPDATE {table} SET min_value = '', max_value = NULL WHERE table_id = $1 AND column_id = $2"
+                );
+                client.execute(&statement, &[id, column]).await.map_err(failed)?;
+                continue;
+            };
+            let bound = |name: &str, new: &str, sign: &str| {
+                format!(
+                    "{name} = CASE WHEN min_value IS NULL AND max_value IS NULL THEN {new}::text WHEN {name} IS NULL THEN NULL \
+                     WHEN {name}::{kind} {sign} {new}::text::{kind} THEN {name} ELSE {new}::text END"
+                )
+            };
+            let (min, max) = (bound("min_value", "$3", "<="), bound("max_value", "$4", ">="));
+            let statement = format!("UPDATE {table} SET {min}, {max} WHERE table_id = $1 AND column_id = $2");
+            client
+                .execute(&statement, &[id, column, &least, &greatest])
+                .await
+                .map_err(failed)?;
+        }
         Ok(())
     }
 }
@@ -354,53 +442,6 @@ fn is_same(data: &str, path: &str) -> bool {
     let plain = |text: &str| text.trim_end_matches('/').to_owned();
     let real = |text: &str| Path::new(text).canonicalize().ok();
     plain(data) == plain(path) || (real(data).is_some() && real(data) == real(path))
-}
-
-/// Returns the counts of a column, and its bounds where their text has one form.
-fn stats(rows: &Slice<'_>, at: usize, id: i64, kind: Kind) -> Stats {
-    let mut nulls = 0;
-    let mut bounds: Option<(i64, i64)> = None;
-    for (_, cells) in rows.iter() {
-        let number = match cells.get(at) {
-            Some(Cell::Integer(it) | Cell::Instant(it) | Cell::Local(it)) => *it,
-            Some(Cell::Date(it)) => i64::from(*it),
-            Some(Cell::Null) | None => {
-                nulls += 1;
-                continue;
-            }
-            Some(
-                Cell::Boolean(_)
-                | Cell::Double(_)
-                | Cell::Numeric(_)
-                | Cell::Uuid(_)
-                | Cell::Text(_)
-                | Cell::Bytes(_)
-                | Cell::Json(_),
-            ) => continue,
-        };
-        bounds = Some(bounds.map_or((number, number), |(least, greatest)| (least.min(number), greatest.max(number))));
-    }
-    let bounds = bounds.and_then(|(least, greatest)| Some((bound(kind, least)?, bound(kind, greatest)?)));
-    Stats { id, nulls, bounds }
-}
-
-/// Returns a value as the catalog has it.
-fn bound(kind: Kind, number: i64) -> Option<String> {
-    let time = |micros: i64, zone: &str| {
-        let at = jiff::Timestamp::from_microsecond(micros).ok()?;
-        let at = jiff::tz::TimeZone::UTC.to_datetime(at);
-        (at.year() > 0).then(|| format!("{}{zone}", at.strftime("%Y-%m-%d %H:%M:%S%.6f")))
-    };
-    match kind {
-        Kind::Bigint => Some(number.to_string()),
-        Kind::Timestamptz => time(number, "+00"),
-        Kind::Timestamp => time(number, ""),
-        Kind::Date => {
-            let text = time(number.checked_mul(86_400_000_000)?, "")?;
-            text.split_once(' ').map(|(date, _)| date.to_owned())
-        }
-        Kind::Text | Kind::Boolean | Kind::Double | Kind::Numeric { .. } | Kind::Uuid | Kind::Bytea | Kind::Jsonb => None,
-    }
 }
 
 /// Returns a type as DuckDB declares it.
@@ -436,25 +477,5 @@ fn fits(kind: Kind, there: &str) -> bool {
         Kind::Uuid => there == "uuid",
         Kind::Bytea => there == "blob",
         Kind::Jsonb => ["json", "varchar"].contains(&there),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bounds_are_texts_of_one_form() {
-        for (kind, number, expected) in [
-            ("bigint", -5, Some("-5")),
-            ("date", -1, Some("1969-12-31")),
-            ("timestamptz", 1, Some("1970-01-01 00:00:00.000001+00")),
-            ("timestamp", 1_795_339_200_000_000, Some("2026-11-22 09:20:00.000000")),
-            ("timestamp", -99_999_999_999_000_000, None),
-            ("text", 1, None),
-        ] {
-            let kind = Kind::parse(kind).unwrap();
-            assert_eq!(bound(kind, number).as_deref(), expected, "{kind} {number}");
-        }
     }
 }

@@ -14,6 +14,7 @@ mod binary;
 mod closing;
 mod errors;
 mod lake;
+mod stats;
 mod tables;
 mod tls;
 
@@ -163,12 +164,11 @@ impl Postgres {
     ) -> Result<Vec<String>, TargetError> {
         let client = self.client().await?;
         let mut missing = tables.missing_positions(client).await?;
-        let of_lake = match lake {
-            Some(lake) => lake.look(client).await?,
-            None => {
-                missing.extend(tables.missing(client).await?);
-                Vec::new()
-            }
+        let of_lake = if let Some(lake) = lake {
+            lake.look(client).await?
+        } else {
+            missing.extend(tables.missing(client).await?);
+            Vec::new()
         };
         if make {
             for statement in &missing {
