@@ -64,7 +64,7 @@ impl Tables {
     }
 
     async fn query(&self, statement: &str) -> Vec<Value> {
-        let encoded: String = statement.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let encoded = percent_encoding::utf8_percent_encode(statement, percent_encoding::NON_ALPHANUMERIC);
         let answer = self.ask(&format!("/?query={encoded}")).await;
         answer
             .lines()

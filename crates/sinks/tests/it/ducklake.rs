@@ -164,7 +164,7 @@ async fn a_lake_passes_the_suite() {
 
 #[tokio::test]
 async fn values_have_the_types_of_their_columns_and_others_are_null() {
-    let table = "CREATE TABLE lake.t (z varchar DEFAULT 'none', a varchar, b boolean, c bigint, d double, e decimal(9,2), \
+    let table = "CREATE TABLE lake.t (z varchar, a varchar, b boolean, c bigint, d double, e decimal(9,2), \
                  f timestamptz, g timestamp, h date, i uuid, j blob, k json)";
     let columns = r#"
 [sink.s.columns]
@@ -210,7 +210,11 @@ j = { type = "bytea" }
             }
         ])
     );
-    // Files are passed over by what is known of them, and never wrongly; rows of DuckDB's own widen that.
+    files_are_passed_over_rightly(&store);
+}
+
+/// Files are passed over by what is known of them, and never wrongly; rows of DuckDB's own widen that.
+fn files_are_passed_over_rightly(store: &Lake) {
     let own = "INSERT INTO lake.t VALUES ('own', 'z', false, 3, 0.25, 1.5, '2030-01-01', '2030-01-01', '2030-01-01', \
                '00000000-0000-0000-0000-000000000000', 'x', '{}')";
     assert!(store.ask(own).is_array());
@@ -241,6 +245,20 @@ j = { type = "bytea" }
             "a": "z", "c": -7, "d": 0.5, "e": "-1234567.25", "h": "1969-12-31",
             "i": "67e55044-10b1-426f-9247-bb680e5fe0c8", "b": true
         }])
+    );
+}
+
+#[tokio::test]
+async fn a_default_that_a_file_would_lack_stops_the_sink() {
+    let Some(store) = Lake::start(TABLE, &format!("place = true\n{COLUMNS}")).await else {
+        return;
+    };
+    store.ask("ALTER TABLE lake.t ADD COLUMN more varchar DEFAULT 'none'");
+    let mut target = store.target(Steps::default());
+    let refused = target.open(&place(0), Start::at(0)).await.unwrap_err();
+    assert!(
+        matches!(&refused, TargetError::Stop(why) if why.contains("declare it")),
+        "{refused}"
     );
 }
 

@@ -230,7 +230,7 @@ rest = { type = "jsonb", rest = true }
             "_id": "events/0@0", "a": "é\"$", "b": true, "c": -9_223_372_036_854_775_808_i64, "d": 0.5,
             "e": {"$numberDecimal": "-12345678901234567890.25"}, "f": {"$date": {"$numberLong": "-1"}},
             "g": "2026-11-22T10:20:00.123456", "h": "1969-12-31",
-            "i": {"$uuid": "67e5504410b1426f9247bb680e5fe0c8"}, "j": {"$binary": {"base64": "AAE=", "subType": "00"}},
+            "i": {"$binary": {"base64": "Z+VQRBCxQm+SR7toDl/gyA==", "subType": "04"}}, "j": {"$binary": {"base64": "AAE=", "subType": "00"}},
             "k": {"z": [1, 2.5, "x", null], "a": {"$b.c": 4_294_967_296_i64}}, "l": null, "rest": {"other": [true]}
         })
     );

@@ -381,7 +381,7 @@ fn find(database: &str, query: impl FnOnce(&mut Fields<'_>)) -> Message {
         command.long("batchSize", POSITIONS_MAX);
         command.long("limit", POSITIONS_MAX);
         nested(command, "readConcern", |concern| {
-            concern.text("level", "majority")
+            concern.text("level", "majority");
         });
     })
 }
