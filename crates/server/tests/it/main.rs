@@ -27,6 +27,7 @@ mod sinks;
 mod sinks_amqp;
 mod sinks_kept;
 mod sinks_lost;
+mod sinks_stores;
 mod sockets;
 mod tidy;
 mod tls;
