@@ -93,6 +93,7 @@ use stafett_net::Connections;
 
 pub use access::{guard, pages_only_show};
 use events::Feeds;
+pub use groups::PollingMembers;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
@@ -107,6 +108,7 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub members: PollingMembers,
     pub connections: Arc<Connections>,
     pub overviews: Overviews,
     pub node: Arc<dyn Node>,
@@ -160,6 +162,12 @@ impl FromRef<Backend> for Arc<Connections> {
 impl FromRef<Backend> for Overviews {
     fn from_ref(backend: &Backend) -> Self {
         backend.overviews.clone()
+    }
+}
+
+impl FromRef<Backend> for PollingMembers {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.members.clone()
     }
 }
 
