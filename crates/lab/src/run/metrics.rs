@@ -83,7 +83,8 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
     put("acknowledged", total(|role| role.totals.acknowledged));
     put("received", total(|role| role.totals.received));
     put("failed", total(|role| role.totals.failed));
-    put("reconnects", total(|role| role.totals.reconnects));
+    let all = loaded.roles.iter();
+    put("reconnects", sum(all, |role| role.totals.reconnects as f64));
     let has = |does| plan.roles.values().any(|role| role.does == does);
     if has(Does::Consume) {
         put("lost", total(|role| role.totals.lost));
