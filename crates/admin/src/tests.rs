@@ -238,7 +238,7 @@ impl World {
 
 async fn read(response: Response) -> (StatusCode, Value) {
     let status = response.status();
-    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let body = to_bytes(response.into_body(), 1 << 22).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
     let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     (status, value)

@@ -262,7 +262,11 @@ impl Assembler {
                 self.forget(&task);
                 Ok(())
             }
-            // Answers to signs of life, and tasks that rest.
+            Some("rests") => {
+                let text = String::from_utf8_lossy(message).into_owned();
+                Err(DriverError::Failed(format!("a task rests: {text}")))
+            }
+            // Answers to signs of life.
             _ => Ok(()),
         }
     }

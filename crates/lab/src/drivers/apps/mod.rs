@@ -68,6 +68,8 @@ impl Apps {
             "worker_timeout_ms": millis(session.worker_timeout.0),
             "time": {"clock": "wall"},
             "tables": {TABLE: {}},
+            // A record with which several workers were killed is passed on by the broker.
+            "dead_letter": seat.onward.as_ref().and_then(|onward| onward.names.first()),
         });
         ask(&self.server, "PUT", app, &definition.to_string()).await?;
         if self.declared.lock().insert(app.to_owned()) {
