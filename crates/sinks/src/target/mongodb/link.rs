@@ -19,7 +19,6 @@ use super::bson::{self, Fields, patch_length};
 use super::errors::{away, sorted};
 use super::scram;
 use crate::target::TargetError;
-use crate::tls;
 
 const OP_MSG: i32 = 2013;
 const HEADER_BYTES: usize = 16;
@@ -141,8 +140,8 @@ impl Link {
         // Requests leave at once, or later: both are right.
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = if to.is_tls {
-            let connector = tls::connector(ca).map_err(TargetError::Stop)?;
-            let secured = timeout(patience, tls::connect(&connector, stream, &host.name)).await;
+            let connector = stafett_trust::connector(ca).map_err(TargetError::Stop)?;
+            let secured = timeout(patience, stafett_trust::connect(&connector, stream, &host.name)).await;
             Box::new(secured.map_err(|_| away("no TLS in time"))?.map_err(away)?)
         } else {
             Box::new(stream)
