@@ -200,7 +200,9 @@ fn refusal(broker: &Broker, terms: &SinkTerms, position: &SinkPosition) -> Optio
     let Some(topic) = broker.topics().named(name) else {
         return Some(format!("there is no topic {name}"));
     };
-    let log = (*partition < topic.partitions()).then(|| topic.log(*partition)).flatten();
+    let log = (*partition < topic.partitions())
+        .then(|| topic.log(*partition))
+        .flatten();
     let Some(bounds) = log.and_then(|log| broker.catalog().bounds(log)) else {
         return Some(format!("{name} has no partition {partition}"));
     };

@@ -95,9 +95,18 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     for (wanted, why) in [
         (r#"{"from":"yesterday"}"#, "not earliest, latest or a time"),
-        (r#"{"positions":[{"topic":"other","partition":0,"next":0}]}"#, "no topic of the sink"),
-        (r#"{"positions":[{"topic":"log","partition":1,"next":0}]}"#, "no partition 1"),
-        (r#"{"positions":[{"topic":"log","partition":0,"next":1}]}"#, "behind the end"),
+        (
+            r#"{"positions":[{"topic":"other","partition":0,"next":0}]}"#,
+            "no topic of the sink",
+        ),
+        (
+            r#"{"positions":[{"topic":"log","partition":1,"next":0}]}"#,
+            "no partition 1",
+        ),
+        (
+            r#"{"positions":[{"topic":"log","partition":0,"next":1}]}"#,
+            "behind the end",
+        ),
         (
             r#"{"positions":[{"topic":"log","partition":0,"next":0},{"topic":"log","partition":0,"next":0}]}"#,
             "twice",
@@ -119,8 +128,13 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
         );
     }
     let hook = r#"{"from":"log","to":"webhook"}"#;
-    assert_eq!(world.send("PUT /v1/sinks/hook", hook).await.0, StatusCode::CREATED);
-    let (status, refused) = world.send("POST /v1/sinks/hook/replay", r#"{"from":"earliest"}"#).await;
+    assert_eq!(
+        world.send("PUT /v1/sinks/hook", hook).await.0,
+        StatusCode::CREATED
+    );
+    let (status, refused) = world
+        .send("POST /v1/sinks/hook/replay", r#"{"from":"earliest"}"#)
+        .await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::OK);
     assert_eq!(
