@@ -34,6 +34,7 @@ mod lab_clients;
 mod languages;
 mod live;
 mod management;
+mod mechanisms;
 mod members;
 mod odd;
 mod peer;

@@ -435,6 +435,8 @@ export type Beat = {
   load?: { [name: string]: number };
 };
 
+export type Begins = "earliest" | "latest";
+
 export type Binding = {
   durable: boolean;
   headers: { [name: string]: unknown };
@@ -507,8 +509,10 @@ export type ClaimedTasks = {
 
 export type Client = {
   id: string;
+  listening: boolean;
   name: string;
   queue: ClientQueue;
+  subscriptions: number;
 };
 
 export type ClientList = {
@@ -526,7 +530,7 @@ export type ClientQueue = {
 };
 
 export type Cluster = {
-  commits: Commits | null;
+  commits: CommitTimes | null;
   database: ClusterDatabase | null;
   epoch: number;
   lease_ms: number;
@@ -587,12 +591,14 @@ export type CommitMoves = {
   moved: (CommitMove)[];
 };
 
-export type Commits = {
+export type CommitTimes = {
   count: number;
   max_ms: number;
   p50_ms: number;
   p99_ms: number;
 };
+
+export type Commits = "none" | "auto";
 
 export type Connection = {
   channels: number;
@@ -895,7 +901,45 @@ export type GroupEntryList = {
   total: number;
 };
 
+export type GroupJoin = {
+  from?: Begins;
+  topics: (string)[];
+};
+
+export type GroupJoined = {
+  member: string;
+  poll_within_ms: number;
+};
+
 export type GroupKind = "classic" | "assigned" | "share";
+
+export type GroupPoll = {
+  after?: number | null;
+  commit?: Commits;
+  count?: number | null;
+  wait_ms?: number;
+};
+
+export type GroupRecord = {
+  bytes: number;
+  headers: { [name: string]: Text | null };
+  key: string | null;
+  key_base64: string | null;
+  offset: number;
+  partition: number;
+  timestamp: string | null;
+  topic: string;
+  value: unknown;
+  value_base64: string | null;
+};
+
+export type GroupRecords = {
+  assigned: (Assigned)[];
+  number: number;
+  poll_within_ms: number;
+  records: (GroupRecord)[];
+  revoked: (Assigned)[];
+};
 
 export type HeaderValue = string | boolean | number;
 
@@ -1111,6 +1155,20 @@ export type Member = {
   host: string;
   instance: string | null;
   member: string;
+};
+
+export type MemberCommit = {
+  offsets?: (MemberOffset)[];
+};
+
+export type MemberCommitted = {
+  commits: number;
+};
+
+export type MemberOffset = {
+  offset: number;
+  partition: number;
+  topic: string;
 };
 
 export type Memory = {
@@ -1950,6 +2008,17 @@ export type Topic = {
 export type TopicChange = {
   partitions?: number | null;
   settings?: TopicSettingsChange;
+};
+
+export type TopicCopied = {
+  records: number;
+  stopped: string | null;
+};
+
+export type TopicCopy = {
+  from?: string | null;
+  to: string;
+  until?: string | null;
 };
 
 export type TopicCounters = {

@@ -28,7 +28,7 @@ pub struct Cluster {
     /// Null while the database does not answer.
     pub database: Option<ClusterDatabase>,
     /// Null while this node has committed nothing.
-    pub commits: Option<Commits>,
+    pub commits: Option<CommitTimes>,
     /// What is not as it should be.
     pub problems: Vec<String>,
 }
@@ -63,7 +63,7 @@ pub struct ClusterDatabase {
 
 /// Commits of a node since it began, and times of its last thousand.
 #[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
-pub struct Commits {
+pub struct CommitTimes {
     pub count: u64,
     pub p50_ms: f64,
     pub p99_ms: f64,

@@ -94,6 +94,7 @@ use stafett_net::Connections;
 
 pub use access::{guard, pages_only_show};
 use events::Feeds;
+pub use groups::PollingMembers;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
@@ -108,6 +109,7 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub members: PollingMembers,
     pub connections: Arc<Connections>,
     pub overviews: Overviews,
     pub node: Arc<dyn Node>,
@@ -161,6 +163,12 @@ impl FromRef<Backend> for Arc<Connections> {
 impl FromRef<Backend> for Overviews {
     fn from_ref(backend: &Backend) -> Self {
         backend.overviews.clone()
+    }
+}
+
+impl FromRef<Backend> for PollingMembers {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.members.clone()
     }
 }
 

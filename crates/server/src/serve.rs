@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
-use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_broker::AuditTrail;
 use stafett_http::{Health, Slot};
@@ -398,6 +398,7 @@ fn backend(
             limits: live::socket_limits(settings),
         },
         reads: Reads::default(),
+        members: PollingMembers::default(),
         overviews: Overviews::default(),
         node: Arc::<ThisNode>::clone(node),
         journal: JournalDesk::new(

@@ -118,7 +118,8 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/exchanges/{exchange}/route" => (Describe, Kind::Exchange),
         "/groups/{group}" => (definition, Kind::Group),
         "/groups/{group}/offsets" => (if puts { Read } else { Delete }, Kind::Group),
-        "/groups/{group}/members/{member}" | "/groups/{group}/reset" => (Read, Kind::Group),
+        "/groups/{group}/members" | "/groups/{group}/reset" => (Read, Kind::Group),
+        _ if rest.starts_with("/groups/{group}/members/") => (Read, Kind::Group),
         "/namespaces/{namespace}" => (definition, Kind::Namespace),
         "/queues/{queue}" => (definition, Kind::Queue),
         "/queues/{queue}/bindings" | "/queues/{queue}/consumers" => (Describe, Kind::Queue),
@@ -134,7 +135,9 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/topics/{topic}/groups" | "/topics/{topic}/partitions" | "/topics/{topic}/producers" => {
             (Describe, Kind::Topic)
         }
-        "/topics/{topic}/events" | "/topics/{topic}/partitions/{partition}/records" => (Read, Kind::Topic),
+        "/topics/{topic}/copy"
+        | "/topics/{topic}/events"
+        | "/topics/{topic}/partitions/{partition}/records" => (Read, Kind::Topic),
         "/topics/{topic}/records" => (content, Kind::Topic),
         "/topics/{topic}/truncate" => (Delete, Kind::Topic),
         "/transactions/{id}" => (Describe, Kind::TransactionalId),

@@ -55,7 +55,9 @@ fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -
     let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());
     if request.validate_only {
         let catalog = context.shared.broker.catalog();
-        let checked = valid.map(|new| catalog.check_new(new).map(|()| None)).collect();
+        let new: Vec<NewTopic> = valid.cloned().collect();
+        let checked = catalog.check_all(&new).into_iter();
+        let checked = checked.map(|checked| checked.map(|()| None)).collect();
         return answer(context, call, &request, prepared, checked).map(Step::Respond);
     }
     let new = valid.cloned().collect();

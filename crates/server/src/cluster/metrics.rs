@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use stafett_admin::cluster::Commits;
+use stafett_admin::cluster::CommitTimes;
 use stafett_model::Lock;
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Metrics {
     }
 
     /// Returns the number of commits, and times of the latest.
-    pub(super) fn commits(&self) -> Option<Commits> {
+    pub(super) fn commits(&self) -> Option<CommitTimes> {
         let (count, mut times) = {
             let latest = self.latest.lock();
             (latest.count, latest.times.iter().copied().collect::<Vec<_>>())
@@ -80,7 +80,7 @@ impl Metrics {
             let time = times.get(((times.len().saturating_sub(1)) * part).div_ceil(100));
             time.map(|time| time.as_secs_f64() * 1000.0)
         };
-        Some(Commits {
+        Some(CommitTimes {
             count,
             p50_ms: at(50)?,
             p99_ms: at(99)?,

@@ -130,7 +130,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("statistics", &[]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
     ("ingest", &["broker", "http", "store", "topics"]),
-    ("console", &[]),
+    ("console", &["http"]),
     ("ws", &["net"]),
     (
         "simulation",
