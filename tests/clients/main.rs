@@ -18,6 +18,7 @@ mod apps;
 mod assigned;
 mod broker;
 mod cluster;
+mod cluster_nodes;
 mod commands;
 mod confluent;
 mod console;
@@ -41,5 +42,6 @@ mod program;
 #[path = "../../crates/sinks/tests/it/server.rs"]
 #[allow(dead_code, reason = "another crate's tests need more of it")]
 mod server;
+mod slow_way;
 mod tls;
 mod torture;

@@ -9,7 +9,7 @@
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
 //! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`,
-//!   `transactions`, `journal`, [`node`]: the resources
+//!   `transactions`, `journal`, [`node`], [`cluster`]: the resources
 //! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
@@ -38,6 +38,7 @@ pub mod audit;
 mod bindings;
 mod caller;
 mod clients;
+pub mod cluster;
 mod coding;
 mod connections;
 mod consumers;
@@ -234,6 +235,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(cluster::routes)
         .with(events::routes)
         .with(audit::routes)
         .with(overview::routes)

@@ -10,6 +10,7 @@ use stafett_queue::{Overflow, QueueSettings};
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::grown_lanes::GrownLanes;
+use super::lanes::LogOwnership;
 
 /// Properties of the settings in force that are asked without a lock.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl Dispatcher {
     /// Puts settings into force, for waiting messages too. The caller dispatches once the lock is released.
     pub fn set_settings(
         self: &Arc<Self>,
-        context: &DeliveryContext,
+        context: &Arc<DeliveryContext>,
         inner: &mut DeliveryState,
         settings: QueueSettings,
     ) {
@@ -100,6 +101,9 @@ impl Dispatcher {
             for lane in inner.logs.clone() {
                 let end = context.journal.bounds(lane.log).map_or(0, |bounds| bounds.end.0);
                 inner.state.count_bytes_from(lane.lane, end);
+            }
+            if inner.state.is_partial() && self.ownership == LogOwnership::Own {
+                context.scan_soon(self);
             }
         }
         inner.may_expire |= settings.ttl_ms.is_some();

@@ -36,7 +36,9 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         *method == Method::PUT,
     );
     let rest = match template {
-        "/" | "/health" | "/health/live" | "/health/ready" | "/live/try" => return Some(Needs::Nothing),
+        "/" | "/health" | "/health/any" | "/health/live" | "/health/ready" | "/live/try" => {
+            return Some(Needs::Nothing);
+        }
         _ if template.starts_with("/metrics") => return Some(Needs::Cluster(Describe)),
         _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
         _ => template.strip_prefix("/v1")?,
@@ -87,7 +89,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             _ => Alter,
         }),
         _ if rest == "/live" || rest.starts_with("/live/") => Needs::Cluster(operated),
-        _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
+        _ if ["/node", "/cluster", "/journal"]
+            .iter()
+            .any(|part| rest.starts_with(part)) =>
+        {
+            Needs::Cluster(operated)
+        }
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
             Needs::Named(action, kind)
