@@ -154,7 +154,8 @@ impl Postgres {
         })
     }
 
-    /// Returns what is missing, and makes it if `make` says so; a table of a lake is made by its own tools.
+    /// Returns statements for missing parts, and executes them if `make` says so; those of a lake are left to
+    /// its own tools.
     async fn look(
         &mut self,
         tables: &Tables,
