@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 
+use crate::filter::Filter;
 use crate::spec::Property;
 
 /// A message as seen by exchanges. Headers and properties are read only when an exchange on the way needs
@@ -20,6 +21,11 @@ pub trait MessageView {
     fn headers(&self, visit: &mut dyn FnMut(&[u8], HeaderValue));
 
     fn property(&self, property: Property) -> Option<Bytes>;
+
+    /// Returns true if a filter is true of the message.
+    fn admits(&self, _: &Filter) -> bool {
+        false
+    }
 
     /// Returns true if the message waits at an exchange that delays.
     fn is_delayed(&self) -> bool {

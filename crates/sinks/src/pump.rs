@@ -340,7 +340,8 @@ impl Pump {
                 opened.next,
                 opened.begun,
                 (self.now_ms)(),
-            ),
+            )
+            .summing(definition.rollup.as_ref()),
             reader: self.reader(opened.next),
             idle: Some(writer),
             flight: JoinSet::new(),

@@ -11,15 +11,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("access", &["model"]),
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
+    ("expr", &[]),
     ("journal", &["model"]),
     ("cluster", &["journal", "model"]),
     ("queue", &["model"]),
-    ("routing", &[]),
+    ("routing", &["expr"]),
     ("store", &["journal", "model"]),
     ("topics", &["counters", "journal", "model", "store"]),
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
-    ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    (
+        "live-topics",
+        &["expr", "journal", "model", "routing", "store", "topics"],
+    ),
     ("apps", &["journal", "model", "store", "topics"]),
     (
         "delivery",
@@ -28,7 +32,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "expr", "journal", "model", "queue", "routing", "store",
+            "topics",
         ],
     ),
     (
@@ -111,7 +116,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "kafka-client", "model"]),
+    ("sinks", &["amqp-wire", "expr", "kafka-client", "model"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

@@ -1,8 +1,11 @@
 //! A sink as its file declares it: `[sink.NAME]`. Unknown fields are refused, with their path.
 
+mod rollups;
 mod sources;
 mod steps;
 mod targets;
+
+use std::sync::Arc;
 
 use toml::Value;
 
@@ -11,6 +14,7 @@ use crate::convert::{OnUnknown, default_fits};
 use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
+use crate::rollup::{Merge, Rollup};
 use crate::secret::SecretError;
 use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
@@ -59,6 +63,8 @@ pub struct Definition {
     pub on_gap: OnGap,
     pub rate: Rate,
     pub steps: Vec<Step>,
+    /// Sums instead of rows.
+    pub rollup: Option<Arc<Rollup>>,
 }
 
 /// Position of partitions of which the target knows nothing.
@@ -98,6 +104,12 @@ pub enum Mode {
     /// The last record of a key wins.
     Upsert {
         key: Vec<String>,
+    },
+    /// Figures are added to those that are there.
+    Rollup {
+        key: Vec<String>,
+        merges: Vec<(String, Merge)>,
+        threshold: Option<(String, u64)>,
     },
 }
 
@@ -196,8 +208,19 @@ impl Definition {
         }
         let place = fields.flag("place")?.unwrap_or(false);
         let steps = steps::read(&mut fields)?;
-        let columns = columns(&mut fields, &target, place, !steps.is_empty())?;
-        let mode = mode(&mut fields, &target, &columns)?;
+        let rollup = rollups::read(&mut fields, &target)?.map(Arc::new);
+        let columns = match &rollup {
+            Some(rollup) => rollup.columns(),
+            None => columns(&mut fields, &target, place, !steps.is_empty())?,
+        };
+        let mode = match &rollup {
+            Some(rollup) => Mode::Rollup {
+                key: rollup.key(),
+                merges: rollup.merges(),
+                threshold: rollup.threshold.clone(),
+            },
+            None => mode(&mut fields, &target, &columns)?,
+        };
         let flush = flush(&mut fields, target.flush_records())?;
         let on_unknown = [
             ("rest", OnUnknown::Rest),
@@ -230,6 +253,7 @@ impl Definition {
             on_gap: on_gap.unwrap_or(OnGap::Stop),
             rate,
             steps,
+            rollup,
         })
     }
 }
@@ -442,7 +466,7 @@ mod tests {
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash and mask",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);

@@ -12,6 +12,7 @@
 mod fake;
 mod files;
 mod postgres;
+mod rollup;
 mod s3;
 mod script;
 mod server;
