@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Fault;
 use crate::node::{Comparison, Node, Operator};
-use crate::paths::Found;
-use crate::value::{Value, has_field, items};
+use crate::paths::{Found, NoJson};
+use crate::value::{NoOrder, Value, has_field, items};
 use crate::{Expression, Record};
 
 /// Work of a pattern, per byte of text.
@@ -17,8 +17,8 @@ const JSON_WORK: usize = 4;
 pub(crate) struct Evaluation<'r, R> {
     expression: &'r Expression,
     record: &'r R,
-    /// Fields of the value, once one was asked for. `None` within: the value is not JSON.
-    found: Option<Option<Found<'r>>>,
+    /// Fields of the value, once one was asked for.
+    found: Option<Result<Found<'r>, NoJson>>,
     /// Work that is left, in nodes and bytes that are looked at.
     work: usize,
 }
@@ -42,9 +42,9 @@ impl<'r, R: Record> Evaluation<'r, R> {
         let (expression, record) = (self.expression, self.record);
         let found = self.found.get_or_insert_with(|| {
             let mut found = Found::with_slots(expression.names.len());
-            record.read(&expression.paths, &mut found).ok().map(|()| found)
+            record.read(&expression.paths, &mut found).map(|()| found)
         });
-        found.as_ref().ok_or(Fault::NoJson)
+        found.as_ref().map_err(|NoJson| Fault::NoJson)
     }
 
     pub(crate) fn value(&mut self, node: &'r Node) -> Result<Value<'r>, Fault> {
@@ -64,17 +64,7 @@ impl<'r, R: Record> Evaluation<'r, R> {
                 let value = self.record.header(name);
                 value.ok_or_else(|| Fault::Missing(format!("headers[{name:?}]").into()))
             }
-            Node::HasHeader(name) => {
-                let name = self.value(name)?;
-                match &name {
-                    Value::Text(name) => Ok(Value::Bool(self.record.header(name).is_some())),
-                    other => Err(Fault::Types {
-                        of: "in",
-                        left: other.kind(),
-                        right: "headers",
-                    }),
-                }
-            }
+            Node::HasHeader(name) => self.has_header(name),
             Node::Variable(variable) => Ok(self.record.variable(*variable)),
             Node::Not(inner) => Ok(Value::Bool(!self.condition(inner)?)),
             Node::Negative(inner) => negative(&self.value(inner)?),
@@ -88,7 +78,8 @@ impl<'r, R: Record> Evaluation<'r, R> {
             Node::Compare(comparison, nodes) => self.compare(*comparison, nodes),
             Node::In(nodes) => self.contained(nodes),
             Node::Arithmetic(operator, nodes) => {
-                let (one, other) = (self.value(&nodes[0])?, self.value(&nodes[1])?);
+                let [one, other] = &**nodes;
+                let (one, other) = (self.value(one)?, self.value(other)?);
                 self.spend(one.weight().saturating_add(other.weight()))?;
                 arithmetic(*operator, one, other)
             }
@@ -125,6 +116,17 @@ impl<'r, R: Record> Evaluation<'r, R> {
         name.cloned().unwrap_or_else(|| "field".into())
     }
 
+    fn has_header(&mut self, name: &'r Node) -> Result<Value<'r>, Fault> {
+        match self.value(name)? {
+            Value::Text(name) => Ok(Value::Bool(self.record.header(&name).is_some())),
+            other => Err(Fault::Types {
+                of: "in",
+                left: other.kind(),
+                right: "headers",
+            }),
+        }
+    }
+
     fn condition(&mut self, node: &'r Node) -> Result<bool, Fault> {
         match self.value(node)? {
             Value::Bool(it) => Ok(it),
@@ -159,13 +161,14 @@ impl<'r, R: Record> Evaluation<'r, R> {
     }
 
     fn compare(&mut self, comparison: Comparison, nodes: &'r [Node; 2]) -> Result<Value<'r>, Fault> {
-        let (one, other) = (self.value(&nodes[0])?, self.value(&nodes[1])?);
+        let [one, other] = nodes;
+        let (one, other) = (self.value(one)?, self.value(other)?);
         let holds = match comparison {
             Comparison::Equal => self.equal(&one, &other)?,
             Comparison::NotEqual => !self.equal(&one, &other)?,
             Comparison::Less | Comparison::LessOrEqual | Comparison::Greater | Comparison::GreaterOrEqual => {
                 self.spend(one.weight().min(other.weight()))?;
-                let order = one.order(&other).ok_or_else(|| Fault::Types {
+                let order = one.order(&other).map_err(|NoOrder| Fault::Types {
                     of: comparison.name(),
                     left: one.kind(),
                     right: other.kind(),
@@ -177,8 +180,9 @@ impl<'r, R: Record> Evaluation<'r, R> {
     }
 
     fn contained(&mut self, nodes: &'r [Node; 2]) -> Result<Value<'r>, Fault> {
-        let wanted = self.value(&nodes[0])?;
-        if let Node::List(list) = &nodes[1] {
+        let [wanted, whole] = nodes;
+        let wanted = self.value(wanted)?;
+        if let Node::List(list) = whole {
             // Without a list in memory.
             let mut is_in = false;
             for node in list {
@@ -187,7 +191,7 @@ impl<'r, R: Record> Evaluation<'r, R> {
             }
             return Ok(Value::Bool(is_in));
         }
-        let whole = self.value(&nodes[1])?;
+        let whole = self.value(whole)?;
         self.spend(whole.weight().saturating_mul(JSON_WORK))?;
         if let Some(items) = items(&whole) {
             let mut is_in = false;

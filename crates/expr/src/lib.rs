@@ -12,6 +12,11 @@
 //! - `value`: values, how they compare and how they are written
 //! - `evaluate`, `function`, `time`: meaning
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "an operation names the kinds of values that it takes, and refuses all others"
+)]
+
 mod error;
 mod evaluate;
 mod function;

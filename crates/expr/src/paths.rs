@@ -73,28 +73,31 @@ type Captured<'r> = SmallVec<[Option<&'r RawValue>; 8]>;
 
 impl Paths {
     pub(crate) fn insert(&mut self, path: &[Segment], slot: usize) {
-        let mut here = self;
-        for segment in path {
-            here = match segment {
-                Segment::Field(name) => {
-                    let known = here.fields.binary_search_by(|(known, _)| known.cmp(name));
-                    let place = known.unwrap_or_else(|place| {
-                        here.fields.insert(place, (name.clone(), Self::default()));
-                        place
-                    });
-                    &mut here.fields[place].1
-                }
-                Segment::Item(number) => {
-                    let known = here.items.binary_search_by(|(known, _)| known.cmp(number));
-                    let place = known.unwrap_or_else(|place| {
-                        here.items.insert(place, (*number, Self::default()));
-                        place
-                    });
-                    &mut here.items[place].1
-                }
-            };
+        let Some((segment, rest)) = path.split_first() else {
+            self.slot = Some(slot);
+            return;
+        };
+        let below = match segment {
+            Segment::Field(name) => {
+                let known = self.fields.binary_search_by(|(known, _)| known.cmp(name));
+                let place = known.unwrap_or_else(|place| {
+                    self.fields.insert(place, (name.clone(), Self::default()));
+                    place
+                });
+                self.fields.get_mut(place).map(|(_, below)| below)
+            }
+            Segment::Item(number) => {
+                let known = self.items.binary_search_by(|(known, _)| known.cmp(number));
+                let place = known.unwrap_or_else(|place| {
+                    self.items.insert(place, (*number, Self::default()));
+                    place
+                });
+                self.items.get_mut(place).map(|(_, below)| below)
+            }
+        };
+        if let Some(below) = below {
+            below.insert(rest, slot);
         }
-        here.slot = Some(slot);
     }
 
     /// True if the value as a whole is asked for.

@@ -27,6 +27,9 @@ pub enum Value<'r> {
     Duration(SignedDuration),
 }
 
+/// Two kinds of values without an order.
+pub(crate) struct NoOrder;
+
 /// Levels of objects and lists that are compared.
 const COMPARED_DEPTH_MAX: usize = 32;
 
@@ -114,9 +117,9 @@ impl<'r> Value<'r> {
         equal(self, other, 0)
     }
 
-    /// Returns the order of two values. `None` if their kinds have none. NaN is before and behind nothing.
-    pub(crate) fn order(&self, other: &Self) -> Option<Option<Ordering>> {
-        Some(match (self, other) {
+    /// Returns the order of two values, if their kinds have one. NaN is before and behind nothing.
+    pub(crate) fn order(&self, other: &Self) -> Result<Option<Ordering>, NoOrder> {
+        Ok(match (self, other) {
             (Self::Int(one), Self::Int(other)) => Some(one.cmp(other)),
             (Self::Double(one), Self::Double(other)) => one.partial_cmp(other),
             (Self::Int(one), Self::Double(other)) => order_mixed(*one, *other),
@@ -126,7 +129,7 @@ impl<'r> Value<'r> {
             (Self::Bool(one), Self::Bool(other)) => Some(one.cmp(other)),
             (Self::Time(one), Self::Time(other)) => Some(one.cmp(other)),
             (Self::Duration(one), Self::Duration(other)) => Some(one.cmp(other)),
-            _ => return None,
+            _ => return Err(NoOrder),
         })
     }
 }
@@ -173,7 +176,7 @@ fn order_mixed(int: i64, double: f64) -> Option<Ordering> {
 }
 
 fn equal(one: &Value<'_>, other: &Value<'_>, depth: usize) -> bool {
-    if let Some(order) = one.order(other) {
+    if let Ok(order) = one.order(other) {
         return order == Some(Ordering::Equal);
     }
     if depth > COMPARED_DEPTH_MAX {

@@ -100,6 +100,10 @@ impl LiveMetrics {
             "Changes refused because the client has too many subscriptions",
             self.refused_lists.clone(),
         );
+        self.register_gauges(registry);
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
         let gauges: [(&str, &str, &Gauge); 4] = [
             ("clients_listening", "Clients that listen", &self.listening),
             ("topics", "Topics that somebody subscribes to", &self.topics),

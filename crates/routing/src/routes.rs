@@ -139,11 +139,13 @@ impl<T: Target> Routes<T> {
                 .verdicts
                 .iter()
                 .find(|(filter, _)| *filter == filtered.filter);
-            let verdict = known.map(|(_, verdict)| *verdict).unwrap_or_else(|| {
+            let verdict = if let Some((_, verdict)) = known {
+                *verdict
+            } else {
                 let verdict = message.admits(&filtered.filter);
                 self.verdicts.push((Arc::clone(&filtered.filter), verdict));
                 verdict
-            });
+            };
             if !verdict {
                 continue;
             }

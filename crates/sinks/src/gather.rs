@@ -155,11 +155,11 @@ impl Gather {
         if self.begun.is_some_and(|end| offset >= end) {
             return false;
         }
-        let converted = match &mut self.groups {
+        let result = match &mut self.groups {
             Some((rollup, groups)) => converter.fold(rollup, &self.place, record, groups),
             None => converter.convert(&self.place, record, &mut self.rows),
         };
-        match converted {
+        match result {
             Ok(Converted::Row) => {}
             Ok(Converted::Dropped { has_failed }) => {
                 self.dropped.records += 1;

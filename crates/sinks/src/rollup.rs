@@ -376,7 +376,9 @@ fn write_row(rollup: &Rollup, key: &[u8], figures: &[Total], row: &mut Cells<'_>
         let cell = match (figure.kind(), value) {
             (_, Total::Number(None)) => Cell::Null,
             (_, Total::Members(members)) => Cell::Bytes(row.written(|out| {
-                members.iter().for_each(|member| out.extend_from_slice(member));
+                for member in members {
+                    out.extend_from_slice(member);
+                }
             })),
             (Kind::Numeric { scale, .. }, Total::Number(Some(value))) => {
                 Cell::Numeric(row.piece(unscaled(*value, scale).as_bytes()))

@@ -89,11 +89,11 @@ async fn partition_tried(
             .iter()
             .filter(|record| range.contains(&record.offset.0))
         {
-            let converted = match &definition.rollup {
+            let result = match &definition.rollup {
                 Some(rollup) => converter.fold(rollup, &place, record, &mut groups),
                 None => converter.convert(&place, record, &mut rows),
             };
-            if let Err(reason) = converted {
+            if let Err(reason) = result {
                 let offset = record.offset.0;
                 poison.push(Poison { offset, reason });
             }

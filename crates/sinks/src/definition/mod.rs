@@ -113,6 +113,16 @@ pub enum Mode {
     },
 }
 
+impl Mode {
+    fn of(rollup: &Rollup) -> Self {
+        Self::Rollup {
+            key: rollup.key(),
+            merges: rollup.merges(),
+            threshold: rollup.threshold.clone(),
+        }
+    }
+}
+
 impl Definition {
     /// Reads all sinks of a file.
     pub fn parse(text: &str) -> Result<Vec<Self>, DefinitionError> {
@@ -214,11 +224,7 @@ impl Definition {
             None => columns(&mut fields, &target, place, !steps.is_empty())?,
         };
         let mode = match &rollup {
-            Some(rollup) => Mode::Rollup {
-                key: rollup.key(),
-                merges: rollup.merges(),
-                threshold: rollup.threshold.clone(),
-            },
+            Some(rollup) => Mode::of(rollup),
             None => mode(&mut fields, &target, &columns)?,
         };
         let flush = flush(&mut fields, target.flush_records())?;

@@ -59,9 +59,9 @@ pub(super) fn read(fields: &mut Fields, target: &TargetSpec) -> Read<Option<Roll
     let found = Rollup {
         time,
         every,
-        by_names,
-        by,
         attributes,
+        by,
+        by_names,
         figures,
         threshold,
     };

@@ -48,7 +48,7 @@ fn target(sink: &Definition, steps: Steps) -> Box<dyn Target> {
 fn log(partition: u32) -> Vec<stafett_model::StoredRecord> {
     let value = |offset: u64| {
         let kind = if offset % 5 == 4 { "PING" } else { "QUIT" };
-        let zone = ["UTC", "Europe/Stockholm"][usize::from(offset % 3 == 0)];
+        let zone = ["UTC", "Europe/Stockholm"][usize::from(offset.is_multiple_of(3))];
         let hour = offset % 72;
         let seconds = format!("{}.{:02}", offset % 7, offset % 100);
         if offset == 33 {

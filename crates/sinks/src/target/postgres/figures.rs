@@ -118,8 +118,8 @@ async fn take_over(
 /// Returns the expression of a column as text, in the form of [`crate::convert`].
 fn text_of(column: &Column) -> String {
     let name = super::tables::quoted(&column.name);
-    match column.kind {
-        Kind::Timestamp => format!("to_char({name}, 'YYYY-MM-DD\"T\"HH24:MI:SS')"),
-        _ => format!("{name}::text"),
+    if column.kind == Kind::Timestamp {
+        return format!("to_char({name}, 'YYYY-MM-DD\"T\"HH24:MI:SS')");
     }
+    format!("{name}::text")
 }
