@@ -20,7 +20,7 @@
 //!   [`convert`]: a record as a row
 //! - [`rollup`]: records of a batch summed up by time and attributes
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
-//! - [`pace`]: limits, and poison by period
+//! - [`pace`]: limits, and poison by period; [`quiet`]: times of day without writes
 //!
 //! With I/O:
 //! - [`target`]: the trait of stores, and one folder for each kind
@@ -43,6 +43,7 @@ pub mod gather;
 pub mod http;
 pub mod pace;
 pub mod positions;
+pub mod quiet;
 pub mod rollup;
 pub mod rows;
 pub mod runner;

@@ -14,6 +14,7 @@ use crate::convert::{OnUnknown, default_fits};
 use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
+use crate::quiet::Quiet;
 use crate::rollup::{Merge, Rollup};
 use crate::secret::SecretError;
 use crate::transform::Step;
@@ -62,6 +63,8 @@ pub struct Definition {
     pub poison_max: (u64, u64),
     pub on_gap: OnGap,
     pub rate: Rate,
+    /// Times of day in which nothing is written.
+    pub quiet: Vec<Quiet>,
     pub steps: Vec<Step>,
     /// Sums instead of rows.
     pub rollup: Option<Arc<Rollup>>,
@@ -243,6 +246,7 @@ impl Definition {
             bytes_per_s: limit.size("bytes_per_s")?,
         };
         limit.end()?;
+        let quiet = quiet(&mut fields)?;
         fields.end()?;
         Ok(Self {
             name: name.to_owned(),
@@ -258,10 +262,22 @@ impl Definition {
             poison_max,
             on_gap: on_gap.unwrap_or(OnGap::Stop),
             rate,
+            quiet,
             steps,
             rollup,
         })
     }
+}
+
+fn quiet(fields: &mut Fields) -> Result<Vec<Quiet>, DefinitionError> {
+    let texts = fields.texts("quiet")?.unwrap_or_default();
+    let read = texts.iter().map(|text| {
+        Quiet::parse(text).ok_or_else(|| {
+            let why = format!("{text:?} is no time of day, such as 08:00-09:00 Europe/Stockholm");
+            fields.bad("quiet", why)
+        })
+    });
+    read.collect()
 }
 
 fn begin(fields: &mut Fields) -> Result<Begin, DefinitionError> {
@@ -465,6 +481,10 @@ mod tests {
             (
                 ("to = \"postgres\"", "to = \"delta\""),
                 "sink.events-pg.to: the target delta is not built in yet",
+            ),
+            (
+                ("place = true", "quiet = [\"at noon\"]"),
+                "sink.events-pg.quiet: \"at noon\" is no time of day, such as 08:00-09:00 Europe/Stockholm",
             ),
             (
                 ("[sink.events-pg]", "[sunk.events-pg]"),
