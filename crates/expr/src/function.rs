@@ -1,4 +1,4 @@
-//! Functions, by name and by the number of what they take.
+//! Functions, by name and by the number of their arguments.
 
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ pub(crate) enum Function {
     Local(Local),
 }
 
-/// Name, number of arguments with the one before the dot, at least and at most, and whether it may stand alone
-/// and behind a dot.
+/// Name, number of arguments with the one before the dot, at least and at most, and whether it may stand
+/// alone and behind a dot.
 type Row = (&'static str, Function, usize, usize, bool, bool);
 
 const FUNCTIONS: &[Row] = &[
@@ -86,7 +86,7 @@ impl Function {
         Ok(())
     }
 
-    /// Returns a function by name; the error says what is wrong. `count` counts the argument before the dot.
+    /// Returns a function by name, or a sentence about the mistake. `count` counts the argument before the dot.
     pub(crate) fn find(name: &str, count: usize, is_method: bool) -> Result<Self, String> {
         let row = FUNCTIONS.iter().find(|(known, _, _, _, alone, behind)| {
             *known == name && if is_method { *behind } else { *alone }

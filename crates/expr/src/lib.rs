@@ -1,11 +1,12 @@
-//! Expressions over a record: conditions and computed values, in a subset of CEL (Common Expression Language).
+//! Expressions over a record: conditions and computed values, in a subset of CEL (Common Expression
+//! Language).
 //!
-//! There are no loops and no macros but `has`, so the cost of an expression is a sum over its nodes; what a
-//! node costs is the size of what it looks at. A budget ends what is too costly all the same. An expression is
-//! read once, where it is declared; then only the fields that it names are read out of a record's JSON text, in
-//! one pass.
+//! There are no loops and no macros but `has`, so the cost of an expression is a sum over its nodes; the cost
+//! of a node is the size of the values that it looks at. A budget ends evaluations that are too costly all
+//! the same. An expression is read once, where it is declared; then only the fields that it names are read out of
+//! a record's JSON text, in one pass.
 //!
-//! What is not here: anything about sinks, topics or protocols. [`Record`] is what they implement.
+//! Nothing here knows sinks, topics or protocols; they implement [`Record`].
 //!
 //! - `token`, `parse`, `node`: from text to a tree
 //! - `paths`: fields of JSON text by path

@@ -1,4 +1,4 @@
-//! Filters of listening clients: conditions on what is delivered to them, beside their subscriptions.
+//! Filters of listening clients: conditions on their deliveries, beside their subscriptions.
 //!
 //! Equal filters are one, and each distinct one is evaluated at most once per message, however many clients
 //! have it. Without filters there is nothing to look up: the table of clients is empty.

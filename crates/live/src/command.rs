@@ -40,7 +40,7 @@ pub enum Command<'a> {
     Listen {
         outbox_bytes: Option<usize>,
         overflow: Option<Overflow>,
-        /// Condition on what is delivered.
+        /// Condition on deliveries.
         filter: Option<Cow<'a, str>>,
     },
     Leave,

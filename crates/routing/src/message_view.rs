@@ -1,7 +1,10 @@
 //! The parts of a message that routing uses.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_expr::Value;
 
 use crate::filter::Filter;
 use crate::spec::Property;
@@ -48,6 +51,22 @@ pub enum HeaderValue {
 }
 
 impl HeaderValue {
+    /// Returns the header as filters see it. Lists and tables are bytes.
+    pub fn into_value(self) -> Value<'static> {
+        let text = |bytes: Bytes| match String::from_utf8(bytes.to_vec()) {
+            Ok(text) => Value::Text(Cow::Owned(text)),
+            Err(why) => Value::Bytes(Cow::Owned(why.into_bytes())),
+        };
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Bool(it) => Value::Bool(it),
+            Self::Integer(number) => i64::try_from(number).map_or(Value::Double(number as f64), Value::Int),
+            Self::Float(bits) => Value::Double(f64::from_bits(bits)),
+            Self::Text(bytes) => text(bytes),
+            Self::Other(other) => Value::Bytes(Cow::Owned(other.to_vec())),
+        }
+    }
+
     /// Returns the bytes to be hashed.
     pub(crate) fn to_bytes(&self) -> Bytes {
         match self {

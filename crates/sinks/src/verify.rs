@@ -63,7 +63,7 @@ struct Computed {
     records: u64,
 }
 
-/// Compares the store of a roll-up with what the log says.
+/// Compares the store of a roll-up with its log.
 pub async fn verify(client: &Client, sink: &Definition) -> Result<Verified, VerifyError> {
     let (computed, _) = compute(client, sink).await?;
     let texts = computed.rows.all();
@@ -80,7 +80,7 @@ pub async fn verify(client: &Client, sink: &Definition) -> Result<Verified, Veri
     })
 }
 
-/// Puts what the log says in the place of what the store has. Returns the number of rows.
+/// Replaces the rows of a roll-up by those of its log. Returns their number.
 pub async fn recompute(client: &Client, sink: &Definition) -> Result<usize, VerifyError> {
     let (computed, mut target) = compute(client, sink).await?;
     target.replace_figures(&computed.figures, &computed.rows).await?;

@@ -132,7 +132,7 @@ impl Record for RoutedMessage<'_> {
         let mut found = None;
         self.headers(&mut |known, value| {
             if known == name.as_bytes() {
-                found = Some(filtered_value(value));
+                found = Some(value.into_value());
             }
         });
         found
@@ -141,23 +141,5 @@ impl Record for RoutedMessage<'_> {
     fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {
         let text = std::str::from_utf8(&self.message.value).map_err(|_| NoJson)?;
         paths.read(text, found)
-    }
-}
-
-/// Returns a header as filters see it. Lists and tables are bytes.
-fn filtered_value(value: HeaderValue) -> Value<'static> {
-    let bytes = |bytes: Bytes| match String::from_utf8(bytes.to_vec()) {
-        Ok(text) => Value::Text(Cow::Owned(text)),
-        Err(why) => Value::Bytes(Cow::Owned(why.into_bytes())),
-    };
-    match value {
-        HeaderValue::Nothing => Value::Null,
-        HeaderValue::Bool(it) => Value::Bool(it),
-        HeaderValue::Integer(number) => {
-            i64::try_from(number).map_or(Value::Double(number as f64), Value::Int)
-        }
-        HeaderValue::Float(bits) => Value::Double(f64::from_bits(bits)),
-        HeaderValue::Text(text) => bytes(text),
-        HeaderValue::Other(other) => Value::Bytes(Cow::Owned(other.to_vec())),
     }
 }

@@ -240,12 +240,7 @@ impl Definition {
         let dead_letters = fields.word("on_poison", &[("dead_letter", true), ("stop", false)])?;
         let poison_max = fields.rate("poison_max")?.unwrap_or((100, 60_000));
         let on_gap = fields.word("on_gap", &[("stop", OnGap::Stop), ("skip", OnGap::Skip)])?;
-        let mut limit = fields.below("limit")?;
-        let rate = Rate {
-            rows_per_s: limit.count("rows_per_s")?,
-            bytes_per_s: limit.size("bytes_per_s")?,
-        };
-        limit.end()?;
+        let rate = rate(&mut fields)?;
         let quiet = quiet(&mut fields)?;
         fields.end()?;
         Ok(Self {
@@ -267,6 +262,16 @@ impl Definition {
             rollup,
         })
     }
+}
+
+fn rate(fields: &mut Fields) -> Result<Rate, DefinitionError> {
+    let mut limit = fields.below("limit")?;
+    let rate = Rate {
+        rows_per_s: limit.count("rows_per_s")?,
+        bytes_per_s: limit.size("bytes_per_s")?,
+    };
+    limit.end()?;
+    Ok(rate)
 }
 
 fn quiet(fields: &mut Fields) -> Result<Vec<Quiet>, DefinitionError> {

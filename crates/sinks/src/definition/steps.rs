@@ -93,20 +93,21 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
             Some(text) => expression("where".to_owned(), text).map(Step::Where),
             None => Err(refused("where".to_owned(), "it has to be an expression")),
         },
-        "set" => {
-            let fields = Fields::new("set", value)?.rest();
-            let fields = fields.map(|(path, name, value)| match value.as_str() {
-                Some(text) => Ok((name, expression(path, text)?)),
-                None => Err(refused(
-                    path,
-                    "it has to be an expression: a text in it has quotes of its own",
-                )),
-            });
-            Ok(Step::Set(fields.collect::<Result<_, _>>()?))
-        }
+        "set" => set(Fields::new("set", value)?),
         "time" => two_times(Fields::new("time", value)?).map(Step::Time),
         _ => Err(bad),
     }
+}
+
+fn set(fields: Fields) -> Result<Step, DefinitionError> {
+    let fields = fields.rest().map(|(path, name, value)| match value.as_str() {
+        Some(text) => Ok((name, expression(path, text)?)),
+        None => Err(refused(
+            path,
+            "it has to be an expression: a text in it has quotes of its own",
+        )),
+    });
+    Ok(Step::Set(fields.collect::<Result<_, _>>()?))
 }
 
 fn expression(path: String, text: &str) -> Result<Expression, DefinitionError> {

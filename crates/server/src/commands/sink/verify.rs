@@ -24,7 +24,7 @@ fn rollups<'a>(sinks: &'a [Definition]) -> anyhow::Result<Vec<&'a Definition>> {
     Ok(found)
 }
 
-/// Compares roll-ups with what their topics say. Fails if there is a difference.
+/// Compares roll-ups with their topics. Fails if there is a difference.
 pub(super) fn compare(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
     let rollups = rollups(sinks)?;
     let mut table = Table::new(&[

@@ -63,8 +63,8 @@ impl Postgres {
         Ok(found)
     }
 
-    /// Replaces all rows by others, if all positions are still those of `figures`. Writers that are at work go
-    /// on behind them.
+    /// Replaces all rows by others, if all positions are still those of `figures`. Writers that are at work
+    /// go on behind them.
     pub async fn replace_figures(&mut self, figures: &Figures, rows: &Rows) -> Result<(), TargetError> {
         let (sink, columns, tables) = (self.sink.clone(), self.columns.clone(), self.tables.clone());
         let client = self.client().await?;

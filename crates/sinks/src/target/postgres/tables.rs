@@ -184,7 +184,7 @@ impl Tables {
         )
     }
 
-    /// Returns the statements that make what a roll-up has beside its table.
+    /// Returns the statements that make table and view beside the table of a roll-up.
     fn beside(&self) -> Vec<String> {
         let mut made = Vec::new();
         if let Some(members) = self.members() {
