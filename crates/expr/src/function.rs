@@ -86,7 +86,8 @@ impl Function {
         Ok(())
     }
 
-    /// Returns a function by name, or a sentence about the mistake. `count` counts the argument before the dot.
+    /// Returns a function by name, or a sentence about the mistake. `count` includes the argument before the
+    /// dot.
     pub(crate) fn find(name: &str, count: usize, is_method: bool) -> Result<Self, String> {
         let row = FUNCTIONS.iter().find(|(known, _, _, _, alone, behind)| {
             *known == name && if is_method { *behind } else { *alone }

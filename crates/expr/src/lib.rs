@@ -1,10 +1,10 @@
 //! Expressions over a record: conditions and computed values, in a subset of CEL (Common Expression
 //! Language).
 //!
-//! There are no loops and no macros but `has`, so the cost of an expression is a sum over its nodes; the cost
-//! of a node is the size of the values that it looks at. A budget ends evaluations that are too costly all
-//! the same. An expression is read once, where it is declared; then only the fields that it names are read out of
-//! a record's JSON text, in one pass.
+//! There are no loops and no macros but `has`, so the cost of an expression is a sum over its nodes; the
+//! cost of a node is the size of the values that it looks at. A budget ends evaluations that are too costly
+//! all the same. An expression is read once, where it is declared; then only the fields that it names are
+//! read out of a record's JSON text, in one pass.
 //!
 //! Nothing here knows sinks, topics or protocols; they implement [`Record`].
 //!
