@@ -7,6 +7,7 @@
 //! - `database`: the duties of the database, and the reason why they exclude a former owner
 //! - `storage`, `file`, `uplink`: files over it, with copies in a local folder
 //! - `ownership`: claims, and the lease that says when one is tried
+//! - `nodes`: the table of nodes, and which of them live; `peer`: the first bytes between two of them
 //! - `postgres`: the database as PostgreSQL
 //! - `fake`: the same in memory, behind the feature `testing`
 //!
@@ -16,7 +17,9 @@ mod database;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod file;
+mod nodes;
 mod ownership;
+mod peer;
 mod postgres;
 mod storage;
 mod uplink;
@@ -25,6 +28,10 @@ pub use database::{
     BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, ROW_BYTES_MAX,
     Row, nonce,
 };
+pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View};
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
-pub use postgres::{AddressError, Postgres, check_address, without_password};
+pub use peer::{PeerError, Wish, answer, ask, hear};
+pub use postgres::{
+    AddressError, DatabaseFacts, Postgres, PostgresDirectory, check_address, without_password,
+};
 pub use storage::{Cutoff, SharedStorage};

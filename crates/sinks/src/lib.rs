@@ -31,7 +31,7 @@
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
 //!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
-//! - [`broker`], `tls`, [`http`], `remote`: connections; [`status`]: state and counters
+//! - [`broker`], [`http`], `remote`: connections; [`status`]: state and counters
 
 pub mod bisection;
 pub mod broker;
@@ -68,7 +68,6 @@ mod reader;
 mod remote;
 mod secret;
 mod session;
-mod tls;
 mod work;
 mod writer;
 

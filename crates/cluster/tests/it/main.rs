@@ -23,6 +23,7 @@ mod faults;
 mod former_owners;
 mod leases;
 mod node;
+mod nodes;
 mod on_postgres;
 
 mod providers {

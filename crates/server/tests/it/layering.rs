@@ -13,7 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("counters", &["model"]),
     ("expr", &[]),
     ("journal", &["model"]),
-    ("cluster", &["journal", "model"]),
+    ("trust", &[]),
+    ("cluster", &["journal", "model", "trust"]),
     ("queue", &["model"]),
     ("routing", &["expr"]),
     ("store", &["journal", "model"]),
@@ -116,7 +117,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "expr", "kafka-client", "model"]),
+    ("sinks", &["amqp-wire", "expr", "kafka-client", "model", "trust"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",
@@ -134,7 +135,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("statistics", &[]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
     ("ingest", &["broker", "http", "store", "topics"]),
-    ("console", &[]),
+    ("console", &["http"]),
     ("ws", &["net"]),
     (
         "simulation",

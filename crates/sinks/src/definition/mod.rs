@@ -3,6 +3,7 @@
 mod rollups;
 mod sources;
 mod steps;
+mod stores;
 mod targets;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::rollup::{Merge, Rollup};
 use crate::secret::SecretError;
 use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
+pub use stores::{ClickhouseSpec, DucklakeSpec, MongodbSpec};
 use targets::target;
 pub use targets::{
     AmqpSpec, BodyForm, BucketSpec, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec,
@@ -226,6 +228,7 @@ impl Definition {
             Some(rollup) => rollup.columns(),
             None => columns(&mut fields, &target, place, !steps.is_empty())?,
         };
+        target.takes(&columns).map_err(|why| fields.bad("columns", why))?;
         let mode = match &rollup {
             Some(rollup) => Mode::of(rollup),
             None => mode(&mut fields, &target, &columns)?,

@@ -9,8 +9,14 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+mod clickhouse;
+mod ducklake;
 mod fake;
 mod files;
+mod memory;
+mod mongodb;
+mod parquet;
+mod peer;
 mod postgres;
 mod rollup;
 mod s3;

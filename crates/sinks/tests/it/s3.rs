@@ -1,10 +1,10 @@
 //! Buckets: the suite on an S3-compatible server (moto), and a server between that answers wrongly, late, in
 //! parts or not at all.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
+use crate::peer::{checkout, skip};
 use crate::suite::{self, Letters, Store, life, log, place};
 
 const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
@@ -36,20 +37,8 @@ impl Drop for Server {
     }
 }
 
-/// Says that the calling test is skipped, and why.
-fn skip() {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("skipped: {test}: no moto_server (install with: scripts/setup)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("skipped");
-    let mut file = File::options().create(true).append(true).open(path).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
-}
-
 fn programs() -> impl Iterator<Item = PathBuf> {
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/venv/bin/moto_server");
+    let venv = checkout("target/clients/venv/bin/moto_server");
     [venv, PathBuf::from("moto_server")].into_iter()
 }
 
@@ -82,7 +71,7 @@ impl Server {
             std::thread::spawn(move || lines.for_each(drop));
             return Some(Self { child, address });
         }
-        skip();
+        skip("moto_server");
         None
     }
 }
