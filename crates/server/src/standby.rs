@@ -1,5 +1,5 @@
-//! Parts of the process's run that only a cluster has: listeners while the node stands by, and the ways in which
-//! it serves no longer.
+//! Parts of the process's run that only a cluster has: listeners while the node stands by, and the ways in
+//! which it serves no longer.
 
 use std::future::pending;
 use std::sync::Arc;
