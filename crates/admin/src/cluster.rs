@@ -1,4 +1,4 @@
-//! The cluster that the node is in: its nodes, the owner of the cell, and what is stored.
+//! The cluster that the node is in: its nodes, the owner of the cell, and its database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Cluster {
     pub database: Option<ClusterDatabase>,
     /// Null while this node has committed nothing.
     pub commits: Option<CommitTimes>,
-    /// What is not as it should be.
+    /// Faults, in words.
     pub problems: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
 //! The first bytes between two nodes: both prove that they read the same table of nodes, and the node that
-//! connects says what for.
+//! connects says its purpose.
 //!
 //! ```text
 //! connecting   "STAFETT PEER 1\n"   challenge, 32 bytes
@@ -10,7 +10,7 @@
 //!
 //! A proof is the HMAC-SHA-256 (RFC 2104), under the key of the accepting node, of a byte for the side, both
 //! challenges, and the wish of the connecting side. So a client's bytes go to no program that took a node's
-//! address, and a stranger cannot give itself another client's address. What follows is neither signed nor
+//! address, and a stranger cannot give itself another client's address. The rest is neither signed nor
 //! encrypted: relayed connections are as their clients made them. Integers are big-endian.
 
 use std::io;

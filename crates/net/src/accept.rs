@@ -1,7 +1,8 @@
 //! The accept loop.
 //!
-//! It runs until the process stops accepting. Errors of a single connection are skipped. If the process is out of
-//! descriptors or the machine out of memory, it waits and retries, longer each time, without a busy loop.
+//! It runs until the process stops accepting. Errors of a single connection are skipped. If the process is
+//! out of descriptors or the machine out of memory, it waits and retries, longer each time, without a busy
+//! loop.
 
 use std::future::pending;
 use std::io;

@@ -134,8 +134,8 @@ impl Core {
         &self.broker
     }
 
-    /// Waits until the journal has failed, or the cell is lost, and returns the reason. The process then has to
-    /// recover.
+    /// Waits until the journal has failed, or the cell is lost, and returns the reason. The process then has
+    /// to recover.
     pub(crate) async fn failed(&self) -> String {
         loop {
             let loss = || self.ownership.as_ref().and_then(Ownership::loss);

@@ -30,7 +30,7 @@ impl HttpSockets {
         }
     }
 
-    /// Serves listeners. In a cluster they accept nothing yet, and serve what is handed to them.
+    /// Serves listeners. In a cluster they accept nothing yet, and serve connections that are handed to them.
     pub(crate) fn add(&mut self, process: &Process, listeners: Vec<Listener>, server: HttpServer) {
         if process.member.is_none() {
             process.http.serve(listeners, server);

@@ -60,7 +60,8 @@ impl Listeners {
             .spawn(stafett_net::serve_handed(listener, handed, protocol, shared));
     }
 
-    /// Closes the listeners, drains their connections, and aborts these after `limit` or when `hurry` is done.
+    /// Closes the listeners, drains their connections, and aborts these after `limit` or when `hurry` is
+    /// done.
     pub(crate) async fn end(&self, limit: Duration, hurry: impl Future<Output = ()>) {
         if (timeout(CLOSE_MAX, self.shared.shutdown.close()).await).is_err() {
             tracing::warn!("listeners are not closed yet");

@@ -10,8 +10,8 @@
 //! - [`announce`]: lines on standard output
 //! - [`cluster`]: this node in a cluster; [`brokers`]: its nodes, for clients of Kafka's protocol
 //! - [`failure`]: errors that end the process, and their exit codes
-//! - [`core`], [`front_ends`], [`http_listeners`]: parts of the process; [`endpoints`]: its listening sockets; [`tls`]: its
-//!   certificates
+//! - [`core`], [`front_ends`], [`http_listeners`]: parts of the process; [`endpoints`]: its listening
+//!   sockets; [`tls`]: its certificates
 //! - [`ingest`]: endpoints that take events
 //! - [`limits`]: limits of the operating system
 //! - [`logging`]: structured logs, to standard error

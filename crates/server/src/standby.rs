@@ -1,5 +1,5 @@
-//! Parts of the process's run that only a cluster has: listeners while the node stands by, and the ways in which
-//! it serves no longer.
+//! Parts of the process's run that only a cluster has: listeners while the node stands by, and the ways in
+//! which it serves no longer.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MOVE_DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Time for connections of a node that stands by, when the process ends.
 const STANDBY_END_MAX: Duration = Duration::from_millis(200);
 
-/// What a node that stands by has open; nothing if the node is alone.
+/// Sockets of a node that stands by; none if the node is alone.
 #[derive(Default)]
 pub(crate) struct Standby {
     pub(crate) bound: Option<Bound>,

@@ -3,7 +3,7 @@
 //! - `authorities`: whose certificates are good
 //! - `postgres`: sessions with PostgreSQL
 //!
-//! This crate knows nothing of what goes over a connection.
+//! This crate knows nothing of the bytes on a connection.
 
 mod authorities;
 mod postgres;

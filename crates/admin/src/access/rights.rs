@@ -36,9 +36,8 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         *method == Method::PUT,
     );
     let rest = match template {
-        "/" | "/health" | "/health/any" | "/health/live" | "/health/ready" | "/live/try" => {
-            return Some(Needs::Nothing);
-        }
+        "/" | "/live/try" => return Some(Needs::Nothing),
+        _ if template.starts_with("/health") => return Some(Needs::Nothing),
         _ if template.starts_with("/metrics") => return Some(Needs::Cluster(Describe)),
         _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
         _ => template.strip_prefix("/v1")?,
@@ -88,18 +87,18 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Method::POST => Operate,
             _ => Alter,
         }),
-        _ if rest == "/live" || rest.starts_with("/live/") => Needs::Cluster(operated),
-        _ if ["/node", "/cluster", "/journal"]
-            .iter()
-            .any(|part| rest.starts_with(part)) =>
-        {
-            Needs::Cluster(operated)
-        }
+        _ if is_of_node(rest) => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
             Needs::Named(action, kind)
         }
     })
+}
+
+/// Returns true for routes of the node, its parts and its cluster.
+fn is_of_node(rest: &str) -> bool {
+    let parts = ["/live/", "/node", "/cluster", "/journal"];
+    rest == "/live" || parts.iter().any(|part| rest.starts_with(part))
 }
 
 /// Returns the right on the thing that the path names.

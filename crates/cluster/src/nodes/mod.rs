@@ -4,9 +4,9 @@
 //! node    number, name, incarnation, key, version, addresses, beat, seen, is_here
 //! ```
 //!
-//! A node keeps its number for as long as it comes back under its name. Its key proves to it that another node
-//! reads the same table (`peer.rs`). Beats of nodes decide nothing: the owner is the cell's row alone, and a
-//! node that is held for dead by mistake is left out of lists for a moment.
+//! A node keeps its number for as long as it comes back under its name. Its key proves to it that another
+//! node reads the same table (`peer.rs`). Beats of nodes decide nothing: the owner is the cell's row alone,
+//! and a node that is held for dead by mistake is left out of lists for a moment.
 
 mod registry;
 mod sightings;
@@ -44,7 +44,7 @@ pub(crate) fn random() -> [u8; 32] {
     number
 }
 
-/// What a node says of itself.
+/// Facts that a node gives of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     /// Empty: the first address is the name.

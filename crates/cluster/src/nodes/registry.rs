@@ -1,4 +1,4 @@
-//! This node in the table: a thread registers it, raises its beat, and tells what it sees.
+//! This node in the table: a thread registers it, raises its beat, and tells of all nodes.
 
 use std::io;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Registry {
-    /// Registers a node as soon as the database answers. `on_view` is told what is seen, with each beat.
+    /// Registers a node as soon as the database answers. `on_view` is told of all nodes, with each beat.
     pub fn join(
         directory: Arc<dyn Directory>,
         facts: NodeFacts,

@@ -22,7 +22,7 @@ impl Sightings {
         }
     }
 
-    /// Notes what was seen at `now`, as node `own`.
+    /// Notes a roll that was read at `now`, as node `own`.
     pub fn view(&mut self, own: u32, roll: Roll, now: Duration) -> View {
         let before = std::mem::take(&mut self.beats);
         let mut nodes = Vec::with_capacity(roll.entries.len());

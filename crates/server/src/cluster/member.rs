@@ -50,11 +50,11 @@ const TURN_LEASES: u32 = 3;
 /// Makes this process unmistakable, also after a failure of its journal.
 pub(super) static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
 
-/// What the node does.
+/// Activity of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     StandingBy,
-    /// It owns the cell, and reads what is there.
+    /// It owns the cell, and reads its journal.
     Opening,
     Serving,
 }

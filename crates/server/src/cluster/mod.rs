@@ -12,8 +12,8 @@
 //!
 //! - `member`: the node, from the start to the end of the process
 //! - `opening`: the wait for a claim, and the journal; `folder`: the local folder
-//! - `relay`: connections of clients while this node stands by; `doors`: the way to a listener for connections
-//!   that came elsewhere
+//! - `relay`: connections of clients while this node stands by; `doors`: the way to a listener for
+//!   connections that came elsewhere
 //! - `peers`: connections of other nodes; `watch`: this node's connection to the owner
 //! - `report`: the cluster for operators; `metrics`
 

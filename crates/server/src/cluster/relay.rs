@@ -60,7 +60,7 @@ impl Relay {
         }
     }
 
-    /// A part of the process answers what cannot be relayed, and requests about this node itself.
+    /// A part of the process answers connections that cannot be relayed, and requests about this node itself.
     #[must_use]
     pub(crate) fn answering(self, is_plain: bool) -> Self {
         Self {

@@ -54,7 +54,7 @@ pub(super) fn report(
     cluster
 }
 
-/// Returns what is not as it should be.
+/// Returns faults, in words.
 fn problems(cluster: &Cluster, reaches_owner: bool) -> Vec<String> {
     let mut problems = Vec::new();
     if cluster.owner.is_none() {

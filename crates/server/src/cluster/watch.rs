@@ -1,5 +1,6 @@
 //! This node's connection to the owner. It says at once when the owner lets go of the cell, and when its
-//! process ends: so there is no need to wait for the lease then, which is for machines and networks that fail.
+//! process ends: so there is no need to wait for the lease then, which is for machines and networks that
+//! fail.
 
 use std::io;
 use std::sync::Arc;

@@ -72,6 +72,7 @@ const SOCKETS: &[&str] = &[
     "lab/",
     "net/",
     "server/src/client/",
+    "server/src/cluster/",
     "server/src/oauth.rs",
     "simulation/",
     "sinks/src/amqp/link.rs",
