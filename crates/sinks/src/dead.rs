@@ -7,7 +7,7 @@ use stafett_kafka_client::{Client, Producer, ProducerSettings};
 use stafett_model::{Lock, Record, StoredRecord};
 use uuid::Uuid;
 
-use crate::flush::{DeadLetters, FlushError};
+use crate::flush::{DeadLetters, FlushError, StoredLetters};
 use crate::gather::Poison;
 use crate::pace::PoisonCount;
 use crate::reader::{Unwritten, records_at};
@@ -25,10 +25,11 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Notes the id of the topic.
-    pub(crate) fn set_topic(&mut self, topic: Option<Uuid>) {
-        if let Self::Log(_, id) = self {
-            *id = topic;
+    /// Notes the id of the topic. Returns true if it is another one.
+    fn set_topic(&mut self, topic: Option<Uuid>) -> bool {
+        match self {
+            Self::Log(_, id) => std::mem::replace(id, topic) != topic,
+            Self::Queue(_) => false,
         }
     }
 
@@ -58,17 +59,13 @@ pub(crate) struct DeadTopic {
     pub(crate) allowed: bool,
     pub(crate) count: Arc<Lock<PoisonCount>>,
     pub(crate) now_ms: fn() -> u64,
-    /// Offset behind the last record that was stored, so that a batch that is tried again stores none twice.
-    pub(crate) stored: u64,
+    pub(crate) stored: StoredLetters,
 }
 
 #[async_trait]
 impl DeadLetters for DeadTopic {
     async fn store(&mut self, place: &Place, poison: &[Poison]) -> Result<(), FlushError> {
-        let poison: Vec<_> = poison
-            .iter()
-            .filter(|found| found.offset >= self.stored)
-            .collect();
+        let poison = self.stored.missing(poison);
         let Some(last) = poison.last() else {
             return Ok(());
         };
@@ -82,12 +79,19 @@ impl DeadLetters for DeadTopic {
             });
         }
         self.send(place, &poison).await.map_err(FlushError::DeadLetters)?;
-        self.stored = last.offset + 1;
+        self.stored.add(&poison);
         Ok(())
     }
 }
 
 impl DeadTopic {
+    /// Notes the id of the topic whose records come.
+    pub(crate) fn set_topic(&mut self, topic: Option<Uuid>) {
+        if self.source.set_topic(topic) {
+            self.stored.clear();
+        }
+    }
+
     async fn send(&self, place: &Place, poison: &[&Poison]) -> Result<(), String> {
         let topic = self.client.topic(&self.topic).await;
         let topic = topic.map_err(|why| why.to_string())?;

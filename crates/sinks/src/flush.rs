@@ -1,5 +1,7 @@
 //! One batch into a target: as a whole, or in halves until the refused rows are found.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::bisection::{Bisection, Refused};
@@ -16,6 +18,34 @@ pub const REFUSED: &str = "refused";
 pub trait DeadLetters: Send {
     /// Stores records before the position passes them.
     async fn store(&mut self, place: &Place, poison: &[Poison]) -> Result<(), FlushError>;
+}
+
+/// Offsets of a place whose records are in the dead letters already, so that a batch that is tried again
+/// stores none twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredLetters(BTreeSet<u64>);
+
+impl StoredLetters {
+    /// Returns the records that are not stored yet. They come in no order: of a batch, those that cannot be
+    /// converted are known before those that the target refuses.
+    pub fn missing<'a>(&self, poison: &'a [Poison]) -> Vec<&'a Poison> {
+        let is_missing = |found: &&Poison| !self.0.contains(&found.offset);
+        poison.iter().filter(is_missing).collect()
+    }
+
+    pub fn add(&mut self, poison: &[&Poison]) {
+        self.0.extend(poison.iter().map(|found| found.offset));
+    }
+
+    /// Forgets those that the position has passed.
+    pub fn forget_below(&mut self, next: u64) {
+        self.0 = self.0.split_off(&next);
+    }
+
+    /// Forgets all: another topic has other records at the same offsets.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// Reason why a flush did not come to its end.

@@ -17,6 +17,7 @@ use crate::amqp::Feed;
 use crate::claims::Claims;
 use crate::dead::{DeadTopic, Origin};
 use crate::definition::Definition;
+use crate::flush::StoredLetters;
 use crate::http::HttpError;
 use crate::ledger::TaskLedger;
 use crate::pace::{Limiter, PoisonCount, Waits};
@@ -215,7 +216,7 @@ impl<'a> Work<'a> {
                 allowed: self.definition.dead_letters,
                 count: Arc::clone(&self.poison),
                 now_ms: runner.now_ms,
-                stored: 0,
+                stored: StoredLetters::default(),
             },
             limiter: Arc::clone(&self.limiter),
             status: Arc::clone(&runner.status),

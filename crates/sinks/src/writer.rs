@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::dead::DeadTopic;
-use crate::flush::{FlushError, flush};
+use crate::flush::{FlushError, Flushed, flush};
 use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
 use crate::status::{State, Status};
@@ -51,7 +51,7 @@ impl Writer {
     /// Opens the target, however long that takes. An error is that the position is one of an earlier topic.
     pub(crate) async fn open(&mut self, start: Start) -> Result<Opened, TargetError> {
         self.start = start;
-        self.dead.source.set_topic(start.topic);
+        self.dead.set_topic(start.topic);
         loop {
             match self.target.open(&self.place, start).await {
                 Ok(opened) => {
@@ -77,9 +77,7 @@ impl Writer {
             let why = match flush(&mut *self.target, self.epoch, batch, &mut self.dead).await {
                 Ok(flushed) => {
                     let took_ms = (self.now_ms)().saturating_sub(begun_ms);
-                    self.status.flushed(batch, &flushed, took_ms);
-                    self.succeeded();
-                    return Stored::Whole;
+                    return self.stored(batch, &flushed, took_ms);
                 }
                 Err(FlushError::Target(why)) => why,
                 Err(FlushError::DeadLetters(why)) => TargetError::Retry(format!("dead letters: {why}")),
@@ -94,14 +92,20 @@ impl Writer {
                 return Stored::MadeAgain;
             };
             if opened.next == batch.next {
-                self.status.flushed(batch, &crate::flush::Flushed::default(), 0);
-                self.succeeded();
-                return Stored::Whole;
+                return self.stored(batch, &Flushed::default(), 0);
             }
             if opened.next != batch.from {
                 return Stored::Elsewhere(opened);
             }
         }
+    }
+
+    /// Notes that the target is behind a batch.
+    fn stored(&mut self, batch: &Batch, flushed: &Flushed, took_ms: u64) -> Stored {
+        self.dead.stored.forget_below(batch.next);
+        self.status.flushed(batch, flushed, took_ms);
+        self.succeeded();
+        Stored::Whole
     }
 
     /// Notes that the target takes rows.

@@ -158,6 +158,7 @@ async fn rows_that_the_table_refuses_go_to_the_dead_letters() {
         )
         .await;
     suite::poison_is_found_wherever_it_is(&store).await;
+    suite::poison_of_both_kinds_is_kept(&store).await;
 }
 
 #[tokio::test]

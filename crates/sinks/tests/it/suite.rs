@@ -8,7 +8,7 @@ use bytes::Bytes;
 use stafett_model::{Headers, Offset, StoredRecord};
 use stafett_sinks::convert::{Converter, OnUnknown};
 use stafett_sinks::definition::Definition;
-use stafett_sinks::flush::{DeadLetters, FlushError, flush};
+use stafett_sinks::flush::{DeadLetters, FlushError, StoredLetters, flush};
 use stafett_sinks::gather::{Cause, FlushRules, Gather, Poison};
 use stafett_sinks::positions::pass_gap;
 use stafett_sinks::target::{Opened, Part, Place, Start, Steps, Target, TargetError};
@@ -59,14 +59,16 @@ pub(crate) fn log() -> Vec<StoredRecord> {
         .collect()
 }
 
-/// Dead letters in memory.
+/// Dead letters of one place, in memory. As the real ones, they take no record twice.
 #[derive(Debug, Default)]
-pub(crate) struct Letters(pub(crate) Vec<u64>);
+pub(crate) struct Letters(pub(crate) Vec<u64>, StoredLetters);
 
 #[async_trait]
 impl DeadLetters for Letters {
     async fn store(&mut self, _: &Place, poison: &[Poison]) -> Result<(), FlushError> {
-        self.0.extend(poison.iter().map(|found| found.offset));
+        let missing = self.1.missing(poison);
+        self.0.extend(missing.iter().map(|found| found.offset));
+        self.1.add(&missing);
         Ok(())
     }
 }
@@ -322,6 +324,26 @@ pub(crate) async fn poison_is_found_wherever_it_is(store: &dyn Store) {
     }
 }
 
+/// Records that cannot be converted are known before the rows that the store refuses: also those that come
+/// before them are in the dead letters.
+pub(crate) async fn poison_of_both_kinds_is_kept(store: &dyn Store) {
+    let place = place(3100);
+    let value = |offset| match offset {
+        5 => "not JSON".to_owned(),
+        2 => "{\"n\":1002,\"text\":\"\"}".to_owned(),
+        _ => format!("{{\"n\":{offset},\"text\":\"\"}}"),
+    };
+    let log: Vec<_> = (0..6).map(|offset| record(offset, &value(offset))).collect();
+    let mut letters = Letters::default();
+    let mut target = store.target(Steps::default());
+    life(store.definition(), &mut *target, &place, &log, &mut letters)
+        .await
+        .unwrap();
+    letters.0.sort_unstable();
+    assert_eq!(letters.0, [2, 5]);
+    assert_eq!(store.rows(&place).await, [0, 1, 3, 4]);
+}
+
 /// Positions are set by hand, and fence as any other writer.
 pub(crate) async fn positions_are_set(store: &dyn Store) {
     let place = place(2003);
@@ -439,5 +461,6 @@ pub(crate) async fn all_but_kills(store: &dyn Store) {
     a_late_position_is_refused(store).await;
     if store.refuses() {
         poison_is_found_wherever_it_is(store).await;
+        poison_of_both_kinds_is_kept(store).await;
     }
 }
