@@ -17,9 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tracing::warn;
 
 use crate::amqp::{self, QueueRequest};
+use crate::claim::Claim;
 use crate::definition::{Definition, QueueSpec};
 use crate::http::HttpError;
-use crate::work::{Change, Claim, Look, Worker};
+use crate::work::{Change, Look, Worker};
 
 const AGAIN: Duration = Duration::from_secs(1);
 /// Time in which partitions have to be released before the member joins again.
@@ -139,13 +140,13 @@ impl Claims {
         }
     }
 
-    /// Stores the bounds of a batch, before it is sent.
+    /// Stores the bounds of a batch, before it is sent. Returns those that are stored.
     pub(crate) async fn begin(
         &mut self,
         claim: &mut Claim,
         topic: &str,
         bounds: (u64, u64),
-    ) -> Result<(), HttpError> {
+    ) -> Result<(u64, u64), HttpError> {
         match self {
             Self::App(worker) => worker.begin(claim, topic, bounds).await,
             Self::Group(_) | Self::Queue(_) => Err(HttpError::Refused {

@@ -62,9 +62,15 @@ impl Ledger for TaskLedger {
         };
         let fenced = || TargetError::Fenced(place.clone());
         self.news.send(news).await.map_err(|_| fenced())?;
-        answer.await.map_err(|_| fenced())??;
-        *self.bounds.lock() = (from, next);
-        Ok(())
+        let stored = answer.await.map_err(|_| fenced())??;
+        *self.bounds.lock() = stored;
+        if stored == (from, next) {
+            return Ok(());
+        }
+        // The answer to them was lost, and the batch of today is another one.
+        let (from, next) = stored;
+        let why = format!("a batch of {place} was begun before, from {from} to {next}");
+        Err(TargetError::Retry(why))
     }
 
     fn end(&self, _: &Place, next: u64) {

@@ -55,6 +55,7 @@ pub mod verify;
 
 mod amqp;
 mod cells;
+mod claim;
 mod claims;
 mod computed;
 mod dead;

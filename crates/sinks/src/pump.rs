@@ -45,7 +45,8 @@ pub(crate) enum News {
         task: String,
         topic: String,
         bounds: (u64, u64),
-        reply: oneshot::Sender<Result<(), TargetError>>,
+        /// The bounds that are stored then.
+        reply: oneshot::Sender<Result<(u64, u64), TargetError>>,
     },
     /// Too much poison.
     Poisoned { task: String },
@@ -324,8 +325,16 @@ impl Pump {
                 let task = self.task.clone();
                 let _ = self.news.send(News::Poisoned { task }).await;
                 let rests = self.orders.wait_for(|order| *order != Order::Run).await.is_ok();
+                // Parts of the batch may be there: it comes again with the same bounds.
+                let begun = Some(next);
                 Some(if rests {
-                    End::At(writer, course.position)
+                    End::At(
+                        writer,
+                        Opened {
+                            begun,
+                            ..course.position
+                        },
+                    )
                 } else {
                     End::Finished
                 })

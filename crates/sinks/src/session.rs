@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::amqp::Feed;
+use crate::claim::Claim;
 use crate::claims::Claims;
 use crate::dead::{DeadTopic, Origin};
 use crate::definition::Definition;
@@ -26,7 +27,7 @@ use crate::reader::Unwritten;
 use crate::runner::Runner;
 use crate::status::State;
 use crate::target::{Place, Start, Surroundings, TargetError, target_of};
-use crate::work::{Change, Claim, LostTopic};
+use crate::work::{Change, LostTopic};
 use crate::writer::Writer;
 
 /// Interval of looks whether the sink is paused.
@@ -277,7 +278,12 @@ impl<'a> Work<'a> {
     }
 
     /// Stores the bounds of a batch for a target that holds no position.
-    async fn begin(&mut self, task: &str, topic: &str, bounds: (u64, u64)) -> Result<(), TargetError> {
+    async fn begin(
+        &mut self,
+        task: &str,
+        topic: &str,
+        bounds: (u64, u64),
+    ) -> Result<(u64, u64), TargetError> {
         let place = |partition| Place {
             topic: topic.to_owned(),
             partition,
@@ -287,7 +293,7 @@ impl<'a> Work<'a> {
         };
         let partition = held.claim.partition;
         match self.claims.begin(&mut held.claim, topic, bounds).await {
-            Ok(()) => Ok(()),
+            Ok(stored) => Ok(stored),
             Err(why) if why.code() == Some("lost_claim") => {
                 self.held.remove(task);
                 Err(TargetError::Fenced(place(partition)))

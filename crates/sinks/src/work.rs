@@ -1,6 +1,5 @@
 //! A worker of the sink's app: it has claims, and notes positions so that others see the lag.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hyper::Method;
@@ -8,6 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::amqp::Feed;
+use crate::claim::{Bounds, Claim};
 use crate::definition::{Definition, OnGap};
 use crate::http::{Http, HttpError};
 use crate::target::Place;
@@ -179,53 +179,6 @@ pub(crate) enum Change {
     Lost(String),
 }
 
-/// A task of the worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub(crate) task: String,
-    pub(crate) epoch: u64,
-    pub(crate) partition: u32,
-    /// Number of the last commit.
-    pub(crate) seq: u64,
-    /// Positions by topic, as the app knows them.
-    pub(crate) next: BTreeMap<String, u64>,
-    /// Offsets by topic from which another worker would go on.
-    pub(crate) safe: BTreeMap<String, u64>,
-    /// The only topic of the task. `None` is all topics of the sink.
-    topic: Option<String>,
-}
-
-impl Claim {
-    /// Returns the claim of one partition of one topic.
-    pub(crate) fn of_place(topic: &str, partition: u32) -> Self {
-        Self {
-            task: format!("{topic}/{partition}"),
-            epoch: 0,
-            partition,
-            seq: 0,
-            next: BTreeMap::new(),
-            safe: BTreeMap::new(),
-            topic: Some(topic.to_owned()),
-        }
-    }
-
-    /// Returns the places of the task, of a sink with these topics.
-    pub(crate) fn places(&self, topics: &[String]) -> Vec<Place> {
-        let topics = self.topic.as_ref().map_or(topics, std::slice::from_ref);
-        let place = |topic: &String| Place {
-            topic: topic.clone(),
-            partition: self.partition,
-        };
-        topics.iter().map(place).collect()
-    }
-
-    /// Returns position and end of a batch that was begun, as the app knows them.
-    pub(crate) fn bounds(&self, topic: &str) -> (u64, u64) {
-        let of = |offsets: &BTreeMap<String, u64>| offsets.get(topic).copied().unwrap_or(0);
-        (of(&self.safe), of(&self.next))
-    }
-}
-
 /// A session of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -297,44 +250,41 @@ impl Worker {
         topic: &str,
         next: u64,
     ) -> Result<(), HttpError> {
-        let (safe, known) = claim.bounds(topic);
-        if next <= safe {
-            return Ok(());
+        self.resolve(claim).await?;
+        match claim.end(topic, next) {
+            Some(bounds) => self.send(claim, bounds, false).await,
+            None => Ok(()),
         }
-        self.store(claim, topic, (known.max(next), known.max(next))).await
     }
 
     /// Stores the bounds of a batch that is about to be sent: another worker goes on at their begin, with the
-    /// same batch.
+    /// same batch. Returns the bounds that are stored.
     pub(crate) async fn begin(
         &mut self,
         claim: &mut Claim,
         topic: &str,
-        (from, next): (u64, u64),
-    ) -> Result<(), HttpError> {
-        let (safe, known) = claim.bounds(topic);
-        let bounds = (from, known.max(next));
-        if bounds == (safe, known) {
-            return Ok(());
+        bounds: (u64, u64),
+    ) -> Result<(u64, u64), HttpError> {
+        self.resolve(claim).await?;
+        if let Some(bounds) = claim.begin(topic, bounds) {
+            self.send(claim, bounds, false).await?;
         }
-        self.store(claim, topic, bounds).await
+        Ok(claim.bounds(topic))
     }
 
-    async fn store(
-        &mut self,
-        claim: &mut Claim,
-        topic: &str,
-        (safe, next): (u64, u64),
-    ) -> Result<(), HttpError> {
-        let body = json!({
-            "task": claim.task, "epoch": claim.epoch, "seq": claim.seq + 1,
-            "next": {topic: next}, "safe": {topic: safe},
-        });
-        self.command("commit", &body).await?;
-        claim.seq += 1;
-        claim.next.insert(topic.to_owned(), next);
-        claim.safe.insert(topic.to_owned(), safe);
-        Ok(())
+    /// Sends a commit without an answer again as it was: the app knows commits by their numbers alone.
+    async fn resolve(&mut self, claim: &mut Claim) -> Result<(), HttpError> {
+        match claim.unanswered.clone() {
+            Some(bounds) => self.send(claim, bounds, true).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, claim: &mut Claim, bounds: Bounds, again: bool) -> Result<(), HttpError> {
+        let body = claim.commit(&bounds);
+        claim.unanswered = Some(bounds.clone());
+        let answer = self.command("commit", &body).await;
+        claim.answered(bounds, again, answer)
     }
 
     pub(crate) async fn release(&mut self, claim: &Claim) -> Result<(), HttpError> {
@@ -368,6 +318,7 @@ fn change(event: &Value) -> Option<Change> {
                 seq: number("seq")?,
                 next: offsets("next"),
                 safe: offsets("safe"),
+                unanswered: None,
                 topic: None,
             })
         }

@@ -94,7 +94,7 @@ impl Writer {
             if opened.next == batch.next {
                 return self.stored(batch, &Flushed::default(), 0);
             }
-            if opened.next != batch.from {
+            if opened.next != batch.from || opened.begun.is_some_and(|end| end != batch.next) {
                 return Stored::Elsewhere(opened);
             }
         }

@@ -20,11 +20,12 @@ use stafett_model::{BatchBuilder, Codec, StoredRecord, records};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Duration, sleep};
 
+use crate::claim::Claim;
 use crate::claims::Changes;
 use crate::definition::QueueSpec;
 use crate::http::HttpError;
 use crate::target::TargetError;
-use crate::work::{Change, Claim};
+use crate::work::Change;
 use link::{Address, Link, away, method_of};
 
 const AGAIN: Duration = Duration::from_secs(1);
