@@ -169,6 +169,7 @@ async fn write(target: &mut dyn Target, epoch: u64, batch: &Batch) {
         epoch,
         from: batch.from,
         next: batch.next,
+        batch: (batch.from, batch.next),
         rows: batch.rows.all(),
         records: batch.records,
     };

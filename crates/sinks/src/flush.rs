@@ -110,6 +110,7 @@ pub async fn flush(
             epoch,
             from,
             next,
+            batch: (batch.from, batch.next),
             rows: Slice {
                 rows: &batch.rows,
                 range: range.clone(),

@@ -227,11 +227,11 @@ impl Target for AmqpTarget {
         if self.places.get(part.place) != Some(&part.from) {
             return Err(TargetError::Fenced(part.place.clone()));
         }
-        self.ledger()?.begin(part.place, part.from, part.next).await?;
+        self.ledger()?.begin_part(part).await?;
         self.steps.reach("bounds")?;
         self.send(part).await?;
         self.steps.reach("confirmed")?;
-        self.ledger()?.end(part.place, part.next);
+        self.ledger()?.end_part(part);
         self.places.insert(part.place.clone(), part.next);
         Ok(())
     }

@@ -107,6 +107,8 @@ pub struct Part<'a> {
     pub from: u64,
     /// Position behind.
     pub next: u64,
+    /// Bounds of the batch of which this is all or a part.
+    pub batch: (u64, u64),
     pub rows: Slice<'a>,
     /// Records between the two, for the line of the flush.
     pub records: u64,

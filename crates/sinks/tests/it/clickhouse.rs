@@ -159,6 +159,7 @@ async fn rows_that_the_table_refuses_go_to_the_dead_letters() {
         .await;
     suite::poison_is_found_wherever_it_is(&store).await;
     suite::poison_of_both_kinds_is_kept(&store).await;
+    suite::kills_within_a_bisection_change_nothing(&store).await;
 }
 
 #[tokio::test]
@@ -190,6 +191,7 @@ async fn records_of_another_topic_at_the_same_offsets_are_rows_too() {
             epoch: opened.epoch,
             from: 0,
             next: 3,
+            batch: (0, 3),
             rows: rows.all(),
             records: 3,
         };

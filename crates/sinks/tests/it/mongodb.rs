@@ -196,6 +196,8 @@ async fn documents_that_an_index_refuses_go_to_the_dead_letters() {
     let seeded = json!(["insert", "c", {"documents": taken}]);
     assert_eq!(store.eyes.lock().ask(&seeded).unwrap()["n"], 70);
     suite::poison_is_found_wherever_it_is(&store).await;
+    suite::poison_of_both_kinds_is_kept(&store).await;
+    suite::kills_within_a_bisection_change_nothing(&store).await;
 }
 
 #[tokio::test]

@@ -315,6 +315,7 @@ async fn write_one(receiver: &Receiver, definition: &Definition, at: u32) -> Res
         epoch: opened.epoch,
         from: 0,
         next: 1,
+        batch: (0, 1),
         rows: rows.all(),
         records: 1,
     };

@@ -182,13 +182,13 @@ impl Target for Clickhouse {
         let Some((_, topic)) = position.filter(|(next, _)| *next == part.from) else {
             return Err(TargetError::Fenced(part.place.clone()));
         };
-        self.ledger()?.begin(part.place, part.from, part.next).await?;
+        self.ledger()?.begin_part(part).await?;
         self.steps.reach("bounds")?;
         if !part.rows.is_empty() {
             self.send(part, topic).await?;
         }
         self.steps.reach("sent")?;
-        self.ledger()?.end(part.place, part.next);
+        self.ledger()?.end_part(part);
         self.places.insert(part.place.clone(), (part.next, topic));
         Ok(())
     }

@@ -225,7 +225,7 @@ impl Target for Webhook {
         }
         let holds_positions = self.spec.position_url.is_some();
         if !holds_positions {
-            self.ledger()?.begin(part.place, part.from, part.next).await?;
+            self.ledger()?.begin_part(part).await?;
             self.steps.reach("bounds")?;
         }
         if holds_positions || !part.rows.is_empty() {
@@ -233,7 +233,7 @@ impl Target for Webhook {
         }
         self.steps.reach("sent")?;
         if !holds_positions {
-            self.ledger()?.end(part.place, part.next);
+            self.ledger()?.end_part(part);
         }
         self.places.insert(part.place.clone(), part.next);
         Ok(())
