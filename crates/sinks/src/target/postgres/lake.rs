@@ -226,6 +226,11 @@ impl Lake {
     /// Writes a file.
     pub(super) async fn stage(&mut self, rows: &Slice<'_>) -> Result<Staged, TargetError> {
         let table = self.table()?;
+        let ids = table.ids.iter().map(|id| i64::from(*id));
+        let columns = ids.zip(&self.columns).enumerate();
+        let stats = columns
+            .map(|(at, (id, column))| Ok((id, column.kind, Stats::of(rows, at, column.kind)?)))
+            .collect::<Result<_, TargetError>>()?;
         let encoded = parquet::encode(&self.columns, &table.ids, rows, true);
         let bytes = encoded.map_err(|why| stop(format!("Parquet: {why}")))?;
         let name = format!("stafett-{}.parquet", Uuid::new_v4());
@@ -236,17 +241,12 @@ impl Lake {
             .len()
             .checked_sub(8)
             .and_then(|at| bytes.get(at..at + 4)?.try_into().ok());
-        let ids = table.ids.iter().map(|id| i64::from(*id));
         Ok(Staged {
             name,
             records: signed(rows.len()),
             bytes: signed(bytes.len()),
             footer: footer.map_or(0, |bytes| i64::from(u32::from_le_bytes(bytes))),
-            stats: ids
-                .zip(&self.columns)
-                .enumerate()
-                .map(|(at, (id, column))| (id, column.kind, Stats::of(rows, at, column.kind)))
-                .collect(),
+            stats,
         })
     }
 }

@@ -5,7 +5,12 @@ use std::cmp::Ordering;
 use crate::columns::Kind;
 use crate::convert::write_plain;
 use crate::rows::{Cell, Rows, Slice};
+use crate::target::TargetError;
 use crate::target::files::parquet::unscaled;
+
+/// The first day of the year 1, since 1970.
+const YEAR_ONE_DAYS: i64 = -719_162;
+const DAY_MICROS: i64 = 86_400_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stats {
@@ -30,8 +35,9 @@ pub(super) fn type_of(kind: Kind) -> Option<&'static str> {
 }
 
 impl Stats {
-    /// Looks at a column of some rows.
-    pub(super) fn of(slice: &Slice<'_>, at: usize, kind: Kind) -> Self {
+    /// Looks at a column of some rows. An error is a date of a year that PostgreSQL does not read: as a
+    /// bound, it would stop all writers of the lake.
+    pub(super) fn of(slice: &Slice<'_>, at: usize, kind: Kind) -> Result<Self, TargetError> {
         let mut nulls = 0;
         let mut bounds: Option<(Cell, Cell)> = None;
         for (_, cells) in slice.iter() {
@@ -49,8 +55,13 @@ impl Stats {
                 }));
             }
         }
+        if bounds.is_some_and(|(least, _)| is_before_year_one(least)) {
+            let text = "dates of a lake begin with the year 1".to_owned();
+            let class = "date".to_owned();
+            return Err(TargetError::Poison { class, text });
+        }
         let bounds = bounds.map(|(least, greatest)| (text(slice.rows, least), text(slice.rows, greatest)));
-        Self { nulls, bounds }
+        Ok(Self { nulls, bounds })
     }
 }
 
@@ -75,6 +86,16 @@ fn compare(rows: &Rows, kind: Kind, one: Cell, other: Cell) -> Ordering {
     }
 }
 
+fn is_before_year_one(cell: Cell) -> bool {
+    if let Cell::Date(days) = cell {
+        return i64::from(days) < YEAR_ONE_DAYS;
+    }
+    if let Cell::Instant(micros) | Cell::Local(micros) = cell {
+        return micros < YEAR_ONE_DAYS * DAY_MICROS;
+    }
+    false
+}
+
 /// Returns a value as the catalog has it.
 fn text(rows: &Rows, cell: Cell) -> String {
     let time = |micros: i64, zone: &str| {
@@ -97,6 +118,27 @@ fn text(rows: &Rows, cell: Cell) -> String {
 mod tests {
     use super::*;
     use crate::cells;
+
+    #[test]
+    fn years_before_the_first_are_poison() {
+        for (kind, value, is_taken) in [
+            ("date", "\"0000-01-01\"", false),
+            ("date", "\"0000-12-31\"", false),
+            ("date", "\"0001-01-01\"", true),
+            ("timestamp", "\"0000-12-31T23:59:59.999999\"", false),
+            ("timestamptz", "\"0001-01-01T00:00:00Z\"", true),
+            ("timestamptz", "\"0001-01-01T00:00:00+01:00\"", false),
+            ("date", "\"9999-12-31\"", true),
+        ] {
+            let kind = Kind::parse(kind).unwrap();
+            let mut rows = Rows::new(1);
+            for value in ["\"2026-11-22T10:20:00Z\"", value] {
+                // The first one is not a date to all kinds.
+                let _ = rows.push(0, |row| cells::write(row, kind, value));
+            }
+            assert_eq!(Stats::of(&rows.all(), 0, kind).is_ok(), is_taken, "{value}");
+        }
+    }
 
     #[test]
     fn bounds_are_the_least_and_the_greatest_as_the_catalog_has_them() {
@@ -130,7 +172,7 @@ mod tests {
             for value in values {
                 rows.push(0, |row| cells::write(row, kind, value)).unwrap();
             }
-            let found = Stats::of(&rows.all(), 0, kind);
+            let found = Stats::of(&rows.all(), 0, kind).unwrap();
             assert_eq!(found.nulls, i64::try_from(nulls).unwrap());
             let bounds = found
                 .bounds
