@@ -121,6 +121,11 @@ impl Fetcher {
         &self.sources
     }
 
+    /// True from an error that is retried until the next answer.
+    pub fn is_failing(&self) -> bool {
+        self.backoff.is_some()
+    }
+
     /// Stops fetching a source.
     pub fn stop(&mut self, source: usize) {
         if let Some(source) = self.sources.get_mut(source) {

@@ -12,7 +12,7 @@ use stafett_kafka_client::{
 use stafett_model::{Lock, Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::amqp::Feed;
@@ -21,7 +21,7 @@ use crate::target::{Place, Start};
 
 /// Batches that wait for the pump. Behind them nothing is read: back-pressure is lag.
 const AHEAD: usize = 2;
-/// Time for a record that was there when its batch was read.
+/// Time of empty answers after which a record is gone that was there when its batch was read.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PARTITION_BYTES: i32 = 1 << 20;
 /// Records of one batch, decompressed, at most.
@@ -208,6 +208,17 @@ async fn read(
     }
 }
 
+fn fetcher(client: &Client, topic: &Topic, place: &Place, from: u64) -> Fetcher {
+    let settings = FetchSettings {
+        partition_bytes_max: PARTITION_BYTES,
+        committed: true,
+        ..FetchSettings::default()
+    };
+    let mut fetcher = Fetcher::new(client.clone(), settings);
+    fetcher.add(topic, index(place), i64::try_from(from).unwrap_or(i64::MAX));
+    fetcher
+}
+
 /// Reads until the receiver is gone.
 async fn follow(
     client: &Client,
@@ -216,13 +227,7 @@ async fn follow(
     from: &mut u64,
     pieces: &mpsc::Sender<Result<Piece, ReadError>>,
 ) -> Result<(), ReadError> {
-    let settings = FetchSettings {
-        partition_bytes_max: PARTITION_BYTES,
-        committed: true,
-        ..FetchSettings::default()
-    };
-    let mut fetcher = Fetcher::new(client.clone(), settings);
-    fetcher.add(topic, index(place), i64::try_from(*from).unwrap_or(i64::MAX));
+    let mut fetcher = fetcher(client, topic, place, *from);
     loop {
         for fetched in fetcher.next().await? {
             let mut piece = decode(fetched.bytes, fetched.aborted, *from)
@@ -265,6 +270,8 @@ fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, st
 }
 
 /// Returns the records at offsets, in order, as far as they are still there. Offsets ascend.
+///
+/// A broker that does not answer is an error: only its answers tell that a record is gone.
 pub(crate) async fn records_at(
     client: &Client,
     place: &Place,
@@ -274,20 +281,77 @@ pub(crate) async fn records_at(
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
         return Ok(Vec::new());
     };
-    let mut reader = Reader::spawn(client.clone(), place.clone(), id, *first, OnGap::Skip);
-    let mut found = Vec::new();
+    let (mut found, mut from) = (Vec::new(), *first);
     loop {
-        match timeout(PATIENCE, reader.next()).await {
-            Ok(Some(Ok(piece))) => {
+        let topic = client.topic(&place.topic).await?;
+        if id.is_some() && id != id_of(&topic) {
+            return Ok(found);
+        }
+        let start = offset(client, &topic, place, Position::Start).await?;
+        from = from.max(start.unwrap_or(0));
+        if from > *last {
+            return Ok(found);
+        }
+        let mut fetcher = fetcher(client, &topic, place, from);
+        let mut silence = Silence::new(Instant::now());
+        let ended = loop {
+            let answers = match fetcher.next().await {
+                Ok(answers) => answers,
+                Err(why) => break why,
+            };
+            if silence.lasts(answers.is_empty(), fetcher.is_failing(), Instant::now()) {
+                return Ok(found);
+            }
+            for answer in answers {
+                let piece = decode(answer.bytes, answer.aborted, from)
+                    .map_err(|why| ReadError::Unreadable(format!("{place}: {why}")))?;
                 let wanted = |record: &StoredRecord| offsets.binary_search(&record.offset.0).is_ok();
                 found.extend(piece.records.into_iter().filter(wanted));
-                if piece.next > *last {
-                    return Ok(found);
-                }
+                from = piece.next;
             }
-            // Compaction may have removed the last one, with nothing behind it: then no piece comes.
-            Err(_) | Ok(Some(Err(ReadError::MadeAgain(_))) | None) => return Ok(found),
-            Ok(Some(Err(why))) => return Err(why),
+            if from > *last {
+                return Ok(found);
+            }
+        };
+        if ended.code() != Some(ErrorCode::OffsetOutOfRange) {
+            return Err(ended.into());
         }
+    }
+}
+
+/// Time in which a broker has answered that nothing is there: compaction may have removed the last record,
+/// with nothing behind it.
+struct Silence(Instant);
+
+impl Silence {
+    fn new(now: Instant) -> Self {
+        Self(now)
+    }
+
+    /// Takes an answer. Returns true if there have been only empty ones for long.
+    fn lasts(&mut self, is_empty: bool, is_failing: bool, now: Instant) -> bool {
+        if !is_empty || is_failing {
+            self.0 = now;
+        }
+        now.duration_since(self.0) >= PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_tell_that_nothing_is_there() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        for seconds in 0..15 {
+            assert!(!silence.lasts(true, true, at(seconds)), "the broker is away");
+        }
+        assert!(!silence.lasts(true, false, at(20)));
+        assert!(!silence.lasts(false, false, at(22)));
+        assert!(!silence.lasts(true, false, at(31)));
+        assert!(silence.lasts(true, false, at(32)));
     }
 }
