@@ -14,8 +14,8 @@ pub(crate) struct TaskLedger {
     task: String,
     epoch: u64,
     news: mpsc::Sender<News>,
-    /// Position, and the end of the batch that was begun there.
-    bounds: Lock<(u64, u64)>,
+    /// Position, and the end of the batch that was begun there. `None` before the task's first commit.
+    bounds: Lock<Option<(u64, u64)>>,
 }
 
 impl fmt::Debug for TaskLedger {
@@ -25,7 +25,7 @@ impl fmt::Debug for TaskLedger {
 }
 
 impl TaskLedger {
-    pub(crate) fn new(task: &str, epoch: u64, news: mpsc::Sender<News>, bounds: (u64, u64)) -> Self {
+    pub(crate) fn new(task: &str, epoch: u64, news: mpsc::Sender<News>, bounds: Option<(u64, u64)>) -> Self {
         Self {
             task: task.to_owned(),
             epoch,
@@ -38,12 +38,7 @@ impl TaskLedger {
 #[async_trait]
 impl Ledger for TaskLedger {
     async fn open(&self, _: &Place, start: Start) -> Result<Opened, TargetError> {
-        let mut bounds = self.bounds.lock();
-        // A task without a commit is at 0.
-        if *bounds == (0, 0) {
-            *bounds = (start.next, start.next);
-        }
-        let (next, end) = *bounds;
+        let (next, end) = *self.bounds.lock().get_or_insert((start.next, start.next));
         Ok(Opened {
             next,
             epoch: self.epoch,
@@ -63,7 +58,7 @@ impl Ledger for TaskLedger {
         let fenced = || TargetError::Fenced(place.clone());
         self.news.send(news).await.map_err(|_| fenced())?;
         let stored = answer.await.map_err(|_| fenced())??;
-        *self.bounds.lock() = stored;
+        *self.bounds.lock() = Some(stored);
         if stored == (from, next) {
             return Ok(());
         }
@@ -75,7 +70,26 @@ impl Ledger for TaskLedger {
 
     fn end(&self, _: &Place, next: u64) {
         let mut bounds = self.bounds.lock();
-        bounds.0 = next;
-        bounds.1 = bounds.1.max(next);
+        let end = bounds.map_or(0, |(_, end)| end);
+        *bounds = Some((next, end.max(next)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_position_of_zero_is_one_and_none_is_the_begin() {
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        for (bounds, expected) in [(None, 70), (Some((0, 0)), 0), (Some((30, 30)), 30)] {
+            let (news, _heard) = mpsc::channel(1);
+            let ledger = TaskLedger::new("0", 1, news, bounds);
+            let opened = ledger.open(&place, Start::at(70)).await.unwrap();
+            assert_eq!(opened.next, expected, "{bounds:?}");
+        }
     }
 }

@@ -200,7 +200,8 @@ impl<'a> Work<'a> {
 
     fn writer(&self, place: &Place, claim: &Claim, origin: Origin) -> Writer {
         let runner = self.runner;
-        let bounds = claim.bounds(&place.topic);
+        // A task without a commit is at the start of the log, wherever the sink begins.
+        let bounds = (claim.seq > 0).then(|| claim.bounds(&place.topic));
         let ledger = TaskLedger::new(&claim.task, claim.epoch, self.news.clone(), bounds);
         let surroundings = Surroundings {
             ledger: Some(Arc::new(ledger)),
