@@ -135,6 +135,11 @@ impl Clickhouse {
     async fn send(&mut self, part: &Part<'_>, topic: Option<Uuid>) -> Result<(), TargetError> {
         let mut body = Vec::with_capacity(part.rows.len() * 128);
         for (_, cells) in part.rows.iter() {
+            if let Some(cell) = cells.iter().find(|cell| !table::has_room_for(**cell)) {
+                let text = format!("dates and times have years from 1900 to 2299: {cell:?} since 1970");
+                let class = "range".to_owned();
+                return Err(TargetError::Poison { class, text });
+            }
             write_json(&mut body, &self.columns, part.rows.rows, cells);
             body.push(b'\n');
         }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::columns::{Column, Kind};
 use crate::definition::ClickhouseSpec;
+use crate::rows::Cell;
 use crate::target::TargetError;
 
 /// Inserts that a table knows again, where the sink makes it.
@@ -124,6 +125,19 @@ fn text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
+/// False for a date or a time that the server would take for another one: it has those of 1900 to 2299.
+pub(super) fn has_room_for(cell: Cell) -> bool {
+    const DAYS: std::ops::Range<i64> = -25_567..120_530;
+    const DAY_MICROS: i64 = 86_400_000_000;
+    if let Cell::Date(days) = cell {
+        return DAYS.contains(&i64::from(days));
+    }
+    if let Cell::Instant(micros) | Cell::Local(micros) = cell {
+        return DAYS.contains(&micros.div_euclid(DAY_MICROS));
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,5 +184,31 @@ mod tests {
     fn names_cannot_become_commands() {
         assert_eq!(quoted("a`; DROP TABLE b\\"), "`a\\`; DROP TABLE b\\\\`");
         assert_eq!(text("it's"), "'it\\'s'");
+    }
+
+    #[test]
+    fn dates_and_times_out_of_range_have_no_room() {
+        let day = |text: &str| {
+            let date: jiff::civil::Date = text.parse().unwrap();
+            let since = date.duration_since(jiff::civil::date(1970, 1, 1));
+            i32::try_from(since.as_hours() / 24).unwrap()
+        };
+        for (text, has_room) in [
+            ("1899-12-31", false),
+            ("1900-01-01", true),
+            ("2299-12-31", true),
+            ("2300-01-01", false),
+        ] {
+            let days = day(text);
+            assert_eq!(has_room_for(Cell::Date(days)), has_room, "{text}");
+            let micros = i64::from(days) * 86_400_000_000;
+            assert_eq!(has_room_for(Cell::Instant(micros)), has_room, "{text}");
+            assert_eq!(
+                has_room_for(Cell::Local(micros + 86_399_999_999)),
+                has_room,
+                "{text}"
+            );
+        }
+        assert!(has_room_for(Cell::Integer(i64::MIN)));
     }
 }

@@ -296,6 +296,10 @@ fn write_field<'de, A: MapAccess<'de>>(
             "the field {name} is that of the sink"
         )));
     }
+    if own.is_some() && name.starts_with('$') {
+        // An insert takes it, and a replacement does not: the document could not come again.
+        return Err(A::Error::custom("a name of a document's field begins with $"));
+    }
     let kind_at = out.len();
     Fields(out).null(&name);
     map.next_value_seed(Value { out, kind_at, depth })?;
@@ -379,6 +383,7 @@ mod tests {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100));
         for json in [
             r#"{"_id":1}"#,
+            r#"{"$a":1}"#,
             r#"{"a\u0000":1}"#,
             "[1]",
             &deep,
