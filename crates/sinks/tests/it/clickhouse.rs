@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
+use crate::halves;
 use crate::memory::MemoryLedger;
 use crate::peer::{Peer, checkout, python};
 use crate::suite::{self, Letters, Store, life, log, place, record};
@@ -158,8 +159,8 @@ async fn rows_that_the_table_refuses_go_to_the_dead_letters() {
         )
         .await;
     suite::poison_is_found_wherever_it_is(&store).await;
-    suite::poison_of_both_kinds_is_kept(&store).await;
-    suite::kills_within_a_bisection_change_nothing(&store).await;
+    halves::poison_of_both_kinds_is_kept(&store).await;
+    halves::kills_within_a_bisection_change_nothing(&store).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod clickhouse;
 mod ducklake;
 mod fake;
 mod files;
+mod halves;
 mod memory;
 mod mongodb;
 mod parquet;

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
+use crate::halves;
 use crate::peer::{Peer, checkout, python, skip};
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
@@ -196,8 +197,8 @@ async fn documents_that_an_index_refuses_go_to_the_dead_letters() {
     let seeded = json!(["insert", "c", {"documents": taken}]);
     assert_eq!(store.eyes.lock().ask(&seeded).unwrap()["n"], 70);
     suite::poison_is_found_wherever_it_is(&store).await;
-    suite::poison_of_both_kinds_is_kept(&store).await;
-    suite::kills_within_a_bisection_change_nothing(&store).await;
+    halves::poison_of_both_kinds_is_kept(&store).await;
+    halves::kills_within_a_bisection_change_nothing(&store).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 #![expect(clippy::similar_names, reason = "a receiver has received batches")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use stafett_sinks::target::{
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::halves;
 use crate::memory::MemoryLedger;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
@@ -53,6 +54,8 @@ struct Received {
     batches: Vec<Arrived>,
     /// Statuses of the next answers, before batches are looked at.
     answers: Vec<(u16, Option<&'static str>)>,
+    /// Ids of batches that were taken, at a receiver that goes by them instead of by positions.
+    ids: Option<BTreeSet<String>>,
     /// Bytes of nothing in each answer.
     padding: usize,
 }
@@ -120,6 +123,7 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
     let header = |name: &str| parts.headers[name].to_str().unwrap().to_owned();
     let number = |name: &str| header(name).parse::<u64>().unwrap();
     let key = (header("stafett-topic"), number("stafett-partition"));
+    let id = header("webhook-id");
     let bounds = ["stafett-epoch", "stafett-first", "stafett-next"].map(&number);
     received.batches.push(Arrived {
         headers: parts.headers,
@@ -130,6 +134,12 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
     let numbers: Vec<u64> = rows.iter().map(number_of).collect();
     if numbers.iter().any(|n| *n >= 1000) {
         return reply(422, &json!("unlucky"));
+    }
+    if let Some(ids) = &mut received.ids {
+        if ids.insert(id) {
+            received.tables.entry(key).or_default().rows.extend(numbers);
+        }
+        return reply(200, &json!({}));
     }
     let [epoch, first, next] = bounds;
     let table = received.tables.entry(key).or_default();
@@ -188,6 +198,8 @@ fn target(definition: &Definition, steps: Steps, ledger: Option<&Arc<MemoryLedge
 struct Keeper {
     receiver: Receiver,
     definition: Definition,
+    /// Positions, if the receiver keeps none.
+    ledger: Option<Arc<MemoryLedger>>,
 }
 
 #[async_trait]
@@ -197,7 +209,7 @@ impl Store for Keeper {
     }
 
     fn target(&self, steps: Steps) -> Box<dyn Target> {
-        target(&self.definition, steps, None)
+        target(&self.definition, steps, self.ledger.as_ref())
     }
 
     async fn rows(&self, place: &Place) -> Vec<u64> {
@@ -220,9 +232,26 @@ async fn a_receiver_that_keeps_positions_passes_the_suite() {
     let receiver = Receiver::start().await;
     let address = receiver.address;
     let definition = receiver.definition(&format!("position_url = \"http://{address}/positions?v=1\""));
-    let keeper = Keeper { receiver, definition };
+    let keeper = Keeper {
+        receiver,
+        definition,
+        ledger: None,
+    };
     assert_eq!(keeper.target(Steps::default()).promise(), Promise::ExactlyOnce);
     suite::all(&keeper).await;
+}
+
+#[tokio::test]
+async fn without_positions_the_halves_of_a_batch_come_again_under_their_ids() {
+    let receiver = Receiver::start().await;
+    receiver.received.lock().ids = Some(BTreeSet::new());
+    let definition = receiver.definition("");
+    let keeper = Keeper {
+        receiver,
+        definition,
+        ledger: Some(Arc::default()),
+    };
+    halves::kills_within_a_bisection_change_nothing(&keeper).await;
 }
 
 #[tokio::test]
@@ -363,7 +392,11 @@ async fn an_answer_is_read_up_to_a_bound() {
     let address = receiver.address;
     receiver.received.lock().padding = 40 << 20;
     let definition = receiver.definition(&format!("position_url = \"http://{address}/positions\""));
-    let keeper = Keeper { receiver, definition };
+    let keeper = Keeper {
+        receiver,
+        definition,
+        ledger: None,
+    };
     let mut letters = Letters::default();
     let mut target = keeper.target(Steps::default());
     life(&keeper.definition, &mut *target, &place(0), &log(), &mut letters)
