@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::Context;
 use stafett_cluster::{
     Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage, nonce,
-    uptime,
+    open_objects, uptime,
 };
 use stafett_journal::disk::open_directory;
+use stafett_journal::disk::storage::Storage;
 use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
 use stafett_net::EVENTS;
 use tokio::task::spawn_blocking;
@@ -18,15 +19,13 @@ use crate::config::Settings;
 
 /// The one cell that there is.
 const CELL: i32 = 0;
-/// Pause before a commit without an answer is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// Makes this process unmistakable, also after a failure of its journal.
 static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
 
 /// Waits until this node owns the cell, and opens its journal.
 pub(crate) async fn open(
     settings: &Settings,
+    storage: stafett_cluster::Settings,
     journal: JournalSettings,
     metrics: Metrics,
 ) -> anyhow::Result<(DiskJournal, Lease)> {
@@ -44,11 +43,39 @@ pub(crate) async fn open(
     let database =
         Postgres::new(address.as_str(), CELL, Lease::patience(lease)).context("cluster.database")?;
     let database = Arc::new(database);
+    // A node without the objects does not take over.
+    if let Some(objects) = storage.objects.clone() {
+        let prepared = spawn_blocking(move || objects.prepare()).await;
+        prepared
+            .context("the look at the objects was interrupted")?
+            .context("cluster.objects")?;
+    }
     let claim = wait_for_claim(&database, lease).await?;
     let scratch = settings.data_dir.join("cluster");
     let opened =
-        spawn_blocking(move || open_claimed(database, claim, lease, &scratch, journal, metrics)).await;
-    opened.context("recovery was interrupted")?
+        spawn_blocking(move || open_claimed(database, claim, lease, &scratch, storage, journal, metrics));
+    opened.await.context("recovery was interrupted")?
+}
+
+/// Returns the settings of the cell's storage.
+pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cluster::Settings> {
+    let cluster = &settings.cluster;
+    let objects = match &cluster.objects {
+        Some(location) => {
+            let location = location.clone().with_login(cluster.objects_login.clone());
+            Some(open_objects(location, CELL).context("cluster.objects")?)
+        }
+        None => None,
+    };
+    Ok(stafett_cluster::Settings {
+        objects,
+        inline_bytes_max: usize::try_from(cluster.inline_bytes_max).unwrap_or(usize::MAX),
+        inline_bytes_per_second: cluster.inline_bytes_per_second,
+        linger: cluster.linger_ms,
+        cache_bytes: cluster.cache_bytes,
+        garbage_after: cluster.garbage_after_ms,
+        ..stafett_cluster::Settings::default()
+    })
 }
 
 /// Looks at the cell until it can be claimed.
@@ -96,6 +123,7 @@ fn open_claimed(
     claim: Claim,
     lease: Duration,
     scratch: &Path,
+    settings: stafett_cluster::Settings,
     journal: JournalSettings,
     metrics: Metrics,
 ) -> anyhow::Result<(DiskJournal, Lease)> {
@@ -111,8 +139,9 @@ fn open_claimed(
             cutoff.cut_off(reason);
         }
     })?;
-    let storage = SharedStorage::open(database, claim, directory, PAUSE)
+    let storage = SharedStorage::open(database, claim, directory, settings)
         .context("the files of the cell cannot be listed")?;
+    let storage = Arc::new(storage);
     cutoff.get_or_init(|| storage.cutoff());
     if let Some(reason) = lease.loss() {
         anyhow::bail!("the cell was lost while its files were listed: {reason}");
@@ -122,6 +151,9 @@ fn open_claimed(
         boot: nonce(),
         ..journal
     };
-    let opened = DiskJournal::open_on(Arc::new(storage), journal, metrics);
-    Ok((opened.context("the journal of the cell cannot be opened")?, lease))
+    let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
+    let opened = DiskJournal::open_on(shared, journal, metrics);
+    let opened = opened.context("the journal of the cell cannot be opened")?;
+    storage.keep()?;
+    Ok((opened, lease.of(storage)))
 }

@@ -45,7 +45,7 @@ impl Core {
             None => Metrics::new(),
         };
         metrics.register(&mut process.registry());
-        let (journal, lease) = open_journal(settings, metrics).await?;
+        let (journal, lease) = open_journal(process, metrics).await?;
         for fenced in &journal.report().fenced {
             tracing::error!(target: EVENTS, kind = "alarm.begins", name = "fenced", log = fenced.0, "damaged: it takes no appends");
         }
@@ -156,10 +156,13 @@ impl Core {
 }
 
 /// Opens the journal: in the data directory, or in a cluster once this node owns it.
-async fn open_journal(settings: &Settings, metrics: Metrics) -> anyhow::Result<(DiskJournal, Option<Lease>)> {
+async fn open_journal(process: &Process, metrics: Metrics) -> anyhow::Result<(DiskJournal, Option<Lease>)> {
+    let settings = &process.settings;
     let journal_settings = journal_settings(settings);
     if settings.cluster.database.is_some() {
-        let (journal, lease) = cluster::open(settings, journal_settings, metrics).await?;
+        let storage = cluster::storage_settings(settings)?;
+        storage.metrics.register(&mut process.registry());
+        let (journal, lease) = cluster::open(settings, storage, journal_settings, metrics).await?;
         return Ok((journal, Some(lease)));
     }
     let path = settings.data_dir.clone();

@@ -59,12 +59,11 @@ mod ledger;
 pub mod personal;
 mod pump;
 mod reader;
-mod remote;
-mod secret;
 mod session;
-mod tls;
 mod work;
 mod writer;
+
+pub(crate) use stafett_objects::{remote, secret, tls};
 
 pub use definition::{Definition, DefinitionError};
 pub use target::{Place, Target, promise_of, target_of};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use stafett_cluster::{Database, DatabaseError, Link, Postgres, Row};
+use stafett_cluster::{Body, Database, DatabaseError, Link, Postgres, Row};
 use stafett_journal::{Append, Outcome};
 use stafett_model::Durability;
 
@@ -142,7 +142,7 @@ fn a_row_that_no_standby_has_does_not_count() {
         previous: newest.nonce,
         name: Some("arrival-0000000001.seg"),
         at: 0,
-        body: b"x",
+        body: Body::Inline(b"x"),
     };
     let admin = Admin::new(&server);
     admin.run("ALTER SYSTEM SET synchronous_standby_names = 'absent'");

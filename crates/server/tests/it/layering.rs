@@ -12,7 +12,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
     ("journal", &["model"]),
-    ("cluster", &["journal", "model"]),
+    ("objects", &[]),
+    ("cluster", &["journal", "model", "objects"]),
     ("queue", &["model"]),
     ("routing", &[]),
     ("store", &["journal", "model"]),
@@ -111,7 +112,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "kafka-client", "model"]),
+    ("sinks", &["amqp-wire", "kafka-client", "model", "objects"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

@@ -9,8 +9,10 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+mod between;
 mod fake;
 mod files;
+mod moto;
 mod postgres;
 mod s3;
 mod script;

@@ -21,7 +21,7 @@ const SYSTEM: [&str; 4] = [
 ];
 
 /// Returns the TLS of clients that trust the authorities of a PEM file, or of the system.
-pub(crate) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
+pub fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
     let system = || SYSTEM.into_iter().find(|path| Path::new(path).exists());
     let path = ca
         .or_else(system)
@@ -46,7 +46,7 @@ pub(crate) fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
 }
 
 /// Performs the handshake with a host of this name.
-pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     connector: &TlsConnector,
     stream: S,
     host: &str,
