@@ -148,12 +148,14 @@ impl Dispatcher {
     pub fn resume(self: &Arc<Self>, context: &Arc<DeliveryContext>, may_have_holes: bool) {
         let inner = self.lock();
         let waits = inner.state.ready() > 0;
-        let is_ragged = may_have_holes || inner.persistence.holds_transient;
+        let is_ragged =
+            self.ownership == LogOwnership::Own && (may_have_holes || inner.persistence.holds_transient);
+        let is_uncounted = inner.has_uncounted_limit();
         drop(inner);
         if waits {
             context.wake(self);
         }
-        if waits && is_ragged && self.ownership == LogOwnership::Own {
+        if waits && (is_ragged || is_uncounted) {
             context.scan_soon(self);
         }
     }

@@ -83,7 +83,7 @@ impl Dispatcher {
     /// Puts settings into force, for waiting messages too. The caller dispatches once the lock is released.
     pub fn set_settings(
         self: &Arc<Self>,
-        context: &DeliveryContext,
+        context: &Arc<DeliveryContext>,
         inner: &mut DeliveryState,
         settings: QueueSettings,
     ) {
@@ -101,6 +101,9 @@ impl Dispatcher {
                 let end = context.journal.bounds(lane.log).map_or(0, |bounds| bounds.end.0);
                 inner.state.count_bytes_from(lane.lane, end);
             }
+        }
+        if settings.bytes_max != before.bytes_max && inner.has_uncounted_limit() {
+            context.scan_soon(self);
         }
         inner.may_expire |= settings.ttl_ms.is_some();
         inner.head_expires = None;
@@ -128,6 +131,11 @@ impl Dispatcher {
 const STORED_HEAD: u64 = 170;
 
 impl DeliveryState {
+    /// Returns true if there is a limit on bytes, and bytes are not all counted.
+    pub(super) fn has_uncounted_limit(&self) -> bool {
+        self.settings.bytes_max.is_some() && self.state.is_partial()
+    }
+
     /// Returns the approximate bytes of ready bodies: the share of the ready messages in the stored bytes,
     /// without [`STORED_HEAD`].
     pub(super) fn estimated_bytes(&self, context: &DeliveryContext) -> u64 {

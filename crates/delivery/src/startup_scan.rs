@@ -1,5 +1,6 @@
-//! Scan after a start: removes transient messages of earlier runs and holes in the logs from the counts. Runs
-//! beside everything else, one read at a time.
+//! Scan of waiting messages: after a start it removes transient messages of earlier runs and holes in the
+//! logs from the counts; it counts the bytes of bodies for a limit on bytes. Runs beside everything else, one
+//! read at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +10,13 @@ use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 
 use super::context::DeliveryContext;
 use super::dispatcher::Dispatcher;
+use super::expire::value_bytes;
+use super::lanes::LogOwnership;
 
 const READ_BYTES: usize = 1 << 20;
 
 impl DeliveryContext {
-    /// Starts the scan of a loaded dispatcher.
+    /// Starts the scan of a dispatcher.
     pub(super) fn scan_soon(self: &Arc<Self>, dispatcher: &Arc<Dispatcher>) {
         let (context, dispatcher) = (Arc::clone(self), Arc::clone(dispatcher));
         let stop = self.stop.clone();
@@ -39,21 +42,23 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
         };
         let mut tail = Tail::new(lane.log, head, READ_BYTES, Arc::clone(&context.read_ahead));
         while tail.next_offset() < end && !dispatcher.is_ended() {
-            let gone = match tail.read(&*context.journal).await {
+            let from = tail.next_offset().0;
+            let found = match tail.read(&*context.journal).await {
                 Ok(()) => look_through(context, dispatcher, &mut tail, end),
                 Err(ReadEnd::Stopped) => return,
                 Err(_) => None,
             };
             // Read errors are handled when the message is handed out.
-            let Some(gone) = gone else {
+            let Some(found) = found else {
                 is_complete = false;
                 break;
             };
-            dispatcher.take_out(context, lane.lane, gone);
+            let range = from..tail.next_offset().0;
+            dispatcher.apply_scanned(context, lane.lane, range, found);
             tokio::task::yield_now().await;
         }
     }
-    {
+    if dispatcher.ownership == LogOwnership::Own {
         let mut inner = dispatcher.lock();
         // Messages since the start have not ended; unread ones may not have been transient.
         inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_complete;
@@ -61,40 +66,62 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
     dispatcher.dispatch();
 }
 
-/// Returns the offsets to remove of the read-ahead, up to `end`: ended messages, and holes. `None` if it has
-/// offsets that cannot be read.
+/// Findings of a scan in a part of a log.
+#[derive(Default)]
+struct Scanned {
+    /// Offsets to remove: ended messages, and holes.
+    gone: Vec<Range<u64>>,
+    /// Offsets of the other messages, and the bytes of their bodies.
+    bodies: Vec<(u64, u32)>,
+}
+
+/// Looks through what was read, up to `end`. `None` if it has offsets that cannot be read.
 fn look_through(
     context: &DeliveryContext,
     dispatcher: &Dispatcher,
     tail: &mut Tail,
     end: Offset,
-) -> Option<Vec<Range<u64>>> {
-    let mut gone = Vec::new();
+) -> Option<Scanned> {
+    let mut found = Scanned::default();
     while tail.next_offset() < end
         && let Some(item) = tail.item()
     {
         match item {
             TailItem::Message(at, message, epoch) => {
                 if dispatcher.is_of_ended_run(&message, epoch, context.epoch) {
-                    gone.push(at.0..at.0 + 1);
+                    found.gone.push(at.0..at.0 + 1);
+                } else {
+                    found.bodies.push((at.0, value_bytes(&message)));
                 }
             }
             TailItem::Skipped(hole) if hole.why == SkipReason::Gap => {
-                gone.push(hole.from.0..hole.to.min(end).0);
+                if dispatcher.ownership == LogOwnership::Own {
+                    found.gone.push(hole.from.0..hole.to.min(end).0);
+                }
             }
             TailItem::Skipped(_) => return None,
         }
     }
-    Some(gone)
+    Some(found)
 }
 
 impl Dispatcher {
-    fn take_out(self: &Arc<Self>, context: &Arc<DeliveryContext>, number: u32, gone: Vec<Range<u64>>) {
+    fn apply_scanned(
+        self: &Arc<Self>,
+        context: &Arc<DeliveryContext>,
+        lane: u32,
+        range: Range<u64>,
+        found: Scanned,
+    ) {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        for range in gone {
+        inner.state.count_range(lane, range, &found.bodies);
+        if found.gone.is_empty() {
+            return;
+        }
+        for range in found.gone {
             let (state, changes) = inner.parts();
-            state.drop_range(number, range, changes);
+            state.drop_range(lane, range, changes);
         }
         context.mark_dirty(self, inner);
     }

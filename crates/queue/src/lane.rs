@@ -52,8 +52,8 @@ pub struct Lane {
     redelivered_below: u64,
     /// Offsets delivered since the start; marks are set further ahead the more there are.
     handed_out: u64,
-    /// First offset whose body is counted in the bytes of the queue.
-    pub(crate) counted_from: u64,
+    /// Offsets whose bodies are not counted in the bytes of the queue.
+    pub(crate) uncounted: Range<u64>,
 }
 
 /// A message in flight.

@@ -237,3 +237,86 @@ proptest! {
         }
     }
 }
+
+#[derive(Debug, Clone)]
+enum OfBytes {
+    Append,
+    Take,
+    Return(usize),
+    Drop,
+    Count(u64),
+    Anew,
+}
+
+fn of_bytes() -> impl Strategy<Value = Vec<OfBytes>> {
+    let event = prop_oneof![
+        3 => Just(OfBytes::Append),
+        4 => Just(OfBytes::Take),
+        3 => (0..8_usize).prop_map(OfBytes::Return),
+        2 => Just(OfBytes::Drop),
+        4 => (1..6_u64).prop_map(OfBytes::Count),
+        1 => Just(OfBytes::Anew),
+    ];
+    prop::collection::vec(event, 0..60)
+}
+
+fn bytes_of(offset: u64) -> u32 {
+    100 + offset as u32
+}
+
+/// Counts the bodies of up to `count` offsets that are not counted yet, as a scan does that reads the log.
+fn count(state: &mut QueueState, counted: &mut u64, to: u64, count: u64) {
+    let range = *counted..(*counted + count).min(to);
+    let found: Vec<_> = range.clone().map(|at| (at, bytes_of(at))).collect();
+    *counted = range.end;
+    state.count_range(0, range, &found);
+}
+
+proptest! {
+    #[test]
+    fn bytes_are_exact_once_all_that_waited_is_counted(events in of_bytes()) {
+        let mut state = QueueState::new(false, None);
+        let mut changes = Changes::default();
+        let mut end = 20;
+        state.lane_mut(0).grow(end);
+        state.count_bytes_from(0, end);
+        let (mut counted, mut to) = (0, end);
+        let mut taken = Vec::new();
+        for event in events {
+            let next = state.lane(0).unwrap().first_ready().map(|(offset, _)| DeliveryId { lane: 0, offset });
+            match event {
+                OfBytes::Append => {
+                    state.add_bytes(bytes_of(end).into());
+                    end += 1;
+                    state.lane_mut(0).grow(end);
+                }
+                OfBytes::Take => {
+                    if let Some(id) = next {
+                        state.hand_out(id, None, true, bytes_of(id.offset), &mut changes);
+                        taken.push(id);
+                    }
+                }
+                OfBytes::Drop => {
+                    if let Some(id) = next {
+                        state.drop_ready(id, bytes_of(id.offset), &mut changes);
+                    }
+                }
+                OfBytes::Return(at) if at < taken.len() => {
+                    assert!(state.return_unseen(taken.swap_remove(at), &mut changes));
+                }
+                OfBytes::Return(_) => {}
+                OfBytes::Count(some) => count(&mut state, &mut counted, to, some),
+                OfBytes::Anew => {
+                    state.count_bytes_from(0, end);
+                    (counted, to) = (state.lane(0).unwrap().head(), end);
+                }
+            }
+            let lane = state.lane(0).unwrap();
+            let ready: u64 = (0..end).filter(|at| lane.ready_from(*at) == Some(*at)).map(|at| u64::from(bytes_of(at))).sum();
+            prop_assert!(state.bytes_ready() <= ready);
+            prop_assert!(state.is_partial() || state.bytes_ready() == ready);
+        }
+        count(&mut state, &mut counted, to, u64::MAX / 2);
+        prop_assert!(!state.is_partial());
+    }
+}

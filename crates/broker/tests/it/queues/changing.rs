@@ -85,23 +85,29 @@ async fn changed_settings_hold_for_waiting_messages_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_on_bytes_counts_messages_that_come_after_it_until_the_queue_was_empty() {
+async fn a_limit_on_bytes_that_is_set_later_counts_what_waits() {
     let world = World::new().await;
     let queue = world.declare("q", durable()).await;
     let large = "x".repeat(1000);
     world.publish(&queue, (0..10).map(|_| message(&large))).await;
     let limits = [
-        Setting::BytesMax(Some(5000)),
+        Setting::BytesMax(Some(12_000)),
         Setting::Overflow(Overflow::RejectPublish),
     ];
     change(&world, &queue, limits).await.unwrap();
-    world.publish(&queue, (0..5).map(|_| message(&large))).await;
+    settle_down().await;
+    world.publish(&queue, (0..2).map(|_| message(&large))).await;
     let refused = world.try_publish(&queue, [message("one more")]).await;
     assert_eq!(refused, [AppendOutcome::Refused(Refused::QueueFull)]);
-    for _ in 0..11 {
-        queue.take_one(false).await.unwrap();
-    }
-    world.publish(&queue, [message("small")]).await;
+    queue.take_one(false).await.unwrap();
+    world.publish(&queue, [message("one more")]).await;
+    let limits = [
+        Setting::BytesMax(Some(5000)),
+        Setting::Overflow(Overflow::DropHead),
+    ];
+    change(&world, &queue, limits).await.unwrap();
+    settle_down().await;
+    assert_eq!(world.ready("q"), 5, "four large ones and the small one");
 }
 
 #[tokio::test(start_paused = true)]

@@ -621,3 +621,33 @@ async fn who_looks_for_a_queue_uses_it() {
     pass(1100).await;
     assert!(world.get("q").is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_bytes_counts_messages_from_before_a_restart() {
+    for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
+        let world = World::new().await;
+        let settings = QueueSettings {
+            bytes_max: Some(500),
+            overflow,
+            ..QueueSettings::default()
+        };
+        let queue = world.declare("q", with(settings)).await;
+        world.publish(&queue, messages(0..100)).await;
+        settle_down().await;
+        let world = world.restart().await;
+        let queue = world.get("q").unwrap();
+        settle_down().await;
+        let appended = world.try_publish(&queue, messages(100..400)).await;
+        settle_down().await;
+        let stored = appended
+            .iter()
+            .filter(|one| **one == AppendOutcome::Stored)
+            .count();
+        // 190 bytes before the restart, and 3 for each behind it.
+        let expected = match overflow {
+            Overflow::DropHead => (166, 300),
+            _ => (203, 103),
+        };
+        assert_eq!((world.ready("q"), stored as u64), expected, "{overflow:?}");
+    }
+}
