@@ -1,4 +1,4 @@
-//! A look at whether the object store has what the database refers to, and nothing else.
+//! Agreement of a database and its object store: all objects with a reference are there, and no others.
 //!
 //! Both list their names in one order, a page at a time.
 

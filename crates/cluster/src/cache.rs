@@ -1,7 +1,7 @@
-//! Local copies of what is stored, within a bound: files that this node wrote, and parts that it read.
+//! Local copies of stored bytes, within a bound: files that this node wrote, and parts that it read.
 //!
-//! The copy that was not used for the longest time goes first. Copies of a node's own files count as used when
-//! they were stored; once they are gone, parts take their place.
+//! The copy that was not used for the longest time goes first. Copies of a node's own files count as used
+//! when they were stored; once they are gone, parts take their place.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};

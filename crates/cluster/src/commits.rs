@@ -220,8 +220,8 @@ impl Uplink {
         self.commit_until(end)
     }
 
-    /// Takes what was written, and returns the numbers of its extents. Behind them is the end of all that this
-    /// commit has to wait for.
+    /// Takes all written bytes, and returns the numbers of their extents. Behind them is the end of all that
+    /// this commit has to wait for.
     fn take_written(&self) -> (u64, u64) {
         let mut queue = self.queue.lock();
         let files = std::mem::take(&mut *self.waiting.lock());
@@ -355,7 +355,8 @@ impl Uplink {
         Ok(link)
     }
 
-    /// Returns the number of commits that may be under way now. While one is within the database, more gather.
+    /// Returns the number of commits that may be under way now. While one is within the database, more
+    /// gather.
     pub(crate) fn commits_max(&self) -> usize {
         if self.pace.lock().is_slow { COMMITS_MAX } else { 1 }
     }

@@ -1,4 +1,5 @@
-//! The database of a cell: the order of its commits, their bytes or the objects that hold them, and its owner.
+//! The database of a cell: the order of its commits, their bytes or the objects that hold them, and its
+//! owner.
 //!
 //! ```text
 //! cell     epoch, owner
@@ -23,7 +24,7 @@
 //! **A publication** changes files and removes segments. It is one transaction that ends with a check of the
 //! epoch under a lock of the cell's row. Deleted rows free their keys. A late copy of a committed row could
 //! take one again; its segment is sealed, or one that the checkpoint knows as replaced, and its answer goes
-//! nowhere. What is in parts is not looked for in rows.
+//! nowhere. A file in parts is not looked for in rows.
 
 use std::fmt;
 use std::time::Duration;

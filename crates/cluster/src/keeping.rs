@@ -1,5 +1,5 @@
-//! What an owner does with its storage beside the journal's work: it moves sealed segments into the object
-//! store, so that the database has the journal's end and references alone, and deletes garbage.
+//! Work of an owner beside the journal's: it moves sealed segments into the object store, so that the
+//! database has the journal's end and references alone, and deletes garbage.
 //!
 //! A segment is sealed once a row of a later one is committed, and those of former owners are. Objects of its
 //! rows that are large enough stay as they are; everything between them is put again, in larger ones.
@@ -102,7 +102,7 @@ impl SharedStorage {
         Ok(())
     }
 
-    /// Does what is due. False after a failure.
+    /// Does the work that is due. False after a failure.
     fn keep_once(&self, times: &mut Times) -> bool {
         let done = self.seal().and_then(|_| {
             if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {

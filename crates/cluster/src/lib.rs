@@ -8,7 +8,7 @@
 //! - `objects`: the duties of the object store, and objects in a bucket or a folder
 //! - `storage`, `file`, `remote`, `cache`: files over both, with copies in a local folder
 //! - `uplink`, `commits`, `transfer`: the owner's way into both
-//! - `keeping`, `agreement`: segments that move to the object store, garbage, and a look at whether both agree
+//! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
 //! - `ownership`: claims, and the lease that says when one is tried
 //! - `postgres`: the database as PostgreSQL
 //! - `fake`: database and object store in memory, behind the feature `testing`

@@ -133,7 +133,7 @@ fn short_pause(lease: Duration) -> Duration {
 #[derive(Debug)]
 pub struct Lease {
     state: Arc<LeaseState>,
-    /// What ends before the cell is let go.
+    /// Storage whose keeping ends before the cell is let go.
     kept: Option<Arc<SharedStorage>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -13,7 +13,7 @@ pub struct Settings {
     pub pause: Duration,
     /// The object store. `None`: everything is in the database.
     pub objects: Option<Arc<dyn Objects>>,
-    /// Largest commit within the database, and the largest file that is kept there, if there is an object store.
+    /// Largest commit, and largest file, within the database, if there is an object store.
     pub inline_bytes_max: usize,
     /// Bytes per second of commits within the database, if there is an object store.
     pub inline_bytes_per_second: u64,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub linger: Duration,
     /// Time after which a put gets another one beside it, at the earliest.
     pub slow_put_after: Duration,
-    /// Bytes of local copies of what is stored.
+    /// Bytes of local copies of stored files and objects.
     pub cache_bytes: u64,
     /// Age at which objects are deleted to which nothing refers any more.
     pub garbage_after: Duration,

@@ -37,7 +37,7 @@ pub struct SharedStorage {
     names: Lock<Names>,
     /// The thread that keeps it.
     pub(crate) keeper: Lock<Option<JoinHandle<()>>>,
-    /// True at the end: what the thread has not done is left to the next owner.
+    /// True at the end: the rest of the thread's work is left to the next owner.
     ending: Lock<bool>,
     ended: WakeUp,
 }

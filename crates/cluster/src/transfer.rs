@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const A_MOMENT: Duration = Duration::from_millis(1);
 /// Puts at a time of the same bytes.
 const PUTS_MAX: usize = 2;
-/// Reads of one object that do not give what was put, before that counts as damage.
+/// Reads of one object with other bytes than were put, before that counts as damage.
 const ATTEMPTS: usize = 5;
 
 /// A put that has ended.
@@ -156,7 +156,7 @@ impl Uplink {
         self.settings.slow_put_after.max(self.put_times.lock().mean() * 3)
     }
 
-    /// Gets an object, and checks that it is what was put. Cut and changed bodies are read again.
+    /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again.
     pub(crate) fn get(&self, file: &str, part: &Part) -> io::Result<Vec<u8>> {
         let store = self.store()?;
         let metrics = &self.settings.metrics;

@@ -116,7 +116,7 @@ impl Uplink {
                         publication.changed.push(change);
                     }
                     Change::Whole(whole) => {
-                        // What was gathered before is in front.
+                        // Changes that were gathered before are in front.
                         self.send(&std::mem::take(&mut publication))?;
                         bytes = 0;
                         self.publish_parts(file, &whole)?;

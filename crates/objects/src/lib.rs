@@ -5,7 +5,7 @@
 //! - [`tls`]: trusted authorities
 //! - [`secret`]: texts that stand in the environment or a file
 //!
-//! This crate must not know what is stored.
+//! This crate knows nothing of the stored bytes.
 
 pub mod bucket;
 pub mod remote;

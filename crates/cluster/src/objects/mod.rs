@@ -4,12 +4,11 @@
 //! EPOCH-NONCE/NUMBER     written by the owner of that epoch and fence; 16 and 32 hexadecimal digits, and 10
 //! ```
 //!
-//! **An object is put before the database refers to it.** After a put without an answer the same bytes are put
-//! under another name, so nothing is compared and no condition is needed.
+//! **An object is put before the database refers to it.** After a put without an answer the same bytes are
+//! put under another name, so nothing is compared and no condition is needed.
 //!
-//! **An object that nothing refers to is garbage** if its writer was fenced, or has given its number up: nobody
-//! will refer to it any more. What a reference was taken away from is noted in the same transaction, and is
-//! deleted later.
+//! **An object without a reference is garbage** if its writer was fenced, or has given its number up: it gets
+//! none any more. An object that loses its reference is noted in the same transaction, and deleted later.
 
 mod bucket;
 mod folder;
@@ -151,7 +150,7 @@ impl Names {
         state.open.first().copied().unwrap_or(state.next)
     }
 
-    /// Returns true if nobody can refer to an object any more unless the database does. `given_up` is from
+    /// Returns true if an object without a reference in the database gets none any more. `given_up` is from
     /// before the look at the store.
     pub(crate) fn is_final(&self, name: &str, given_up: u64) -> bool {
         let Some((writer, number)) = name.split_once('/') else {

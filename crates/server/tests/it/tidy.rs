@@ -75,7 +75,7 @@ const SOCKETS: &[&str] = &[
     "simulation/",
     "sinks/src/amqp/link.rs",
     "sinks/src/http.rs",
-    "sinks/src/remote/link.rs",
+    "objects/src/remote/link.rs",
 ];
 
 /// Folders of a crate by floor, the lowest first. A folder knows those on lower floors only.
