@@ -211,6 +211,6 @@ mod tests {
         );
         assert_eq!(cache.bytes(), 20);
         let files = scratch.list().unwrap();
-        assert_eq!(files.iter().filter(|name| name.ends_with(".cache")).count(), 2);
+        assert_eq!(files.iter().filter(|name| name.starts_with("part-")).count(), 2);
     }
 }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::database::{Body, Link, ROW_BYTES_MAX, Row, nonce};
 use crate::file::SharedFile;
 use crate::objects::{Name, OBJECT_BYTES_MAX, Part};
+use crate::transfer::at_once;
 use crate::uplink::Uplink;
 
 /// Commits under way at a time, if they put objects.
@@ -263,7 +264,7 @@ impl Uplink {
                 }
             }
         }
-        self.at_once(&wanted, |(number, file, from, to)| {
+        at_once(&wanted, |(number, file, from, to)| {
             // A segment that cannot be read back would leave a hole among the rows.
             let body = file
                 .written(*from, *to)
@@ -314,12 +315,11 @@ impl Uplink {
     }
 
     fn commit_row(&self, next: &NextRow, last: Link) -> io::Result<Link> {
-        let inline = match &next.part {
-            Some(_) => Vec::new(),
-            None => {
-                let written = next.file.written(next.from, next.to);
-                written.map_err(|error| self.fail(error.to_string()))?
-            }
+        let inline = if next.part.is_some() {
+            Vec::new()
+        } else {
+            let written = next.file.written(next.from, next.to);
+            written.map_err(|error| self.fail(error.to_string()))?
         };
         let body = next.part.as_ref().map_or(Body::Inline(&inline), Body::Object);
         let link = Link {

@@ -17,6 +17,7 @@ use crate::file::SharedFile;
 use crate::objects::{Name, OBJECT_BYTES_MAX, Part};
 use crate::remote::Remote;
 use crate::storage::{Entry, SharedStorage};
+use crate::transfer::at_once;
 
 /// Least bytes of a row's object that stays as it is when its segment is sealed.
 const KEPT_BYTES_MIN: u32 = 1 << 20;
@@ -111,7 +112,7 @@ impl SharedStorage {
             if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
                 && let Err(error) = self.sweep()
             {
-                times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL - GARBAGE_INTERVAL);
+                times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL.saturating_sub(GARBAGE_INTERVAL));
                 return Err(error);
             }
             Ok(())
@@ -139,7 +140,7 @@ impl SharedStorage {
             if self.is_ending() {
                 break;
             }
-            moved += usize::from(self.move_to_objects(movable)?);
+            moved += usize::from(self.move_to_objects(&movable)?);
         }
         Ok(moved)
     }
@@ -188,24 +189,23 @@ impl SharedStorage {
     }
 
     /// Returns false if it was removed meanwhile.
-    fn move_to_objects(&self, movable: Movable) -> io::Result<bool> {
+    fn move_to_objects(&self, movable: &Movable) -> io::Result<bool> {
         let pieces = pieces(movable.bytes, &movable.objects);
         let put: Lock<Vec<(Option<Name>, Part)>> = Lock::default();
-        self.uplink.at_once(&pieces, |piece| {
-            let done = match &piece.kept {
-                Some(part) => (None, part.clone()),
-                None => {
-                    let body = self.read(&movable, piece)?;
-                    let (name, part) = self.uplink.put(piece.from, body)?;
-                    (Some(name), part)
-                }
+        at_once(&pieces, |piece| {
+            let done = if let Some(part) = &piece.kept {
+                (None, part.clone())
+            } else {
+                let body = self.read(movable, piece)?;
+                let (name, part) = self.uplink.put(piece.from, body)?;
+                (Some(name), part)
             };
             put.lock().push(done);
             Ok(())
         })?;
         let (names, mut parts): (Vec<Option<Name>>, Vec<Part>) = put.into_inner().into_iter().unzip();
         parts.sort_by_key(|part| part.at);
-        let is_moved = self.uplink.in_turn(|| self.publish_moved(&movable, parts))?;
+        let is_moved = self.uplink.in_turn(|| self.publish_moved(movable, parts))?;
         // The database refers to the objects, or never will.
         drop(names);
         if is_moved {
@@ -314,7 +314,7 @@ impl SharedStorage {
         let Some(objects) = &uplink.settings.objects else {
             return Ok(());
         };
-        uplink.at_once(names, |name| {
+        at_once(names, |name| {
             // A store that refuses keeps its garbage: that is no reason to end.
             objects
                 .delete(name)

@@ -23,6 +23,29 @@ const PUTS_MAX: usize = 2;
 /// Reads of one object with other bytes than were put, before that counts as damage.
 const ATTEMPTS: usize = 5;
 
+/// Does something for each item, several at a time; the first error counts.
+pub(crate) fn at_once<T: Sync>(items: &[T], each: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
+    if let [item] = items {
+        return each(item);
+    }
+    let next = AtomicUsize::new(0);
+    let failure = Lock::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..items.len().min(AT_ONCE) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(error) = each(item) {
+                        failure.lock().get_or_insert(error);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let failure = failure.lock().take();
+    failure.map_or(Ok(()), Err)
+}
+
 /// A put that has ended.
 struct Ended {
     name: Name,
@@ -50,33 +73,6 @@ impl Uplink {
     fn store(&self) -> io::Result<&dyn Objects> {
         let none = || io::Error::other("there are objects, and cluster.objects is not set");
         self.settings.objects.as_deref().ok_or_else(none)
-    }
-
-    /// Does something for each item, several at a time; the first error counts.
-    pub(crate) fn at_once<T: Sync>(
-        &self,
-        items: &[T],
-        each: impl Fn(&T) -> io::Result<()> + Sync,
-    ) -> io::Result<()> {
-        if let [item] = items {
-            return each(item);
-        }
-        let next = AtomicUsize::new(0);
-        let failure = Lock::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..items.len().min(AT_ONCE) {
-                scope.spawn(|| {
-                    while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if let Err(error) = each(item) {
-                            failure.lock().get_or_insert(error);
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        let failure = failure.lock().take();
-        failure.map_or(Ok(()), Err)
     }
 
     /// Puts bytes of a file that begin at `at`. The name is held until the database refers to the object. One
@@ -187,7 +183,7 @@ impl Uplink {
             .iter()
             .filter(|part| !self.cache.has(&part.object))
             .collect();
-        self.at_once(&missing, |part| {
+        at_once(&missing, |part| {
             let body = self.get(file, part)?;
             self.cache.add(part, &body);
             Ok(())
@@ -201,7 +197,7 @@ impl Uplink {
             .map(|number| number * step)
             .collect();
         let put = Lock::new(Vec::new());
-        self.at_once(&places, |at| {
+        at_once(&places, |at| {
             let bytes = usize::try_from(step.min(whole.bytes - at)).unwrap_or(OBJECT_BYTES_MAX);
             let mut body = vec![0; bytes];
             if whole.local.read_at(&mut body, *at)? < bytes {

