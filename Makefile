@@ -1,8 +1,9 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean console console-dev console-shots packages
+.PHONY: help run cluster build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture clean console console-dev console-shots packages
 
 help:
 	@echo 'make run     build and start the broker on ./data'
+	@echo 'make cluster build and start three nodes over a PostgreSQL of their own, until Ctrl-C (docs/cluster.md)'
 	@echo 'make build   build the release binaries: target/release/stafett, and stafett-lab, which stafett lab runs'
 	@echo 'make test    formatting, lints and all tests; fetches what they need'
 	@echo 'make lint    formatting and lints alone'
@@ -25,6 +26,9 @@ help:
 run:
 	cargo build --release --bin stafett
 	target/release/stafett serve
+
+cluster: build
+	scripts/cluster
 
 build:
 	cargo build --release --bin stafett --bin stafett-lab

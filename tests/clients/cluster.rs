@@ -1,12 +1,12 @@
 //! Two nodes over one PostgreSQL: the one that serves is killed under load, and the other takes its place. No
 //! acknowledged record and no confirmed message is lost, none is doubled, and order is kept.
 //!
-//! Clients of Kafka's protocol have the addresses of both nodes. AMQP has one address, as behind a load
-//! balancer: only the node that serves listens there.
+//! Clients have the addresses of both nodes; each of these serves, or relays to the one that does.
 
 use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::broker::{Port, binary, external, lines_of, new_folder, root};
 use crate::peer;
 use crate::server::Server;
+use crate::slow_way::SlowWay;
 
 const ROUNDS: usize = 4;
 const KAFKA_AT_ONCE: u64 = 10_000;
@@ -34,7 +35,7 @@ fn killed_owners_lose_and_double_no_record() {
 fn killed_owners_lose_no_confirmed_message() {
     if peer::python_with_amqp().is_some() {
         survives(
-            |cluster| cluster.amqp.clone(),
+            |cluster| cluster.amqp.join(","),
             ["amqp_kill_load.py", "amqp_kill_verify.py"],
             AMQP_AT_ONCE,
         );
@@ -100,13 +101,14 @@ fn await_count(progress: &Receiver<String>, mut count: u64) {
     }
 }
 
-struct Cluster {
+pub(crate) struct Cluster {
     nodes: [Option<Child>; 2],
-    kafka: [String; 2],
-    amqp: String,
-    http: [String; 2],
-    folder: PathBuf,
-    url: String,
+    pub(crate) kafka: [String; 2],
+    pub(crate) amqp: [String; 2],
+    pub(crate) http: [String; 2],
+    pub(crate) folder: PathBuf,
+    /// Address of the database, as each node has it.
+    urls: [String; 2],
     /// No other program gets the ports.
     _ports: Vec<Port>,
     _server: Server,
@@ -114,42 +116,87 @@ struct Cluster {
 
 impl Cluster {
     /// Starts PostgreSQL and two nodes, of which the first serves.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
+        let mut cluster = Self::prepare()?;
+        cluster.launch(0);
+        cluster.await_health(0, "/health");
+        cluster.launch(1);
+        cluster.await_health(1, "/health/any");
+        Some(cluster)
+    }
+
+    /// The same; the first node has a way of its own to PostgreSQL.
+    pub(crate) fn start_with_slow_way() -> Option<(Self, SlowWay)> {
+        let mut cluster = Self::prepare()?;
+        let url = cluster.urls[0].clone();
+        let real = url
+            .strip_prefix("host=")
+            .and_then(|url| url.split(' ').next())
+            .unwrap();
+        let way = SlowWay::open(&cluster.folder.join("way"), Path::new(real));
+        cluster.urls[0] = url.replace(real, way.folder().to_str().unwrap());
+        cluster.launch(0);
+        cluster.await_health(0, "/health");
+        cluster.launch(1);
+        cluster.await_health(1, "/health/any");
+        Some((cluster, way))
+    }
+
+    /// Starts PostgreSQL alone.
+    fn prepare() -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let server = runtime.block_on(Server::start())?;
-        let ports: Vec<Port> = std::iter::repeat_with(Port::new).take(5).collect();
+        let ports: Vec<Port> = std::iter::repeat_with(Port::new).take(6).collect();
         let address = |index: usize| ports[index].address();
-        let mut cluster = Self {
+        Some(Self {
             nodes: [None, None],
             kafka: [address(0), address(1)],
-            amqp: address(2),
-            http: [address(3), address(4)],
+            amqp: [address(2), address(3)],
+            http: [address(4), address(5)],
             folder: new_folder(),
-            url: server.url(),
+            urls: [server.url(), server.url()],
             _ports: ports,
             _server: server,
-        };
-        cluster.launch(0);
+        })
+    }
+
+    /// Waits until a node says that it is good.
+    pub(crate) fn await_health(&self, node: usize, path: &str) {
         let begun = Instant::now();
-        while !fs::read_to_string(cluster.log_path(0))
-            .unwrap()
-            .contains(" ready")
-        {
-            assert!(begun.elapsed() < LIMIT, "{}", cluster.logs());
-            std::thread::yield_now();
+        while !get(&self.http[node], path).is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
+            assert!(begun.elapsed() < LIMIT, "{path} of node {node}: {}", self.logs());
+            std::thread::sleep(Duration::from_millis(10));
         }
-        cluster.launch(1);
-        Some(cluster)
+    }
+
+    /// Returns what a node answers; empty if it does not.
+    pub(crate) fn get(&self, node: usize, path: &str) -> String {
+        get(&self.http[node], path).unwrap_or_default()
+    }
+
+    /// Returns the log of a node.
+    pub(crate) fn log(&self, node: usize) -> String {
+        fs::read_to_string(self.log_path(node)).unwrap_or_default()
+    }
+
+    /// Returns the folder of a node.
+    pub(crate) fn data(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("node-{node}"))
+    }
+
+    /// Returns the process of a node.
+    pub(crate) fn process(&mut self, node: usize) -> &mut Child {
+        self.nodes[node].as_mut().unwrap()
     }
 
     fn log_path(&self, node: usize) -> PathBuf {
         self.folder.join(format!("node-{node}.log"))
     }
 
-    fn launch(&mut self, node: usize) {
+    pub(crate) fn launch(&mut self, node: usize) {
         let log = File::options()
             .create(true)
             .append(true)
@@ -157,10 +204,10 @@ impl Cluster {
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
             .arg(binary())
-            .args(["serve", "--kafka", &self.kafka[node], "--amqp", &self.amqp])
+            .args(["serve", "--kafka", &self.kafka[node], "--amqp", &self.amqp[node]])
             .args(["--http", &self.http[node], "--data-dir"])
-            .arg(self.folder.join(format!("node-{node}")))
-            .env("STAFETT_CLUSTER_DATABASE", &self.url)
+            .arg(self.data(node))
+            .env("STAFETT_CLUSTER_DATABASE", &self.urls[node])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap())
@@ -168,7 +215,7 @@ impl Cluster {
         self.nodes[node] = Some(child.unwrap());
     }
 
-    fn kill(&mut self, node: usize) {
+    pub(crate) fn kill(&mut self, node: usize) {
         if let Some(mut child) = self.nodes[node].take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -176,11 +223,22 @@ impl Cluster {
     }
 
     /// Returns the ends of the nodes' logs.
-    fn logs(&self) -> String {
+    pub(crate) fn logs(&self) -> String {
         let logs = [0, 1].map(|node| fs::read_to_string(self.log_path(node)).unwrap_or_default());
         logs.map(|log| log.lines().rev().take(20).collect::<Vec<_>>().join("\n"))
             .join("\n\n")
     }
+}
+
+/// Sends a request, and returns the answer.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(LIMIT)).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 impl Drop for Cluster {

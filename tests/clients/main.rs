@@ -18,6 +18,7 @@ mod apps;
 mod assigned;
 mod broker;
 mod cluster;
+mod cluster_nodes;
 mod commands;
 mod confluent;
 mod console;
@@ -33,6 +34,7 @@ mod lab_clients;
 mod languages;
 mod live;
 mod management;
+mod mechanisms;
 mod members;
 mod odd;
 mod peer;
@@ -40,5 +42,6 @@ mod program;
 #[path = "../../crates/sinks/tests/it/server.rs"]
 #[allow(dead_code, reason = "another crate's tests need more of it")]
 mod server;
+mod slow_way;
 mod tls;
 mod torture;

@@ -211,6 +211,11 @@ pub(crate) fn kafkajs() -> Option<Command> {
     node("kafkajs", "kafka.js")
 }
 
+/// The program with `KafkaJS` and amqplib over TLS with each mechanism.
+pub(crate) fn mechanisms_in_node() -> Option<Command> {
+    node("kafkajs", "mechanisms.js")
+}
+
 fn node(package: &str, script: &str) -> Option<Command> {
     let Some(node) = on_path("node") else {
         skip("Node is not installed", "apt-get install nodejs npm");

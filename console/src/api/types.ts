@@ -435,6 +435,8 @@ export type Beat = {
   load?: { [name: string]: number };
 };
 
+export type Begins = "earliest" | "latest";
+
 export type Binding = {
   durable: boolean;
   headers: { [name: string]: unknown };
@@ -507,8 +509,10 @@ export type ClaimedTasks = {
 
 export type Client = {
   id: string;
+  listening: boolean;
   name: string;
   queue: ClientQueue;
+  subscriptions: number;
 };
 
 export type ClientList = {
@@ -525,7 +529,40 @@ export type ClientQueue = {
   ready: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_policy" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_sink" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "limit_reached" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "topic_made_again" | "record_failed" | "not_paused" | "no_runner" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "bad_definition" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_sinks" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "target_refused" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Cluster = {
+  commits: CommitTimes | null;
+  database: ClusterDatabase | null;
+  epoch: number;
+  lease_ms: number;
+  nodes: (ClusterNode)[];
+  owner: number | null;
+  problems: (string)[];
+  this: number;
+};
+
+export type ClusterDatabase = {
+  is_crash_safe: boolean;
+  stored_bytes: number;
+  synchronous_standbys: string;
+  tables: { [name: string]: number };
+  version: string;
+};
+
+export type ClusterMove = {
+  from: number;
+  to: number | null;
+};
+
+export type ClusterNode = {
+  addresses: { [name: string]: string };
+  name: string;
+  number: number;
+  silent_ms: number;
+  state: string;
+  version: string;
+};
+
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_policy" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_sink" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "no_cluster" | "no_such_node" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "limit_reached" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "topic_made_again" | "record_failed" | "not_paused" | "no_runner" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "bad_definition" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_sinks" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "target_refused" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -553,6 +590,15 @@ export type CommitMove = {
 export type CommitMoves = {
   moved: (CommitMove)[];
 };
+
+export type CommitTimes = {
+  count: number;
+  max_ms: number;
+  p50_ms: number;
+  p99_ms: number;
+};
+
+export type Commits = "none" | "auto";
 
 export type Connection = {
   channels: number;
@@ -855,7 +901,45 @@ export type GroupEntryList = {
   total: number;
 };
 
+export type GroupJoin = {
+  from?: Begins;
+  topics: (string)[];
+};
+
+export type GroupJoined = {
+  member: string;
+  poll_within_ms: number;
+};
+
 export type GroupKind = "classic" | "assigned" | "share";
+
+export type GroupPoll = {
+  after?: number | null;
+  commit?: Commits;
+  count?: number | null;
+  wait_ms?: number;
+};
+
+export type GroupRecord = {
+  bytes: number;
+  headers: { [name: string]: Text | null };
+  key: string | null;
+  key_base64: string | null;
+  offset: number;
+  partition: number;
+  timestamp: string | null;
+  topic: string;
+  value: unknown;
+  value_base64: string | null;
+};
+
+export type GroupRecords = {
+  assigned: (Assigned)[];
+  number: number;
+  poll_within_ms: number;
+  records: (GroupRecord)[];
+  revoked: (Assigned)[];
+};
 
 export type HeaderValue = string | boolean | number;
 
@@ -1073,6 +1157,20 @@ export type Member = {
   member: string;
 };
 
+export type MemberCommit = {
+  offsets?: (MemberOffset)[];
+};
+
+export type MemberCommitted = {
+  commits: number;
+};
+
+export type MemberOffset = {
+  offset: number;
+  partition: number;
+  topic: string;
+};
+
 export type Memory = {
   live: LiveMemory | null;
   queues: QueueMemory | null;
@@ -1272,6 +1370,10 @@ export type OperationList = {
 
 export type OperationStarted = {
   operation: string;
+};
+
+export type Order = {
+  to?: number | null;
 };
 
 export type Outgoing = {
@@ -1906,6 +2008,17 @@ export type Topic = {
 export type TopicChange = {
   partitions?: number | null;
   settings?: TopicSettingsChange;
+};
+
+export type TopicCopied = {
+  records: number;
+  stopped: string | null;
+};
+
+export type TopicCopy = {
+  from?: string | null;
+  to: string;
+  until?: string | null;
 };
 
 export type TopicCounters = {

@@ -19,7 +19,7 @@ export interface Change {
 export const edit = (toml: string, changes: Change[] = []): Promise<Edited> => request<Edited>('POST', lab('edit'), { json: { toml, changes } });
 
 const SYSTEMS = ['stafett', 'kafka', 'rabbitmq'];
-const DOES = ['produce', 'consume', 'relay', 'request', 'respond', 'idle'];
+const DOES = ['produce', 'consume', 'relay', 'request', 'respond', 'assemble', 'idle'];
 const KINDS = ['bars', 'lines', 'latency', 'time', 'effects', 'shares'];
 const RUN: [string, string, string][] = [
   ['duration', 'Duration of a point', '20s'],

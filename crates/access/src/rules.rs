@@ -101,18 +101,18 @@ pub(crate) enum Verdict {
 }
 
 impl Rules {
-    /// Checks a rule that is to be added.
-    pub fn check(&self, rule: &Rule) -> Result<(), BadRule> {
+    /// Checks a rule that is to be added behind this many new ones, which are not here yet.
+    pub fn check(&self, rule: &Rule, planned: usize) -> Result<(), BadRule> {
         if rule.actions.is_empty() || rule.kinds.is_empty() {
             return Err(BadRule::Empty);
         }
         let (Subject::User(subject) | Subject::Role(subject)) = &rule.subject else {
-            return self.check_name(rule, "");
+            return self.check_name(rule, "", planned);
         };
-        self.check_name(rule, subject)
+        self.check_name(rule, subject, planned)
     }
 
-    fn check_name(&self, rule: &Rule, subject: &str) -> Result<(), BadRule> {
+    fn check_name(&self, rule: &Rule, subject: &str, planned: usize) -> Result<(), BadRule> {
         let namespace = rule.namespace.as_deref().unwrap_or_default();
         if [subject, namespace, &rule.name]
             .iter()
@@ -120,7 +120,7 @@ impl Rules {
         {
             return Err(BadRule::LongName);
         }
-        if self.len >= RULES_MAX {
+        if self.len.saturating_add(planned) >= RULES_MAX && self.actions(rule).is_none() {
             return Err(BadRule::ManyRules);
         }
         if rule.form == Form::Pattern {
@@ -468,10 +468,11 @@ mod tests {
             actions: Actions::ALL,
         };
         for number in 0..PATTERNS_MAX {
-            rules.check(&rule(number)).unwrap();
+            rules.check(&rule(number), 0).unwrap();
             rules.set(rule(number));
         }
-        assert_eq!(rules.check(&rule(PATTERNS_MAX)), Err(BadRule::ManyPatterns));
-        assert_eq!(rules.check(&rule(0)), Ok(()), "one that is there");
+        assert_eq!(rules.check(&rule(PATTERNS_MAX), 0), Err(BadRule::ManyPatterns));
+        assert_eq!(rules.check(&rule(0), 0), Ok(()), "one that is there");
+        assert_eq!(rules.check(&rule(0), RULES_MAX), Ok(()), "it is no further one");
     }
 }

@@ -14,6 +14,12 @@ pub const ITERATIONS_MAX: u32 = 100_000;
 /// Bytes of the longest password that is looked at.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
 
+#[cfg(test)]
+thread_local! {
+    /// Iterations of this thread.
+    static SALTED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 /// Hash function of a SCRAM verifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
@@ -46,6 +52,8 @@ impl Hash {
     /// Derives the salted password; takes milliseconds.
     pub(crate) fn salted(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         let mut salted = vec![0; self.bytes()];
+        #[cfg(test)]
+        SALTED.with(|counted| counted.set(counted.get() + iterations));
         match self {
             Self::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, &mut salted),
             Self::Sha512 => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, iterations, &mut salted),
@@ -264,6 +272,32 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
 
     use super::*;
+
+    #[test]
+    fn a_wrong_password_of_an_unknown_user_takes_as_many_hashes_as_that_of_a_known_one() {
+        let known = Verifiers::of_password(b"secret", b"salt of 16 bytes");
+        let iterations = |verifiers: &Verifiers, password: &[u8]| {
+            SALTED.set(0);
+            let _ = verifiers.verifies(password);
+            SALTED.get()
+        };
+        let only_512 = Verifiers {
+            sha256: None,
+            ..known.clone()
+        };
+        let imported = Verifiers {
+            salted: Some(SaltedHash::of_password(Hash::Sha256, b"secret", *b"salt")),
+            ..Verifiers::default()
+        };
+        let unknown = Verifiers::default();
+        for verifiers in [&known, &only_512, &imported, &unknown] {
+            for password in [&b"secret"[..], b"wrong", &[b'x'; PASSWORD_BYTES_MAX]] {
+                assert_eq!(iterations(verifiers, password), ITERATIONS, "{verifiers:?}");
+            }
+            assert_eq!(iterations(verifiers, b""), 0);
+            assert_eq!(iterations(verifiers, &[b'x'; PASSWORD_BYTES_MAX + 1]), 0);
+        }
+    }
 
     #[test]
     fn a_password_is_verified_by_each_kind() {

@@ -227,7 +227,7 @@ impl AccessControl {
                 stored = done.len();
             }
             let checked = self.directory.with_rules(|known| {
-                known.check(&rule)?;
+                known.check(&rule, planned.added)?;
                 Ok(known.actions(&rule))
             });
             done.push(checked.map(|before| planned.change(rule, before, Actions::with)));
@@ -261,7 +261,8 @@ impl AccessControl {
             planned.change(rule, Some(Actions::ALL), |_, _| Actions::NONE);
         }
         for rule in now {
-            self.directory.with_rules(|rules| rules.check(&rule))?;
+            self.directory
+                .with_rules(|rules| rules.check(&rule, planned.added))?;
             planned.change(rule, None, Actions::with);
         }
         Ok(self.store_rules(by, planned).await?)
@@ -316,6 +317,8 @@ struct PlannedRules {
     rules: Vec<Rule>,
     /// Places by key.
     places: HashMap<Vec<u8>, usize>,
+    /// Number of those that were not there.
+    added: usize,
 }
 
 impl PlannedRules {
@@ -327,9 +330,11 @@ impl PlannedRules {
             known.actions = change(known.actions, rule.actions);
             return;
         }
+        let is_new = before.is_none();
         let before = before.unwrap_or_default();
         let actions = change(before, rule.actions);
         if before != actions {
+            self.added += usize::from(is_new);
             self.places.insert(key, self.rules.len());
             self.rules.push(Rule { actions, ..rule });
         }

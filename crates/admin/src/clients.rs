@@ -13,7 +13,9 @@ use stafett_delivery::SearchOrder;
 use stafett_http::api::{delete, get, post, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_live_topics::ClientName;
 use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, QueueSettings};
+use stafett_model::Namespace;
 
 use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
 use crate::content::Form;
@@ -33,11 +35,17 @@ const PENDING: u64 = 50;
 const WAIT: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-const LIST: List<Arc<Queue>, Client> = List {
-    name: |queue| (queue.namespace.as_str(), client_name(queue)),
-    sorts: &[("ready", |queue| queue.counts().ready)],
-    shown: |queue| shown(queue),
+const LIST: List<Row, Client> = List {
+    name: |row| (row.queue.namespace.as_str(), client_name(&row.queue)),
+    sorts: &[("ready", |row| row.queue.counts().ready)],
+    shown: |row| shown(&row.broker, &row.queue),
 };
+
+/// A client in a list.
+struct Row {
+    broker: Arc<Broker>,
+    queue: Arc<Queue>,
+}
 
 /// A registered client.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -46,6 +54,10 @@ struct Client {
     /// The id of its queue.
     id: String,
     queue: ClientQueue,
+    /// True if a client of live topics with this name listens.
+    listening: bool,
+    /// Subscriptions of that client.
+    subscriptions: usize,
 }
 
 /// The queue of a client.
@@ -172,7 +184,8 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
     let namespace = namespace(&query);
     let names: Option<Vec<&str>> = query.get("name").map(|names| names.split(',').collect());
     let id = query.get("id");
-    let mut clients = broker.get()?.messaging().queues().all();
+    let broker = broker.get()?;
+    let mut clients = broker.messaging().queues().all();
     clients.retain(|queue| {
         queue.personal
             && queue.namespace == namespace
@@ -181,11 +194,21 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
                 .is_none_or(|names| names.contains(&client_name(queue)))
             && id.is_none_or(|id| id == queue.id.0.to_string())
     });
-    Ok(answer(StatusCode::OK, &LIST.page(&query, clients)?))
+    let rows = clients.into_iter().map(|queue| Row {
+        broker: Arc::clone(&broker),
+        queue,
+    });
+    Ok(answer(StatusCode::OK, &LIST.page(&query, rows.collect())?))
 }
 
-fn shown(queue: &Queue) -> Client {
+fn shown(broker: &Broker, queue: &Queue) -> Client {
+    // Live topics have no namespaces.
+    let is_default = queue.namespace == Namespace::default();
+    let live = ClientName::Text(client_name(queue).into());
+    let live = broker.live_topics().client(&live).filter(|_| is_default);
     Client {
+        listening: live.as_ref().is_some_and(|live| live.listening),
+        subscriptions: live.map_or(0, |live| live.subscriptions),
         name: client_name(queue).to_owned(),
         id: queue.id.0.to_string(),
         queue: ClientQueue {
@@ -240,7 +263,7 @@ async fn register(
         StatusCode::OK
     };
     let queue = declared.stored().await.map_err(refused)?;
-    Ok(answer(status, &shown(&queue)))
+    Ok(answer(status, &shown(&broker, &queue)))
 }
 
 fn find(broker: &Broker, query: &Query, name: &str) -> Result<Arc<Queue>, Problem> {
@@ -253,8 +276,9 @@ async fn show(
     Path(name): Path<String>,
     query: Query,
 ) -> Result<Response, Problem> {
-    let queue = find(&*broker.get()?, &query, &name)?;
-    Ok(answer(StatusCode::OK, &shown(&queue)))
+    let broker = broker.get()?;
+    let queue = find(&broker, &query, &name)?;
+    Ok(answer(StatusCode::OK, &shown(&broker, &queue)))
 }
 
 async fn remove(

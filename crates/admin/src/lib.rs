@@ -9,7 +9,7 @@
 //! `/`. Lists have pages, sorts and choices: [`stafett_http::list`].
 //!
 //! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`,
-//!   `transactions`, `journal`, [`node`]: the resources
+//!   `transactions`, `journal`, [`node`], [`cluster`]: the resources
 //! - `connections`, `consumers`: open connections, their channels, and consumers
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
@@ -38,6 +38,7 @@ pub mod audit;
 mod bindings;
 mod caller;
 mod clients;
+pub mod cluster;
 mod coding;
 mod connections;
 mod consumers;
@@ -93,6 +94,7 @@ use stafett_net::Connections;
 
 pub use access::{guard, pages_only_show};
 use events::Feeds;
+pub use groups::PollingMembers;
 pub use journal::JournalDesk;
 pub use node::Node;
 pub use operations::Operations;
@@ -107,6 +109,7 @@ pub struct Backend {
     pub journal: JournalDesk,
     pub operations: Operations,
     pub reads: Reads,
+    pub members: PollingMembers,
     pub connections: Arc<Connections>,
     pub overviews: Overviews,
     pub node: Arc<dyn Node>,
@@ -160,6 +163,12 @@ impl FromRef<Backend> for Arc<Connections> {
 impl FromRef<Backend> for Overviews {
     fn from_ref(backend: &Backend) -> Self {
         backend.overviews.clone()
+    }
+}
+
+impl FromRef<Backend> for PollingMembers {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.members.clone()
     }
 }
 
@@ -226,6 +235,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(cluster::routes)
         .with(events::routes)
         .with(audit::routes)
         .with(overview::routes)

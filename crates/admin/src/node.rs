@@ -20,6 +20,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Problem, Query, Slot, body};
 use stafett_journal::Journal as _;
 
+use crate::cluster::{self, Cluster};
 use crate::journal::JournalDesk;
 use crate::operations::Operations;
 use crate::time::rfc3339;
@@ -37,7 +38,7 @@ pub type Commanded<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>
 
 /// A process that serves the API.
 pub trait Node: Debug + Send + Sync {
-    /// Returns the word for its state: `starting`, `recovering`, `ok` or `draining`.
+    /// Returns the word for its state: `starting`, `standing_by`, `recovering`, `ok` or `draining`.
     fn state(&self) -> &'static str;
     /// Returns its start, in milliseconds since 1970.
     fn started_at(&self) -> i64;
@@ -50,6 +51,14 @@ pub trait Node: Debug + Send + Sync {
     fn threads(&self) -> std::io::Result<Vec<Thread>>;
     /// Stops the process; connections have the given time to finish.
     fn shut_down(&self, drain: Option<Duration>) -> Result<(), Problem>;
+    /// Shows the cluster that it is in.
+    fn cluster(&self) -> Commanded<Cluster> {
+        Box::pin(async { Err(cluster::no_cluster()) })
+    }
+    /// Has another node serve, and returns the number of this one.
+    fn move_cell(&self, _to: Option<u32>) -> Result<u32, Problem> {
+        Err(cluster::no_cluster())
+    }
     /// Reads the settings again.
     fn reload(&self) -> Commanded<Reloaded>;
     /// Changes the log filter, for a time or until the next change.

@@ -4,6 +4,7 @@ mod app_results;
 mod app_topics;
 mod apps;
 mod consumers;
+mod copy;
 mod document;
 mod exchanges;
 mod groups;
@@ -13,6 +14,7 @@ mod live;
 mod metrics;
 mod mlmq;
 mod node;
+mod polling;
 mod queue_changes;
 mod records;
 mod search;
@@ -39,7 +41,7 @@ use stafett_topics::{NewTopic, TopicSettings};
 use tower::ServiceExt;
 
 use crate::node::{Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage};
-use crate::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
+use crate::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, WebSockets};
 
 /// A node that takes no commands.
 #[derive(Debug)]
@@ -149,6 +151,7 @@ impl World {
             journal: JournalDesk::default(),
             operations: Operations::default(),
             reads: Reads::default(),
+            members: PollingMembers::default(),
             overviews: Overviews::default(),
             node: Arc::new(TestNode),
             sockets: WebSockets::default(),
@@ -235,7 +238,7 @@ impl World {
 
 async fn read(response: Response) -> (StatusCode, Value) {
     let status = response.status();
-    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let body = to_bytes(response.into_body(), 1 << 22).await.unwrap();
     let text = String::from_utf8(body.to_vec()).unwrap();
     let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
     (status, value)

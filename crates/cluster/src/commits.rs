@@ -334,7 +334,6 @@ impl Uplink {
             at: next.from,
             body,
         };
-        let began = Instant::now();
         // After a lost answer, the row at the place tells whether it was committed.
         let is_committed = self.until_answered(|| {
             Ok(self.database.commit(&row)? || self.database.nonce_at(link.seq)? == Some(link.nonce))
@@ -344,7 +343,6 @@ impl Uplink {
         }
         let metrics = &self.settings.metrics;
         metrics.commits.inc();
-        metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
         let bytes = if next.part.is_some() {
             &metrics.object_bytes
         } else {

@@ -10,6 +10,7 @@
 //! - `uplink`, `commits`, `transfer`: the owner's way into both
 //! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
 //! - `ownership`: claims, and the lease that says when one is tried
+//! - `nodes`: the table of nodes, and which of them live; `peer`: the first bytes between two of them
 //! - `postgres`: the database as PostgreSQL
 //! - `fake`: database and object store in memory, behind the feature `testing`
 //!
@@ -24,8 +25,10 @@ pub mod fake;
 mod file;
 mod keeping;
 mod metrics;
+mod nodes;
 mod objects;
 mod ownership;
+mod peer;
 mod postgres;
 mod remote;
 mod settings;
@@ -39,12 +42,16 @@ pub use database::{
     ROW_BYTES_MAX, Reference, Row, nonce,
 };
 pub use metrics::Metrics;
+pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View};
 pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,
 };
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
-pub use postgres::{AddressError, Postgres, check_address, without_password};
+pub use peer::{PeerError, Wish, answer, ask, hear};
+pub use postgres::{
+    AddressError, DatabaseFacts, Postgres, PostgresDirectory, check_address, without_password,
+};
 pub use settings::Settings;
 /// The place of a login.
 pub use stafett_objects::secret::Secret as Login;

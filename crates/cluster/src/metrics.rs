@@ -9,7 +9,6 @@ use prometheus_client::registry::Registry;
 #[derive(Debug, Clone)]
 pub struct Metrics {
     pub(crate) commits: Counter,
-    pub(crate) commit_seconds: Histogram,
     pub(crate) inline_bytes: Counter,
     pub(crate) object_bytes: Counter,
     pub(crate) puts: Counter,
@@ -32,7 +31,6 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             commits: Counter::default(),
-            commit_seconds: seconds(),
             inline_bytes: Counter::default(),
             object_bytes: Counter::default(),
             puts: Counter::default(),
@@ -97,11 +95,6 @@ impl Metrics {
             registry.register(name, help, counter.clone());
         }
         let times = [
-            (
-                "commit_seconds",
-                "Time of a commit in the database",
-                &self.commit_seconds,
-            ),
             ("put_seconds", "Time of a put", &self.put_seconds),
             ("get_seconds", "Time of a read of an object", &self.get_seconds),
         ];

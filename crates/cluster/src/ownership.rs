@@ -39,6 +39,8 @@ pub struct Candidate {
     lease: Duration,
     /// The owner as it was seen, and since when.
     seen: Option<(Owner, Duration)>,
+    /// A node whose process has ended.
+    ended: Option<Nonce>,
 }
 
 impl Candidate {
@@ -49,7 +51,14 @@ impl Candidate {
             node,
             lease,
             seen: None,
+            ended: None,
         }
+    }
+
+    /// Notes that the process of a node has ended: there is no need to wait for its lease. If it has not, a
+    /// claim excludes it all the same.
+    pub fn on_ended(&mut self, node: Nonce) {
+        self.ended = Some(node);
     }
 
     /// Interval between looks.
@@ -73,7 +82,7 @@ impl Candidate {
         let is_free = match (owner.node, self.seen) {
             (None, _) => true,
             // A former run of this process.
-            (Some(node), _) if node == self.node => true,
+            (Some(node), _) if node == self.node || Some(node) == self.ended => true,
             (Some(_), Some((seen, since))) if seen == owner => began.saturating_sub(since) >= self.lease,
             (Some(_), _) => {
                 // The time of an answer that was late does not count.
@@ -120,7 +129,7 @@ impl Candidate {
     }
 }
 
-fn interval(lease: Duration) -> Duration {
+pub(crate) fn interval(lease: Duration) -> Duration {
     lease / 5
 }
 

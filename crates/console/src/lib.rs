@@ -20,6 +20,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use stafett_http::packed::takes_gzip;
 
 /// Rules for the pages: scripts, styles and connections of this server alone, in no frame of another page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -166,17 +167,4 @@ fn with_headers(
         add(header::CONTENT_ENCODING, "gzip");
     }
     response
-}
-
-/// Returns true if `Accept-Encoding` names gzip without refusing it.
-fn takes_gzip(headers: &HeaderMap) -> bool {
-    let accepted = headers.get_all(header::ACCEPT_ENCODING).iter();
-    let mut codings = accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    codings.any(|coding| {
-        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
-        let weight = weight.trim().trim_start_matches("q=").parse::<f32>();
-        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
-    })
 }

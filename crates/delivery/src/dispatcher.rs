@@ -115,6 +115,9 @@ pub struct DeliveryState {
     pub(super) marking: Vec<Marking>,
     /// Messages that have died and are still in flight.
     pub(super) dead_letters: DeadLetterQueue,
+    /// True if ended messages of earlier runs and holes in the logs may count as ready: limits drop and refuse
+    /// nothing until the scan after the start has removed them.
+    pub(super) counts_too_many: bool,
     /// True if there may be messages with a TTL.
     pub(super) may_expire: bool,
     /// Expiry of the message at the head, in steady time.
@@ -175,6 +178,7 @@ impl Dispatcher {
                 persistence: Persistence::default(),
                 marking: Vec::new(),
                 dead_letters: DeadLetterQueue::default(),
+                counts_too_many: false,
                 // It is unknown which messages of a topic have a TTL.
                 may_expire: spec.settings.ttl_ms.is_some() || is_topics && !spec.is_pulled,
                 settings: spec.settings,

@@ -132,7 +132,7 @@ impl DeliveryState {
     /// Returns true if the dispatcher is over its limits and has to drop the oldest message.
     pub(super) fn over_limit(&self) -> bool {
         let settings = &self.settings;
-        if !settings.has_limits() || settings.overflow != Overflow::DropHead {
+        if !settings.has_limits() || settings.overflow != Overflow::DropHead || self.counts_too_many {
             return false;
         }
         settings.length_max.is_some_and(|max| self.state.ready() > max)

@@ -139,6 +139,7 @@ impl Dispatcher {
         }
         // It is unknown which messages have a TTL: the head is checked.
         inner.may_expire = !self.is_pulled;
+        inner.counts_too_many = self.ownership == LogOwnership::Own && inner.state.ready() > 0;
         drop(inner);
         self.watch_logs(context);
     }
@@ -146,16 +147,17 @@ impl Dispatcher {
     /// Hands out restored messages. `may_have_holes` says whether the logs may have lost messages of the
     /// previous run.
     pub fn resume(self: &Arc<Self>, context: &Arc<DeliveryContext>, may_have_holes: bool) {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let waits = inner.state.ready() > 0;
-        let is_ragged =
-            self.ownership == LogOwnership::Own && (may_have_holes || inner.persistence.holds_transient);
-        let is_uncounted = inner.has_uncounted_limit();
+        // Limits need exact counts, also if a kill came between a transient message and the word of it.
+        let is_ragged = may_have_holes || inner.persistence.holds_transient || inner.settings.has_limits();
+        let is_inexact = waits && is_ragged && self.ownership == LogOwnership::Own;
+        inner.counts_too_many = is_inexact;
         drop(inner);
         if waits {
             context.wake(self);
         }
-        if waits && (is_ragged || is_uncounted) {
+        if is_inexact {
             context.scan_soon(self);
         }
     }

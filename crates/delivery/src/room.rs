@@ -16,6 +16,9 @@ impl Dispatcher {
         }
         let mut inner = self.lock();
         inner.look_at_logs(self, context);
+        if inner.counts_too_many {
+            return true;
+        }
         let settings = &inner.settings;
         let waiting = inner.state.ready() + inner.staged;
         let bytes = inner.state.bytes_ready() + message.value.len() as u64;

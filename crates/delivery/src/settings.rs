@@ -10,6 +10,7 @@ use stafett_queue::{Overflow, QueueSettings};
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
 use super::grown_lanes::GrownLanes;
+use super::lanes::LogOwnership;
 
 /// Properties of the settings in force that are asked without a lock.
 #[derive(Debug)]
@@ -101,9 +102,9 @@ impl Dispatcher {
                 let end = context.journal.bounds(lane.log).map_or(0, |bounds| bounds.end.0);
                 inner.state.count_bytes_from(lane.lane, end);
             }
-        }
-        if settings.bytes_max != before.bytes_max && inner.has_uncounted_limit() {
-            context.scan_soon(self);
+            if inner.state.is_partial() && self.ownership == LogOwnership::Own {
+                context.scan_soon(self);
+            }
         }
         inner.may_expire |= settings.ttl_ms.is_some();
         inner.head_expires = None;
@@ -131,11 +132,6 @@ impl Dispatcher {
 const STORED_HEAD: u64 = 170;
 
 impl DeliveryState {
-    /// Returns true if there is a limit on bytes, and bytes are not all counted.
-    pub(super) fn has_uncounted_limit(&self) -> bool {
-        self.settings.bytes_max.is_some() && self.state.is_partial()
-    }
-
     /// Returns the approximate bytes of ready bodies: the share of the ready messages in the stored bytes,
     /// without [`STORED_HEAD`].
     pub(super) fn estimated_bytes(&self, context: &DeliveryContext) -> u64 {

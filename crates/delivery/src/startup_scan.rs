@@ -11,7 +11,6 @@ use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
 use super::context::DeliveryContext;
 use super::dispatcher::Dispatcher;
 use super::expire::value_bytes;
-use super::lanes::LogOwnership;
 
 const READ_BYTES: usize = 1 << 20;
 
@@ -58,10 +57,11 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
             tokio::task::yield_now().await;
         }
     }
-    if dispatcher.ownership == LogOwnership::Own {
+    {
         let mut inner = dispatcher.lock();
         // Messages since the start have not ended; unread ones may not have been transient.
         inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_complete;
+        inner.counts_too_many &= !is_complete;
     }
     dispatcher.dispatch();
 }
@@ -95,9 +95,7 @@ fn look_through(
                 }
             }
             TailItem::Skipped(hole) if hole.why == SkipReason::Gap => {
-                if dispatcher.ownership == LogOwnership::Own {
-                    found.gone.push(hole.from.0..hole.to.min(end).0);
-                }
+                found.gone.push(hole.from.0..hole.to.min(end).0);
             }
             TailItem::Skipped(_) => return None,
         }

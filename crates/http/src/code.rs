@@ -133,6 +133,10 @@ codes! {
         "There is no run with this id, or it has no such part."
     NoSuchAgent "no_such_agent" 404 Never
         "There is no agent of this name in the lab's list."
+    NoCluster "no_cluster" 404 Never
+        "The node is alone. With the setting cluster.database it is one of several over a database."
+    NoSuchNode "no_such_node" 404 Never
+        "The cluster has no other node of this number that lives. GET /v1/cluster lists them."
     MethodNotAllowed "method_not_allowed" 405 Never
         "The path exists, and does not take this method. The header Allow lists those that it takes."
     SlowBody "slow_body" 408 Later

@@ -1,7 +1,7 @@
 //! State of the process, for load balancers and supervisors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use axum::extract;
 use axum::http::{StatusCode, header};
@@ -13,6 +13,8 @@ use axum::response::IntoResponse;
 pub enum State {
     /// Reads settings and opens listeners.
     Starting,
+    /// Waits in a cluster while another node serves.
+    StandingBy,
     /// Reads stored data.
     Recovering,
     /// Serves clients.
@@ -27,6 +29,7 @@ impl State {
     pub fn word(self) -> &'static str {
         match self {
             Self::Starting => "starting",
+            Self::StandingBy => "standing_by",
             Self::Recovering => "recovering",
             Self::Ready => "ok",
             Self::Draining => "draining",
@@ -36,7 +39,13 @@ impl State {
 
 /// Shared state; clones see the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Health(Arc<AtomicU8>);
+pub struct Health(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: AtomicU8,
+    relays: AtomicBool,
+}
 
 impl Health {
     /// Begins in [`State::Starting`].
@@ -47,27 +56,59 @@ impl Health {
 
     /// Goes on to `state`. An earlier state than the current one is ignored.
     pub fn set(&self, state: State) {
-        self.0.fetch_max(state as u8, Ordering::AcqRel);
+        self.0.state.fetch_max(state as u8, Ordering::AcqRel);
     }
 
     #[must_use]
     pub fn state(&self) -> State {
-        match self.0.load(Ordering::Acquire) {
+        match self.0.state.load(Ordering::Acquire) {
             0 => State::Starting,
-            1 => State::Recovering,
-            2 => State::Ready,
+            1 => State::StandingBy,
+            2 => State::Recovering,
+            3 => State::Ready,
             _ => State::Draining,
+        }
+    }
+
+    /// Notes whether clients that come here are served by another node.
+    pub fn set_relays(&self, relays: bool) {
+        self.0.relays.store(relays, Ordering::Release);
+    }
+
+    /// Returns true if clients that come here are served, by this node or another one.
+    #[must_use]
+    pub fn serves(&self) -> bool {
+        match self.state() {
+            State::Ready => true,
+            State::StandingBy => self.0.relays.load(Ordering::Acquire),
+            State::Starting | State::Recovering | State::Draining => false,
         }
     }
 }
 
-/// `GET /health`: 200 when ready, else 503, with the state as JSON in both cases.
+/// `GET /health`: 200 when this node serves, else 503, with the state as JSON in both cases.
 pub(crate) async fn get(extract::State(health): extract::State<Health>) -> impl IntoResponse {
-    let (status, body) = match health.state() {
-        State::Ready => (StatusCode::OK, "{\"status\":\"ok\"}\n"),
-        State::Starting => (StatusCode::SERVICE_UNAVAILABLE, "{\"status\":\"starting\"}\n"),
-        State::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "{\"status\":\"recovering\"}\n"),
-        State::Draining => (StatusCode::SERVICE_UNAVAILABLE, "{\"status\":\"draining\"}\n"),
+    let state = health.state();
+    answer(state, state == State::Ready)
+}
+
+/// `GET /health/any`: 200 when clients that come here are served, by this node or another one, else 503.
+pub(crate) async fn get_any(extract::State(health): extract::State<Health>) -> impl IntoResponse {
+    answer(health.state(), health.serves())
+}
+
+fn answer(state: State, is_good: bool) -> impl IntoResponse {
+    let status = if is_good {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let body = match state {
+        State::Starting => "{\"status\":\"starting\"}\n",
+        State::StandingBy => "{\"status\":\"standing_by\"}\n",
+        State::Recovering => "{\"status\":\"recovering\"}\n",
+        State::Ready => "{\"status\":\"ok\"}\n",
+        State::Draining => "{\"status\":\"draining\"}\n",
     };
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
@@ -88,5 +129,20 @@ mod tests {
             health.set(state);
         }
         assert_eq!(health.state(), State::Draining);
+    }
+
+    #[test]
+    fn a_node_that_stands_by_serves_while_it_relays() {
+        let health = Health::new();
+        health.set_relays(true);
+        assert!(!health.serves(), "it has just begun");
+        health.set(State::StandingBy);
+        assert!(health.serves());
+        health.set_relays(false);
+        assert!(!health.serves());
+        health.set(State::Ready);
+        assert!(health.serves());
+        health.set(State::Draining);
+        assert!(!health.serves());
     }
 }

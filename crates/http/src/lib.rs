@@ -22,7 +22,7 @@
 //! - [`api`], [`openapi`]: routes with their descriptions, and the document that is made of these
 //! - [`upgrade`]: requests for a WebSocket
 //! - [`overload`]: refusals of requests that wait too long
-//! - [`stamp`]: headers of all answers
+//! - [`stamp`]: headers of all answers; [`packed`]: answers as gzip
 
 pub mod answer;
 pub mod api;
@@ -36,6 +36,7 @@ pub mod list;
 pub mod metrics;
 pub mod openapi;
 pub mod overload;
+pub mod packed;
 pub mod problem;
 pub mod query;
 pub mod router;

@@ -12,6 +12,8 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use tokio::time::Instant;
 
+use crate::packed;
+
 static NEXT_REQUEST: AtomicU64 = AtomicU64::new(1);
 
 tokio::task_local! {
@@ -78,6 +80,7 @@ async fn stamp(mut request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let number = NEXT_REQUEST.fetch_add(1, Ordering::Relaxed);
     let id = format!("{number:x}");
+    let packs = packed::is_wanted(&request);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.extensions_mut().insert(RequestId(id.clone()));
     let is_traced = request.extensions().get::<Sampled>().is_some();
@@ -89,6 +92,9 @@ async fn stamp(mut request: Request, next: Next) -> Response {
             (response, receive, store)
         })
         .await;
+    if packs {
+        response = packed::pack(response).await;
+    }
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::warn!(request = id, %method, path, "a request failed");
     }

@@ -50,6 +50,13 @@ pub struct RawSettings {
     pub first_partition: usize,
 }
 
+/// A record's key, and its partition, modulo their number.
+#[derive(Debug, Clone, Copy)]
+pub struct RawPlace<'a> {
+    pub key: &'a [u8],
+    pub partition: usize,
+}
+
 /// Outcome of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawOutcome {
@@ -167,19 +174,35 @@ impl<N: Default> RawProducer<N> {
     /// Adds a record to its topic's batch, after a full one has been sent. Returns the batch's note, which
     /// the caller changes for the record. Safe to drop: then the record is not taken.
     pub async fn push(&mut self, topic: u32, value: &[u8]) -> Result<&mut N, RawError> {
-        let needed = value.len() + RECORD_OVERHEAD;
-        let making = self.making.get(&topic);
-        let is_full =
-            making.is_some_and(|making| making.builder.bytes() + needed > self.settings.batch_bytes);
-        if is_full {
+        self.push_to(topic, None, value).await
+    }
+
+    /// Adds a record as [`Self::push`] does, if `place` is given under its key to its partition: another
+    /// partition's batch is sent before.
+    pub async fn push_to(
+        &mut self,
+        topic: u32,
+        place: Option<RawPlace<'_>>,
+        value: &[u8],
+    ) -> Result<&mut N, RawError> {
+        let key = place.map(|place| place.key);
+        let wanted = place.map(|place| place.partition);
+        let needed = value.len() + key.map_or(0, <[u8]>::len) + RECORD_OVERHEAD;
+        let count = self.topics.get(&topic).map_or(0, |used| used.sequences.len());
+        let wanted_here = wanted.and_then(|wanted| wanted.checked_rem(count));
+        let is_over = self.making.get(&topic).is_some_and(|making| {
+            making.builder.bytes() + needed > self.settings.batch_bytes
+                || wanted_here.is_some_and(|wanted| wanted != making.partition)
+        });
+        if is_over {
             self.dispatch(topic).await?;
         }
         if !self.making.contains_key(&topic) {
-            self.start(topic).await?;
+            self.start(topic, wanted).await?;
         }
         let making = self.making.get_mut(&topic).ok_or(RawError::NoTopic)?;
         making.builder.push(&Record {
-            key: None,
+            key,
             value: Some(value),
             headers: &[],
             timestamp: TIMESTAMP_NONE,
@@ -187,8 +210,8 @@ impl<N: Default> RawProducer<N> {
         Ok(&mut making.note)
     }
 
-    /// Begins a batch.
-    async fn start(&mut self, topic: u32) -> Result<(), RawError> {
+    /// Begins a batch, of the partition whose turn it is or of the one that is wanted.
+    async fn start(&mut self, topic: u32, wanted: Option<usize>) -> Result<(), RawError> {
         if !self.topics.contains_key(&topic) {
             // Of many, all are found out at once.
             let is_many = self.names.len() > ONE_BY_ONE_MAX;
@@ -207,7 +230,8 @@ impl<N: Default> RawProducer<N> {
         let Some(used) = self.topics.get_mut(&topic) else {
             return Ok(());
         };
-        let partition = used.turn.checked_rem(used.sequences.len()).unwrap_or(0);
+        let partition = wanted.unwrap_or(used.turn);
+        let partition = partition.checked_rem(used.sequences.len()).unwrap_or(0);
         used.turn += 1;
         // A batch that fills does not grow on the way; of many topics' batches most do not.
         let room = (BATCHES_BYTES / self.names.len().max(1)).max(BATCH_BYTES_FIRST);

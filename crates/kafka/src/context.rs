@@ -140,6 +140,25 @@ impl RequestContext {
         }
     }
 
+    /// Returns the id of this broker.
+    pub(crate) fn broker_id(&self) -> i32 {
+        self.shared.settings.broker_id
+    }
+
+    /// Returns id and address of all brokers that this client can reach, this one first.
+    pub(crate) fn brokers(&self) -> Vec<(i32, Str, i32)> {
+        let (host, port) = self.endpoint();
+        let mut brokers = vec![(self.broker_id(), host, port)];
+        let is_tls = self.entry.tls().is_some();
+        for other in self.shared.settings.others() {
+            let endpoint = if is_tls { other.tls } else { other.plain };
+            if let Some(Endpoint { host, port }) = endpoint {
+                brokers.push((other.id, host.into(), i32::from(port)));
+            }
+        }
+        brokers
+    }
+
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         let settings = &self.shared.settings;

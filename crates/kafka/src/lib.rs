@@ -88,4 +88,4 @@ mod traced;
 mod wait;
 
 pub use front_end::{Kafka, add_hooks};
-pub use settings::{Endpoint, KafkaSettings};
+pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};

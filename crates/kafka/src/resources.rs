@@ -2,7 +2,7 @@
 
 use stafett_kafka_wire::ErrorCode;
 
-use crate::settings::BROKER_ID;
+use crate::settings::KafkaSettings;
 
 /// Kafka's numbers (`ConfigResource.Type`).
 pub(crate) const TOPIC: i8 = 2;
@@ -14,7 +14,7 @@ pub(crate) const GROUP: i8 = 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resource<'a> {
     Topic(&'a str),
-    /// The one broker.
+    /// A broker: all have the same settings.
     Broker,
     /// Settings of all brokers.
     AllBrokers,
@@ -24,19 +24,20 @@ pub(crate) enum Resource<'a> {
 }
 
 impl<'a> Resource<'a> {
-    pub(crate) fn of(kind: i8, name: &'a str) -> Result<Self, (ErrorCode, String)> {
+    pub(crate) fn of(settings: &KafkaSettings, kind: i8, name: &'a str) -> Result<Self, (ErrorCode, String)> {
         let invalid = |message: String| Err((ErrorCode::InvalidRequest, message));
         match (kind, name) {
             (TOPIC, name) => Ok(Self::Topic(name)),
             (BROKER, "") => Ok(Self::AllBrokers),
             (LOGGER, "") => invalid("Broker id must not be empty".to_owned()),
             (BROKER | LOGGER, name) => match name.parse() {
-                Ok(BROKER_ID) if kind == BROKER => Ok(Self::Broker),
-                Ok(BROKER_ID) => Ok(Self::Logger),
+                Ok(id) if settings.has_broker(id) && kind == BROKER => Ok(Self::Broker),
+                Ok(id) if settings.has_broker(id) => Ok(Self::Logger),
                 Ok(other) => {
                     let or = if kind == BROKER { " or empty string," } else { "" };
+                    let expected = settings.broker_id;
                     invalid(format!(
-                        "Unexpected broker id, expected {BROKER_ID}{or} but received {other}"
+                        "Unexpected broker id, expected {expected}{or} but received {other}"
                     ))
                 }
                 Err(_) => invalid(format!("Broker id must be an integer, but it is: {name}")),

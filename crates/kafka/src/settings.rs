@@ -1,9 +1,11 @@
 //! Settings of the front end.
 
+use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Id of the one broker, which is its own controller.
-pub(crate) const BROKER_ID: i32 = 1;
+/// Id of a broker that is alone.
+const BROKER_ID: i32 = 1;
 
 /// Address at which clients reach the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,8 +14,28 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A broker that clients are told of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BrokerAddress {
+    pub id: i32,
+    /// Address of its listener without TLS, if it has one.
+    pub plain: Option<Endpoint>,
+    /// Address of its listener with TLS, if it has one.
+    pub tls: Option<Endpoint>,
+}
+
+/// Brokers that take the place of this one, and pass clients on to it meanwhile.
+pub trait Brokers: Debug + Send + Sync {
+    /// Returns the others that live.
+    fn others(&self) -> Vec<BrokerAddress>;
+}
+
+#[derive(Debug, Clone)]
 pub struct KafkaSettings {
+    /// Id of this broker, which leads all partitions and is the controller.
+    pub broker_id: i32,
+    /// `None` if it is alone.
+    pub brokers: Option<Arc<dyn Brokers>>,
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
     /// The same for clients with TLS.
@@ -42,9 +64,26 @@ pub struct KafkaSettings {
     pub fetch_session_partitions_max: usize,
 }
 
+impl KafkaSettings {
+    /// Returns the other brokers.
+    pub(crate) fn others(&self) -> Vec<BrokerAddress> {
+        self.brokers
+            .as_ref()
+            .map(|brokers| brokers.others())
+            .unwrap_or_default()
+    }
+
+    /// Returns true if a broker has this id. All have the same settings.
+    pub(crate) fn has_broker(&self, id: i32) -> bool {
+        id == self.broker_id || self.others().iter().any(|other| other.id == id)
+    }
+}
+
 impl Default for KafkaSettings {
     fn default() -> Self {
         Self {
+            broker_id: BROKER_ID,
+            brokers: None,
             advertised: None,
             advertised_tls: None,
             listen: None,

@@ -1,6 +1,6 @@
 //! The accept loop.
 //!
-//! It runs until the process drains. Errors of a single connection are skipped. If the process is out of
+//! It runs until the process stops accepting. Errors of a single connection are skipped. If the process is out of
 //! descriptors or the machine out of memory, it waits and retries, longer each time, without a busy loop.
 
 use std::future::pending;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -78,30 +79,19 @@ impl Shared {
 /// Accepts connections and serves each in its own task until the process drains. Then waits for those tasks,
 /// which end by themselves or are dropped when the process aborts.
 pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Shared) {
-    let Listener {
-        socket,
-        settings,
-        metrics,
-        shedding,
-        security,
-    } = listener;
-    let admission = Admission {
-        settings,
-        metrics,
-        shedding,
-        security,
-    };
+    let (socket, admission) = Admission::of(listener);
+    let accepting = shared.shutdown.accepting();
     let (settings, metrics) = (&admission.settings, &admission.metrics);
     // The tasks hold no abort token: it would be polled, and its lock taken, at every wake-up of every
     // connection.
     let mut tasks = JoinSet::new();
     let mut pause = Pause::default();
-    let mut draining = pin!(shared.shutdown.draining().cancelled());
+    let mut closing = pin!(shared.shutdown.closing().cancelled());
     let mut measuring = pin!(measure(admission.shedding.as_deref()));
     loop {
         let accepted = tokio::select! {
             biased;
-            () = &mut draining => break,
+            () = &mut closing => break,
             () = &mut measuring => continue,
             Some(_ended) = tasks.join_next() => continue,
             accepted = socket.accept() => accepted,
@@ -116,12 +106,45 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
                 if let Some(wait) = pause.after(&error) {
                     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                     tracing::warn!(listener = settings.name, %error, wait_ms, "cannot accept connections; waiting");
-                    shared.shutdown.draining().run_until_cancelled(sleep(wait)).await;
+                    shared.shutdown.closing().run_until_cancelled(sleep(wait)).await;
                 }
             }
         }
     }
+    drop((socket, accepting));
+    end(tasks, &shared).await;
+}
+
+/// Serves connections that another listener has accepted, as if this one had, until the process drains. Its
+/// own socket is not used.
+pub async fn serve_handed<P: Protocol>(
+    listener: Listener,
+    mut handed: mpsc::Receiver<Handed>,
+    protocol: Arc<P>,
+    shared: Shared,
+) {
+    let (socket, admission) = Admission::of(listener);
     drop(socket);
+    let mut tasks = JoinSet::new();
+    let mut draining = pin!(shared.shutdown.draining().cancelled());
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = &mut draining => break,
+            Some(_ended) = tasks.join_next() => continue,
+            next = handed.recv() => next,
+        };
+        let Some(Handed { stream, peer }) = next else {
+            break;
+        };
+        admit(stream, peer, &admission, &protocol, &shared, &mut tasks);
+    }
+    drop(handed);
+    end(tasks, &shared).await;
+}
+
+/// Waits for connections, which are dropped when the process aborts.
+async fn end(mut tasks: JoinSet<()>, shared: &Shared) {
     let all = async { while tasks.join_next().await.is_some() {} };
     if shared
         .shutdown
@@ -132,6 +155,14 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
     {
         tasks.shutdown().await;
     }
+}
+
+/// A connection that was accepted elsewhere.
+#[derive(Debug)]
+pub struct Handed {
+    pub stream: TcpStream,
+    /// Address of the client, which may not be that of the other end.
+    pub peer: SocketAddr,
 }
 
 /// Measures how long tasks wait; never returns.
@@ -148,6 +179,25 @@ struct Admission {
     metrics: Arc<ListenerMetrics>,
     shedding: Option<Arc<Shedding>>,
     security: Security,
+}
+
+impl Admission {
+    fn of(listener: Listener) -> (Arc<TcpListener>, Self) {
+        let Listener {
+            socket,
+            settings,
+            metrics,
+            shedding,
+            security,
+        } = listener;
+        let admission = Self {
+            settings,
+            metrics,
+            shedding,
+            security,
+        };
+        (socket, admission)
+    }
 }
 
 fn admit<P: Protocol>(

@@ -45,7 +45,7 @@ pub mod tls;
 pub mod trace;
 pub mod turn;
 
-pub use accept::{Shared, serve};
+pub use accept::{Handed, Shared, serve, serve_handed};
 pub use arrival::Arrival;
 pub use budget::{BudgetError, BudgetSettings, ByteBudget, Permit};
 pub use connection::{Connection, Protocol};

@@ -145,6 +145,21 @@ impl Listener {
         }
     }
 
+    /// Returns true if connections without TLS are served.
+    #[must_use]
+    pub fn takes_plain(&self) -> bool {
+        match self.security {
+            Security::Plain | Security::Either(_) => true,
+            Security::Tls(_) => false,
+        }
+    }
+
+    /// Returns the name in metrics and logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.settings.name
+    }
+
     /// Returns the listening address, with the real port.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()

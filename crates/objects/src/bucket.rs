@@ -21,6 +21,7 @@ use crate::secret::Secret;
 /// Validity of a signature.
 const SIGNED_FOR: Duration = Duration::from_mins(15);
 const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a part; larger objects are put in several. S3 takes 10,000 of them, and none below 5 MiB.
 const PART_BYTES: usize = 16 << 20;
 const IF_NONE_MATCH: &str = "if-none-match";
@@ -196,7 +197,15 @@ impl Bucket {
         let to = Address::parse(&signed.url)?;
         let Signed { headers, .. } = signed;
         if let Some(mut link) = self.link.take().filter(|link| link.is_of(&to)) {
-            let asked = link.ask(method.clone(), &to, headers.clone(), body.clone(), self.patience);
+            let (headers, body) = (headers.clone(), body.clone());
+            let asked = link.ask(
+                method.clone(),
+                &to,
+                headers,
+                body,
+                self.patience,
+                ANSWER_BYTES_MAX,
+            );
             // The store may have closed it meanwhile. Every request may be sent twice.
             if let Ok(answer) = asked.await {
                 self.link = link.is_open().then_some(link);
@@ -205,7 +214,9 @@ impl Bucket {
         }
         let ca = self.spec.ca.as_deref();
         let mut link = Link::open(&to, &Allowed::all(), ca, self.patience).await?;
-        let answer = link.ask(method, &to, headers, body, self.patience).await?;
+        let answer = link
+            .ask(method, &to, headers, body, self.patience, ANSWER_BYTES_MAX)
+            .await?;
         if link.is_open() {
             self.link = Some(link);
         }

@@ -2,7 +2,6 @@
 //!
 //! - [`bucket`]: whole objects by name: put, got, listed, deleted
 //! - [`remote`]: addresses, which of them may be reached, and connections
-//! - [`tls`]: trusted authorities
 //! - [`secret`]: texts that stand in the environment or a file
 //!
 //! This crate knows nothing of the stored bytes.
@@ -10,7 +9,6 @@
 pub mod bucket;
 pub mod remote;
 pub mod secret;
-pub mod tls;
 
 /// Reason why a request has no useful answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

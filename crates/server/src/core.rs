@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use stafett_broker::{AuditTrail, Broker, BrokerSettings, FrontEndHooks};
-use stafett_cluster::Lease;
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
@@ -15,9 +14,10 @@ use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
 use tokio::time::timeout;
 
-use crate::cluster;
+use crate::cluster::{self, Ownership};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::front_ends::Bound;
 use crate::live;
 use crate::oauth::Keys;
 use crate::serve::Process;
@@ -29,8 +29,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// The stored part of the process.
 pub(crate) struct Core {
     journal: Arc<DiskJournal>,
-    /// In a cluster: the lease of the owner.
-    lease: Option<Lease>,
+    /// In a cluster: the cell.
+    ownership: Option<Ownership>,
     broker: Arc<Broker>,
     /// Keys of the authorization server.
     keys: Keys,
@@ -45,7 +45,7 @@ impl Core {
             None => Metrics::new(),
         };
         metrics.register(&mut process.registry());
-        let (journal, lease) = open_journal(process, metrics).await?;
+        let (journal, ownership) = open_journal(process, metrics).await?;
         for fenced in &journal.report().fenced {
             tracing::error!(target: EVENTS, kind = "alarm.begins", name = "fenced", log = fenced.0, "damaged: it takes no appends");
         }
@@ -67,15 +67,23 @@ impl Core {
         drop(registry);
         Ok(Self {
             journal,
-            lease,
+            ownership,
             broker: Arc::new(broker),
             keys,
         })
     }
 
     /// Opens the listeners of the message protocols; returns the address of Kafka's, without TLS.
-    pub(crate) async fn open_front_ends(&self, process: &Process) -> Result<Option<SocketAddr>, Failure> {
-        let kafka = crate::front_ends::open(&self.broker, process).await?;
+    pub(crate) async fn open_front_ends(
+        &self,
+        process: &Process,
+        bound: Option<Bound>,
+    ) -> Result<Option<SocketAddr>, Failure> {
+        let bound = match bound {
+            Some(bound) => bound,
+            None => Bound::open(process).await?,
+        };
+        let kafka = crate::front_ends::open(&self.broker, process, bound);
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live_topics()));
@@ -126,11 +134,11 @@ impl Core {
         &self.broker
     }
 
-    /// Waits until the journal has failed, or the lease is lost, and returns the reason. The process then has
-    /// to recover.
+    /// Waits until the journal has failed, or the cell is lost, and returns the reason. The process then has to
+    /// recover.
     pub(crate) async fn failed(&self) -> String {
         loop {
-            let loss = || self.lease.as_ref().and_then(Lease::loss);
+            let loss = || self.ownership.as_ref().and_then(Ownership::loss);
             if let Some(reason) = self.journal.failure().or_else(loss) {
                 return reason;
             }
@@ -141,11 +149,11 @@ impl Core {
     /// Writes staged data and stops. Called after all front ends have ended.
     pub(crate) async fn close(self) {
         self.broker.stop().await;
-        let (journal, lease) = (self.journal, self.lease);
+        let (journal, ownership) = (self.journal, self.ownership);
         let closed = tokio::task::spawn_blocking(move || {
             journal.close();
-            if let Some(lease) = lease {
-                lease.release();
+            if let Some(ownership) = ownership {
+                ownership.release();
             }
         })
         .await;
@@ -156,14 +164,18 @@ impl Core {
 }
 
 /// Opens the journal: in the data directory, or in a cluster once this node owns it.
-async fn open_journal(process: &Process, metrics: Metrics) -> anyhow::Result<(DiskJournal, Option<Lease>)> {
+async fn open_journal(
+    process: &Process,
+    metrics: Metrics,
+) -> anyhow::Result<(DiskJournal, Option<Ownership>)> {
     let settings = &process.settings;
     let journal_settings = journal_settings(settings);
-    if settings.cluster.database.is_some() {
+    if let Some(member) = &process.member {
+        let health = &process.node.health;
         let storage = cluster::storage_settings(settings)?;
         storage.metrics.register(&mut process.registry());
-        let (journal, lease) = cluster::open(settings, storage, journal_settings, metrics).await?;
-        return Ok((journal, Some(lease)));
+        let opened = cluster::open(settings, storage, member, health, journal_settings, metrics).await?;
+        return Ok((opened.0, Some(opened.1)));
     }
     let path = settings.data_dir.clone();
     let opened =

@@ -7,23 +7,64 @@ use std::sync::Arc;
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
 use stafett_kafka::{Kafka, KafkaSettings};
+use stafett_net::Listener;
 
+use crate::brokers::{self, Brokers};
 use crate::config::tls::Edge;
 use crate::endpoints::{Endpoint, Opened, Place};
 use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
 
-/// Opens the listeners; returns the address of Kafka's, without TLS.
-pub(crate) async fn open(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
-    let kafka = open_kafka(broker, process).await?;
-    open_amqp(broker, process).await?;
-    Ok(kafka)
+/// The listeners' sockets.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    kafka: Opened,
+    amqp: Opened,
 }
 
-async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<Option<SocketAddr>, Failure> {
+impl Bound {
+    /// Opens the sockets, unless an earlier run did.
+    pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
+        Ok(Self {
+            kafka: process.open(kafka_endpoint(process)).await?,
+            amqp: process.open(amqp_endpoint(process)).await?,
+        })
+    }
+
+    /// Iterates over all listeners.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.kafka.listeners.iter().chain(&self.amqp.listeners)
+    }
+}
+
+/// Serves the protocols; returns the address of Kafka's, without TLS.
+pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Option<SocketAddr> {
+    let Bound { kafka: opened, amqp } = bound;
+    let plain = opened.plain;
+    let kafka = {
+        let mut registry = process.registry();
+        let settings = kafka_settings(process, &opened);
+        Kafka::new(Arc::clone(broker), settings, &mut registry)
+    };
+    process.front_ends.serve(opened.listeners, kafka);
+    open_amqp(broker, process, amqp);
+    plain
+}
+
+fn open_amqp(broker: &Arc<Broker>, process: &Process, opened: Opened) {
     let settings = &process.settings;
-    let endpoint = Endpoint {
+    let amqp = {
+        let mut registry = process.registry();
+        Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
+    };
+    amqp.open_management(&process.management);
+    process.front_ends.serve(opened.listeners, amqp);
+}
+
+fn kafka_endpoint(process: &Process) -> Endpoint<'_> {
+    let settings = &process.settings;
+    Endpoint {
         edge: Edge::Kafka,
         plain: Place {
             name: "kafka",
@@ -38,23 +79,12 @@ async fn open_kafka(broker: &Arc<Broker>, process: &Process) -> Result<Option<So
         takes_both: settings.kafka.listen_takes_tls,
         connections_max: limits::connections_max(settings.connections_max, process.descriptors),
         overload: settings.shed.overload(settings.kafka.overload),
-    };
-    let opened = process.open(endpoint).await?;
-    let kafka = {
-        let mut registry = process.registry();
-        Kafka::new(
-            Arc::clone(broker),
-            kafka_settings(settings, &opened),
-            &mut registry,
-        )
-    };
-    process.front_ends.serve(opened.listeners, kafka);
-    Ok(opened.plain)
+    }
 }
 
-async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failure> {
+fn amqp_endpoint(process: &Process) -> Endpoint<'_> {
     let settings = &process.settings;
-    let endpoint = Endpoint {
+    Endpoint {
         edge: Edge::Amqp,
         plain: Place {
             name: "amqp",
@@ -69,15 +99,7 @@ async fn open_amqp(broker: &Arc<Broker>, process: &Process) -> Result<(), Failur
         takes_both: settings.amqp.listen_takes_tls,
         connections_max: limits::connections_max(settings.connections_max, process.descriptors),
         overload: settings.shed.overload(settings.amqp.overload),
-    };
-    let opened = process.open(endpoint).await?;
-    let amqp = {
-        let mut registry = process.registry();
-        Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
-    };
-    amqp.open_management(&process.management);
-    process.front_ends.serve(opened.listeners, amqp);
-    Ok(())
+    }
 }
 
 fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
@@ -91,11 +113,12 @@ fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
     }
 }
 
-fn kafka_settings(settings: &crate::config::Settings, opened: &Opened) -> KafkaSettings {
+fn kafka_settings(process: &Process, opened: &Opened) -> KafkaSettings {
+    let settings = &process.settings;
     let kafka = &settings.kafka;
     let endpoint = |(host, port)| stafett_kafka::Endpoint { host, port };
     let shown = |address: Option<SocketAddr>| address.map(|address| address.to_string());
-    KafkaSettings {
+    let usual = KafkaSettings {
         advertised: kafka.advertised.clone().map(endpoint),
         advertised_tls: kafka.advertised_tls(opened.tls).map(endpoint),
         listen: shown(opened.plain),
@@ -106,6 +129,18 @@ fn kafka_settings(settings: &crate::config::Settings, opened: &Opened) -> KafkaS
         idle_timeout: kafka.idle_timeout_ms,
         heartbeat_hold: settings.groups.heartbeat_hold_ms,
         ..KafkaSettings::default()
+    };
+    let Some(member) = &process.member else {
+        return usual;
+    };
+    // Clients are told the same by all nodes.
+    let this = brokers::this(&member.view());
+    KafkaSettings {
+        broker_id: this.id,
+        advertised: this.plain.or(usual.advertised),
+        advertised_tls: this.tls.or(usual.advertised_tls),
+        brokers: Some(Arc::new(Brokers::new(member))),
+        ..usual
     }
 }
 

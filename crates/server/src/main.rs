@@ -5,11 +5,12 @@
 //!
 //! - [`commands`]: one file per command of the command line
 //! - [`config`]: the settings: one table, from which everything about them is generated
-//! - [`serve`]: the process, from start to end
+//! - [`serve`]: the process, from start to end; [`standby`]: while another node of a cluster serves
 //! - [`client`]: shared parts of the commands that talk to a broker
 //! - [`announce`]: lines on standard output
+//! - [`cluster`]: this node in a cluster; [`brokers`]: its nodes, for clients of Kafka's protocol
 //! - [`failure`]: errors that end the process, and their exit codes
-//! - [`core`], [`front_ends`]: parts of the process; [`endpoints`]: its listening sockets; [`tls`]: its
+//! - [`core`], [`front_ends`], [`http_listeners`]: parts of the process; [`endpoints`]: its listening sockets; [`tls`]: its
 //!   certificates
 //! - [`ingest`]: endpoints that take events
 //! - [`limits`]: limits of the operating system
@@ -21,6 +22,7 @@
 //! - [`usage`]: metrics of the process's resources
 
 mod announce;
+mod brokers;
 mod client;
 mod cluster;
 mod commands;
@@ -31,6 +33,7 @@ mod endpoints;
 mod failure;
 mod feeds;
 mod front_ends;
+mod http_listeners;
 mod ingest;
 mod limits;
 mod listeners;
@@ -45,6 +48,7 @@ mod sampling;
 mod serve;
 mod signals;
 mod sinks;
+mod standby;
 mod threads;
 mod tls;
 mod trace;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_admin::cluster::{Cluster, no_cluster};
 use stafett_admin::node::{
     Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage,
 };
@@ -18,6 +19,7 @@ use stafett_net::{ByteBudget, NetMetrics};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::cluster::Member;
 use crate::config::SettingsInForce;
 use crate::threads;
 use crate::usage;
@@ -91,6 +93,8 @@ pub(crate) struct ThisNode {
     pub(crate) descriptors_max: u64,
     /// Latest reading of the machine.
     pub(crate) usage: Lock<Usage>,
+    /// This node in a cluster.
+    pub(crate) member: Option<Arc<Member>>,
 }
 
 impl ThisNode {
@@ -102,6 +106,15 @@ impl ThisNode {
             (listener.open.get(), listener.accepted.get())
         };
         listeners.iter().map(of).collect()
+    }
+
+    /// Returns the addresses that clients are told, by the names of listeners.
+    pub(crate) fn addresses(&self) -> Vec<(&'static str, String)> {
+        let listeners = self.listeners.lock();
+        listeners
+            .iter()
+            .map(|facts| (facts.name, facts.told.clone()))
+            .collect()
     }
 
     pub(crate) fn add_listener(&self, listener: ListenerFacts) {
@@ -166,6 +179,20 @@ impl Node for ThisNode {
             Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => Ok(()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(slot::closed()),
         }
+    }
+
+    fn cluster(&self) -> Commanded<Cluster> {
+        let member = self.member.clone();
+        Box::pin(async move {
+            match member {
+                Some(member) => Ok(member.report().await),
+                None => Err(no_cluster()),
+            }
+        })
+    }
+
+    fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
+        self.member.as_ref().ok_or_else(no_cluster)?.move_cell(to)
     }
 
     fn reload(&self) -> Commanded<Reloaded> {

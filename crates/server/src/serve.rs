@@ -12,6 +12,9 @@
 //!                                      in progress
 //! ```
 //!
+//! In a cluster listeners open first: while the node stands by, connections are relayed to the owner
+//! (`cluster`). A node that loses the cell, or lets it go, stands by again.
+//!
 //! Listening sockets outlive a failure: clients that connect meanwhile wait, and no other program gets the
 //! port. HTTP reports the state until shortly before the next start.
 //!
@@ -27,35 +30,32 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
-use stafett_admin::{Backend, JournalDesk, Operations, Overviews, Reads, WebSockets};
+use stafett_admin::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_broker::AuditTrail;
-use stafett_http::{Access, Health, HttpServer, Slot, State};
+use stafett_http::{Health, Slot};
 use stafett_journal::disk::Clock;
 use stafett_live::LiveFront;
 use stafett_model::Lock;
 use stafett_net::EVENTS;
-use stafett_net::{ByteBudget, NetMetrics, Overload, Shared, Shutdown, Trace};
+use stafett_net::{ByteBudget, NetMetrics, Shared, Shutdown, Trace};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 use crate::announce;
-use crate::config::tls::Edge;
+use crate::cluster::{Member, Move};
 use crate::config::{Flags, Loaded, Settings};
-use crate::console;
 use crate::core::Core;
-use crate::endpoints::{Endpoint, Opened, Place, Sockets};
+use crate::endpoints::Sockets;
 use crate::failure::Failure;
-use crate::ingest;
 use crate::limits;
 use crate::listeners::Listeners;
 use crate::live;
 use crate::logging;
 use crate::node::{self, Commands, ThisNode};
-use crate::overload;
 use crate::reload::Reload;
 use crate::sampling;
-use crate::signals::StopSignals;
+use crate::signals::{Stop, StopSignals};
 use crate::sinks::{SinksHere, Supervisor};
 use crate::tls::Certificates;
 use crate::trace;
@@ -63,13 +63,13 @@ use crate::usage;
 
 /// Time limit from the first signal to the end of the process: up to the end of the run enforced by
 /// [`ExitGuard`], then the limit of background tasks.
-const END_MAX: Duration = Duration::from_millis(9500);
+pub(crate) const END_MAX: Duration = Duration::from_millis(9500);
 /// Part of [`END_MAX`] for connections to finish work in progress.
-const DRAIN_MAX: Duration = Duration::from_secs(7);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(7);
 /// Part of [`END_MAX`] for the HTTP listener.
-const HTTP_END_MAX: Duration = Duration::from_millis(500);
+pub(crate) const HTTP_END_MAX: Duration = Duration::from_millis(500);
 /// Part of [`END_MAX`] for the performance log.
-const TRACE_END_MAX: Duration = Duration::from_millis(200);
+pub(crate) const TRACE_END_MAX: Duration = Duration::from_millis(200);
 /// Part of [`END_MAX`] for operations.
 const OPERATIONS_END_MAX: Duration = Duration::from_millis(500);
 /// Part of [`END_MAX`] for the audit.
@@ -86,7 +86,7 @@ const RESTART_PAUSE_MAX: Duration = Duration::from_secs(3);
 const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_mins(1);
 
 /// Outcome of a run of the process.
-enum End {
+pub(crate) enum End {
     Stopped {
         deadline: Instant,
     },
@@ -94,6 +94,24 @@ enum End {
     Failed {
         reason: String,
     },
+    /// In a cluster: another node may own the cell. This one stands by again.
+    LetGo,
+}
+
+/// Reason to serve no longer.
+pub(crate) enum Cause {
+    Stop(Stop),
+    Failed(String),
+    /// In a cluster: another node is to own the cell.
+    Order(Move),
+}
+
+impl Cause {
+    /// A part that does not end has ended.
+    const ENDED: Self = Self::Stop(Stop {
+        by: "the end of a part",
+        drain: None,
+    });
 }
 
 /// Runs the broker until it is told to stop. `flags` are those that the settings were loaded with.
@@ -134,15 +152,26 @@ async fn run_again(
         signals = signals.and_hangup().context("signals cannot be taken over")?;
     }
     let sockets = Arc::<Sockets>::default();
+    let member = Member::start(reload.settings()).await?;
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let mut process = Process::new(&reload, commands.clone(), descriptors, Arc::clone(&sockets))?;
+        let shared = (Arc::clone(&sockets), member.clone());
+        let mut process = Process::new(&reload, commands.clone(), descriptors, shared)?;
         process.admin.feeds = feeds.clone();
         process.audit = audit.clone();
         audit.register_metrics(&mut process.registry());
         let failure = match process.run(&mut signals, &mut reload).await {
-            Ok(End::Stopped { deadline }) => return Ok(deadline),
+            Ok(End::Stopped { deadline }) => {
+                if let Some(member) = member {
+                    member.leave().await;
+                }
+                return Ok(deadline);
+            }
+            Ok(End::LetGo) => {
+                process.http.end(Duration::ZERO, pending()).await;
+                continue;
+            }
             Ok(End::Failed { reason }) => {
                 unrecovered = 0;
                 anyhow::anyhow!("the journal failed: {reason}").into()
@@ -187,11 +216,11 @@ pub(crate) struct Process {
     pub(crate) settings: Settings,
     /// Limit on the open files and sockets of the process.
     pub(crate) descriptors: u64,
-    registry: Arc<RwLock<Registry>>,
+    pub(crate) registry: Arc<RwLock<Registry>>,
     /// The performance log, if there is one.
     pub(crate) trace: Option<Arc<Trace>>,
     pub(crate) net: Arc<NetMetrics>,
-    health: Health,
+    pub(crate) health: Health,
     pub(crate) node: Arc<ThisNode>,
     /// Parts behind the API, some of which are available while the broker serves alone.
     pub(crate) admin: Backend,
@@ -206,9 +235,11 @@ pub(crate) struct Process {
     /// The listeners of the message protocols.
     pub(crate) front_ends: Listeners,
     /// The HTTP listener, which answers until all others have ended.
-    http: Listeners,
+    pub(crate) http: Listeners,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) sockets: Arc<Sockets>,
+    /// This node in a cluster; `None` if it is alone.
+    pub(crate) member: Option<Arc<Member>>,
 }
 
 impl Process {
@@ -216,12 +247,15 @@ impl Process {
         reload: &Reload,
         commands: Commands,
         descriptors: u64,
-        sockets: Arc<Sockets>,
+        (sockets, member): (Arc<Sockets>, Option<Arc<Member>>),
     ) -> Result<Self, Failure> {
         let settings = reload.settings().clone();
         let mut registry = Registry::with_prefix("stafett");
         let net = Arc::new(NetMetrics::register(&mut registry));
         usage::register(&mut registry);
+        if let Some(member) = &member {
+            member.metrics.register(&mut registry);
+        }
         let budget = ByteBudget::new(settings.budget());
         budget.register(&mut registry);
         let health = Health::new();
@@ -238,13 +272,15 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
             usage: Lock::default(),
+            member: member.clone(),
         });
         let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
         let mut shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
         shared.trace.clone_from(&trace);
         let connections = Arc::clone(&shared.connections);
-        let http = Listeners::new(shared.ending_with(Shutdown::new()));
-        let front_ends = Listeners::new(shared);
+        let doors = || member.as_ref().map(|member| member.doors.clone());
+        let http = Listeners::new(shared.ending_with(Shutdown::new()), doors());
+        let front_ends = Listeners::new(shared, doors());
         let live = LiveFront::new(
             live::front_settings(&settings),
             front_ends.shared.shutdown.clone(),
@@ -269,57 +305,58 @@ impl Process {
             front_ends,
             certificates: reload.certificates(),
             sockets,
+            member,
         })
     }
 
     /// Runs from start to end. After a failure, HTTP still answers.
     async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
-        self.health.set(State::Recovering);
+        let mut standby = self.stand_by(&http).await?;
         let core = tokio::select! {
-            core = Core::open(self) => core?,
+            core = Core::open(self) => core,
             stop = signals.next() => {
                 tracing::info!(by = stop.by, "stopped while recovering");
                 let deadline = Instant::now() + END_MAX;
+                standby.end().await;
                 return Ok(End::Stopped { deadline });
             }
         };
-        let kafka = match core.open_front_ends(self).await {
+        let core = match core {
+            Ok(core) => core,
+            Err(failure) => return self.not_opened(failure, standby).await,
+        };
+        let kafka = match core.open_front_ends(self, standby.bound.take()).await {
             Ok(kafka) => kafka,
             Err(failure) => {
                 self.front_ends.end(Duration::ZERO, pending()).await;
                 core.close().await;
-                return Err(failure);
+                return self.not_opened(failure, standby).await;
             }
         };
-        self.health.set(State::Ready);
-        announce::ready(kafka, http.plain);
+        let plain = http.plain;
+        self.begin(http, &standby);
+        announce::ready(kafka, plain);
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");
 
-        let sinks = Supervisor::start(self, core.shared(), [kafka, http.plain]);
-        let mut drain_max = DRAIN_MAX;
-        let failure = tokio::select! {
+        let sinks = Supervisor::start(self, core.shared(), [kafka, plain]);
+        let cause = tokio::select! {
             stop = signals.next() => {
                 tracing::info!(target: EVENTS, kind = "node.draining", by = stop.by, drain = ?stop.drain, "draining");
-                drain_max = stop.drain.unwrap_or(DRAIN_MAX);
-                None
+                Cause::Stop(stop)
             }
-            reason = core.failed() => Some(reason),
-            () = reload.run(&core, &self.net) => None,
-            () = sampling::run(core.broker(), &self.node) => None,
-            () = core.store_audit(&self.audit) => None,
-            () = core.follow_keys() => None,
+            reason = core.failed() => Cause::Failed(reason),
+            order = self.ordered() => Cause::Order(order),
+            () = reload.run(&core, &self.net) => Cause::ENDED,
+            () = sampling::run(core.broker(), &self.node) => Cause::ENDED,
+            () = core.store_audit(&self.audit) => Cause::ENDED,
+            () = core.follow_keys() => Cause::ENDED,
         };
-        if failure.is_none() || self.settings.cluster.database.is_some() {
-            // No client is to wait for a process that ends, or for a node whose place another one takes.
-            self.sockets.lock().clear();
-        }
-        let drain_max = self.drain_max(failure.is_some(), drain_max);
-        let end_max = drain_max + END_MAX.saturating_sub(DRAIN_MAX);
-        let deadline = Instant::now() + end_max;
-        let _guard = ExitGuard::after(end_max);
-        self.health.set(State::Draining);
+        let drain_max = self.drain_max(&cause);
+        let deadline = Instant::now() + drain_max + END_MAX.saturating_sub(DRAIN_MAX);
+        let _guard = ExitGuard::after(self.end_max(&cause, drain_max));
+        self.stop_serving(&cause);
         let hurry = async {
             signals.next().await;
         };
@@ -333,95 +370,12 @@ impl Process {
         self.admin.broker.close();
         self.management.close();
         core.close().await;
-        if let Some(reason) = failure {
-            return Ok(End::Failed { reason });
-        }
-        self.http.end(HTTP_END_MAX, pending()).await;
-        if let Some(trace) = &self.trace {
-            trace.flush(TRACE_END_MAX);
-        }
-        tracing::info!("stopped");
-        Ok(End::Stopped { deadline })
-    }
-
-    /// Returns the time to drain: none after a failure in a cluster, as another node may serve already.
-    fn drain_max(&self, has_failed: bool, usual: Duration) -> Duration {
-        if has_failed && self.settings.cluster.database.is_some() {
-            Duration::ZERO
-        } else {
-            usual
-        }
+        self.ended(cause, deadline, standby).await
     }
 
     /// Returns the registry of all metrics, to add some.
     pub(crate) fn registry(&self) -> RwLockWriteGuard<'_, Registry> {
         self.registry.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts the HTTP listener, which answers from the beginning to the end.
-    async fn serve_http(&self) -> Result<Opened, Failure> {
-        let settings = &self.settings.http;
-        let connections_max = limits::connections_max(settings.connections_max, self.descriptors);
-        let endpoint = Endpoint {
-            edge: Edge::Http,
-            plain: Place {
-                name: "http",
-                key: "http.listen",
-                address: settings.listen.as_deref(),
-            },
-            tls: Place {
-                name: "http-tls",
-                key: "http.tls_listen",
-                address: settings.tls_listen.as_deref(),
-            },
-            takes_both: settings.listen_takes_tls,
-            connections_max,
-            overload: self.settings.shed.overload(settings.overload),
-        };
-        let opened = self.open(endpoint).await?;
-        let access = Access {
-            origins: settings.origins.clone(),
-            hosts: settings.hosts.clone(),
-        };
-        let broker = &self.admin.broker;
-        let open = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
-        let live = stafett_live::router(self.live.clone());
-        let metrics = self.management.metrics_router(access.clone());
-        let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
-        let router = guarded
-            .merge(console::router(&self.settings.console))
-            .merge(stafett_admin::router(self.admin.clone(), access.clone()))
-            .merge(self.management.router(access.clone()))
-            .merge(ingest::router(self)?);
-        let router = console::guarded(&self.settings.console, router);
-        let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
-        self.http.serve(opened.listeners.iter().cloned(), server);
-        self.serve_management(connections_max, access).await?;
-        self.serve_prometheus(connections_max).await?;
-        Ok(opened)
-    }
-
-    /// Starts the listeners of RabbitMQ's HTTP API alone, if it has some.
-    async fn serve_management(&self, connections_max: usize, access: Access) -> Result<(), Failure> {
-        let amqp = &self.settings.amqp;
-        let plain = ("management", "amqp.management", &amqp.management);
-        let tls = ("management-tls", "amqp.tls_management", &amqp.tls_management);
-        let opened = self.open(alone(plain, tls, connections_max)).await?;
-        let router = stafett_http::stamped(self.management.router(access));
-        self.http.serve(opened.listeners, HttpServer::new(router));
-        Ok(())
-    }
-
-    /// Starts the listeners of metrics under RabbitMQ's names, if it has some.
-    async fn serve_prometheus(&self, connections_max: usize) -> Result<(), Failure> {
-        let amqp = &self.settings.amqp;
-        let plain = ("prometheus", "amqp.prometheus", &amqp.prometheus);
-        let tls = ("prometheus-tls", "amqp.tls_prometheus", &amqp.tls_prometheus);
-        let opened = self.open(alone(plain, tls, connections_max)).await?;
-        let metrics = self.management.prometheus_router();
-        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), metrics));
-        self.http.serve(opened.listeners, HttpServer::new(router));
-        Ok(())
     }
 }
 
@@ -444,33 +398,13 @@ fn backend(
             limits: live::socket_limits(settings),
         },
         reads: Reads::default(),
+        members: PollingMembers::default(),
         overviews: Overviews::default(),
         node: Arc::<ThisNode>::clone(node),
         journal: JournalDesk::new(
             settings.journal.backup_dir.clone(),
             settings.durability.to_string(),
         ),
-    }
-}
-
-/// Returns the addresses of a part of HTTP that is served alone.
-fn alone<'a>(
-    plain: (&'static str, &'static str, &'a Option<String>),
-    tls: (&'static str, &'static str, &'a Option<String>),
-    connections_max: usize,
-) -> Endpoint<'a> {
-    let place = |(name, key, address): (_, _, &'a Option<String>)| Place {
-        name,
-        key,
-        address: address.as_deref(),
-    };
-    Endpoint {
-        edge: Edge::Http,
-        plain: place(plain),
-        tls: place(tls),
-        takes_both: false,
-        connections_max,
-        overload: Overload::Backpressure,
     }
 }
 

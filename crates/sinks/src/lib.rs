@@ -29,7 +29,7 @@
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
 //!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
-//! - [`broker`], `tls`, [`http`], `remote`: connections; [`status`]: state and counters
+//! - [`broker`], [`http`], `remote`: connections; [`status`]: state and counters
 
 pub mod bisection;
 pub mod broker;
@@ -63,7 +63,7 @@ mod session;
 mod work;
 mod writer;
 
-pub(crate) use stafett_objects::{remote, secret, tls};
+pub(crate) use stafett_objects::{remote, secret};
 
 pub use definition::{Definition, DefinitionError};
 pub use target::{Place, Target, promise_of, target_of};

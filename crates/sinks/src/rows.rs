@@ -32,6 +32,14 @@ pub struct Piece {
     length: u32,
 }
 
+impl Piece {
+    /// Returns its place in the buffer.
+    pub(crate) fn range(self) -> Range<usize> {
+        let from = self.start as usize;
+        from..from + self.length as usize
+    }
+}
+
 /// Rows in the order of their records. Each row has a cell per column.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
@@ -82,10 +90,12 @@ impl Rows {
     }
 
     pub fn piece(&self, piece: Piece) -> &[u8] {
-        let from = piece.start as usize;
-        self.buffer
-            .get(from..from + piece.length as usize)
-            .unwrap_or_default()
+        self.buffer.get(piece.range()).unwrap_or_default()
+    }
+
+    /// Returns the buffer of all pieces.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.buffer
     }
 
     /// Returns a piece that was written as text.

@@ -5,7 +5,9 @@ import time
 
 import pika
 
-AMQP = sys.argv[1]
+# Several addresses of one broker: the first one is usual.
+ADDRESSES = sys.argv[1].split(",")
+AMQP = ADDRESSES[0]
 HOST, PORT = AMQP.rsplit(":", 1)
 # Guard against a hanging test, in seconds; no step here needs to be quick.
 LIMIT = 60

@@ -5,11 +5,12 @@ their order. Confirmed messages go to a file, and the number of confirms since t
 """
 
 import asyncio
+import itertools
 import sys
 import threading
 
 import aio_pika
-from amqp_common import AMQP, LIMIT
+from amqp_common import ADDRESSES, LIMIT
 
 QUEUE, PATH = sys.argv[2], sys.argv[3]
 AT_ONCE = 50
@@ -23,9 +24,10 @@ async def publish(channel, number):
 
 async def load(stop, log):
     pending, following = [], 0
+    addresses = itertools.cycle(ADDRESSES)
     while not stop.is_set():
         try:
-            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{AMQP}/"), LIMIT)
+            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{next(addresses)}/"), LIMIT)
             channel = await connection.channel(publisher_confirms=True)
             await channel.declare_queue(QUEUE, durable=True)
         except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):

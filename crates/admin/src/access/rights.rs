@@ -36,7 +36,9 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         *method == Method::PUT,
     );
     let rest = match template {
-        "/" | "/health" | "/health/live" | "/health/ready" | "/live/try" => return Some(Needs::Nothing),
+        "/" | "/health" | "/health/any" | "/health/live" | "/health/ready" | "/live/try" => {
+            return Some(Needs::Nothing);
+        }
         _ if template.starts_with("/metrics") => return Some(Needs::Cluster(Describe)),
         _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
         _ => template.strip_prefix("/v1")?,
@@ -87,7 +89,12 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             _ => Alter,
         }),
         _ if rest == "/live" || rest.starts_with("/live/") => Needs::Cluster(operated),
-        _ if rest.starts_with("/node") || rest.starts_with("/journal") => Needs::Cluster(operated),
+        _ if ["/node", "/cluster", "/journal"]
+            .iter()
+            .any(|part| rest.starts_with(part)) =>
+        {
+            Needs::Cluster(operated)
+        }
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
             Needs::Named(action, kind)
@@ -111,7 +118,8 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/exchanges/{exchange}/route" => (Describe, Kind::Exchange),
         "/groups/{group}" => (definition, Kind::Group),
         "/groups/{group}/offsets" => (if puts { Read } else { Delete }, Kind::Group),
-        "/groups/{group}/members/{member}" | "/groups/{group}/reset" => (Read, Kind::Group),
+        "/groups/{group}/members" | "/groups/{group}/reset" => (Read, Kind::Group),
+        _ if rest.starts_with("/groups/{group}/members/") => (Read, Kind::Group),
         "/namespaces/{namespace}" => (definition, Kind::Namespace),
         "/queues/{queue}" => (definition, Kind::Queue),
         "/queues/{queue}/bindings" | "/queues/{queue}/consumers" => (Describe, Kind::Queue),
@@ -127,7 +135,9 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/topics/{topic}/groups" | "/topics/{topic}/partitions" | "/topics/{topic}/producers" => {
             (Describe, Kind::Topic)
         }
-        "/topics/{topic}/events" | "/topics/{topic}/partitions/{partition}/records" => (Read, Kind::Topic),
+        "/topics/{topic}/copy"
+        | "/topics/{topic}/events"
+        | "/topics/{topic}/partitions/{partition}/records" => (Read, Kind::Topic),
         "/topics/{topic}/records" => (content, Kind::Topic),
         "/topics/{topic}/truncate" => (Delete, Kind::Topic),
         "/transactions/{id}" => (Describe, Kind::TransactionalId),

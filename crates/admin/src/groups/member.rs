@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_groups::classic::{Leave, MemberView};
-use stafett_groups::consumer::{EPOCH_LEAVE, Heartbeat, HeartbeatError, Member};
+use stafett_groups::consumer::{EPOCH_LEAVE, Heartbeat, HeartbeatError, Member, Partitions};
 use stafett_groups::{ConsumerError, GroupError, GroupKind, Groups};
 use stafett_http::api::delete;
 use stafett_http::{Code, Path, Problem, Slot};
@@ -29,7 +29,7 @@ pub(super) struct MemberShown {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Assigned {
+pub(super) struct Assigned {
     topic: String,
     partitions: Vec<u32>,
 }
@@ -146,20 +146,24 @@ impl MemberShown {
     }
 
     pub(super) fn of_assigned(broker: &Broker, member: &Member) -> Self {
-        let partitions = member.assigned.partitions();
-        let assigned = partitions.by_topic().filter_map(|run| {
-            let topic = broker.topics().with_id(run.first()?.topic)?;
-            Some(Assigned {
-                topic: topic.name.to_string(),
-                partitions: run.iter().map(|one| one.index).collect(),
-            })
-        });
         Self {
             member: member.id.to_string(),
             client: member.client_id.to_string(),
             host: member.host.trim_start_matches('/').to_owned(),
             instance: member.instance.as_deref().map(str::to_owned),
-            assigned: Some(assigned.collect()),
+            assigned: Some(assigned(broker, &member.assigned.partitions())),
         }
     }
+}
+
+/// Returns partitions by the names of their topics.
+pub(super) fn assigned(broker: &Broker, partitions: &Partitions) -> Vec<Assigned> {
+    let runs = partitions.by_topic().filter_map(|run| {
+        let topic = broker.topics().with_id(run.first()?.topic)?;
+        Some(Assigned {
+            topic: topic.name.to_string(),
+            partitions: run.iter().map(|one| one.index).collect(),
+        })
+    });
+    runs.collect()
 }

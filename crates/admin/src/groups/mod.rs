@@ -1,10 +1,13 @@
 //! Groups of consumers: listed, shown and deleted.
 //!
 //! - `member`: members and their partitions, and their end
+//! - `polling`: members over HTTP; `polled_member`: one of them
 //! - `offsets`: committed offsets are set, moved and forgotten
 
 mod member;
 mod offsets;
+mod polled_member;
+mod polling;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -23,6 +26,7 @@ use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_topics::{TopicCatalog, TopicId};
 
 use self::member::MemberShown;
+pub use self::polling::PollingMembers;
 use crate::refusals::{self, of_group};
 use crate::time::rfc3339;
 use crate::topics::find as find_topic;
@@ -177,6 +181,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .with(offsets::routes)
         .with(member::routes)
+        .with(polling::routes)
 }
 
 async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {

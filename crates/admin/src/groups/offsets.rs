@@ -191,7 +191,7 @@ async fn commit(
 }
 
 /// Finds a topic whose records the caller may read: offsets tell of them.
-fn readable(broker: &Broker, name: &str) -> Result<Arc<Topic>, Problem> {
+pub(super) fn readable(broker: &Broker, name: &str) -> Result<Arc<Topic>, Problem> {
     check_readable(broker, name)?;
     find_topic(broker, name)
 }
@@ -218,7 +218,7 @@ async fn store(broker: &Broker, group: &str, commits: Vec<NewCommit>) -> Result<
     stored.map_err(|why| refusals::of_storage(why, why))
 }
 
-fn check_name(group: &str) -> Result<(), Problem> {
+pub(super) fn check_name(group: &str) -> Result<(), Problem> {
     if group.chars().any(char::is_control) || group.trim().is_empty() {
         let why = "a group's name has letters, and no control characters";
         return Err(Problem::bad_request(why));

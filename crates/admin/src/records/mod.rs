@@ -3,18 +3,19 @@
 //! - `produce`: storing records; `incoming`: records in a body; `cloud_events`: those of them that are events
 //! - `read`: reading a partition on; `record`: a record in answers
 //! - `search`: looking over all partitions; `lane`: one of them; `choice`: conditions on records
-//! - `events`: records as they come
+//! - `events`: records as they come; `copy`: records for another topic
 //! - `position`: places in a partition, in requests; `cursor`: a place in all partitions
 
 mod choice;
 mod cloud_events;
+mod copy;
 mod cursor;
 mod events;
 mod incoming;
 mod lane;
 pub(crate) mod position;
 mod produce;
-mod read;
+pub(crate) mod read;
 mod record;
 mod search;
 
@@ -25,6 +26,7 @@ use stafett_http::{Code, Problem, slot};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+pub(crate) use self::record::RecordShown;
 use crate::Routes;
 
 /// Bound on requests that read records at the same time: each may hold a decompressed batch. Those that only
@@ -62,4 +64,5 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(read::routes)
         .with(search::routes)
         .with(events::routes)
+        .with(copy::routes)
 }

@@ -190,7 +190,14 @@ fn refused(error: &RecordError, incoming: &Incoming, topic: &Topic) -> Problem {
         .copied()
         .unwrap_or(error.index + 1);
     let said = format!("line {line}: {}", error.why);
-    let problem = match error.why {
+    refusal(&error.why, said, topic)
+        .with("line", line)
+        .with("stored", 0)
+}
+
+/// Refuses a record for a reason.
+pub(super) fn refusal(why: &RecordRefusal, said: String, topic: &Topic) -> Problem {
+    match *why {
         RecordRefusal::Internal => Problem::new(Code::Immutable, said),
         RecordRefusal::NoSuchPartition(partition) => no_such_partition(topic, partition),
         RecordRefusal::WithoutKey => Problem::new(Code::NoKey, said),
@@ -202,12 +209,14 @@ fn refused(error: &RecordError, incoming: &Incoming, topic: &Topic) -> Problem {
             .with("min", min)
             .with("max", max),
         RecordRefusal::Batch(_) => Problem::bad_request(said),
-    };
-    problem.with("line", line).with("stored", 0)
+    }
 }
 
 /// Returns the places of a stored append.
-fn stored(outcomes: impl IntoIterator<Item = Outcome>, name: &str) -> Result<Vec<PlacedBatch>, Problem> {
+pub(super) fn stored(
+    outcomes: impl IntoIterator<Item = Outcome>,
+    name: &str,
+) -> Result<Vec<PlacedBatch>, Problem> {
     match outcomes.into_iter().next() {
         Some(Outcome::Committed(placed)) => Ok(placed.into_vec()),
         // The topic is deleted meanwhile.

@@ -23,9 +23,9 @@ use crate::refusals;
 use crate::topics::{find, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
-pub(super) const COUNT: u64 = 100;
-pub(super) const COUNT_MAX: u64 = 1000;
-pub(super) const BYTES: u64 = 1 << 20;
+pub(crate) const COUNT: u64 = 100;
+pub(crate) const COUNT_MAX: u64 = 1000;
+pub(crate) const BYTES: u64 = 1 << 20;
 pub(super) const BYTES_MAX: u64 = 4 << 20;
 const WAIT_MAX: Duration = Duration::from_mins(1);
 /// Bytes that one request reads from the log, at most: some may have nothing to show.
@@ -43,16 +43,16 @@ pub(super) const SHOWN: [Parameter; 2] = [
 /// Records of a partition.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "PartitionRecords")]
-struct Answer {
+pub(crate) struct Answer {
     topic: String,
     partition: u32,
     /// First offset of the partition.
     start: u64,
     /// Offset behind its last record that can be seen.
     end: u64,
-    records: Vec<RecordShown>,
+    pub(crate) records: Vec<RecordShown>,
     /// Offset to go on from.
-    next: u64,
+    pub(crate) next: u64,
     /// Range at the wanted place that cannot be read. The records follow it.
     gap: Option<Gap>,
 }
@@ -81,13 +81,13 @@ impl Gap {
 
 /// Wanted records of a partition.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
-    partition: u32,
-    log: LogId,
-    count: usize,
-    bytes: usize,
-    form: Form,
-    visibility: Visibility,
+pub(crate) struct Wanted {
+    pub(crate) partition: u32,
+    pub(crate) log: LogId,
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) form: Form,
+    pub(crate) visibility: Visibility,
 }
 
 pub(super) fn routes(routes: Routes) -> Routes {
@@ -200,7 +200,7 @@ impl Wanted {
         })
     }
 
-    async fn read(
+    pub(crate) async fn read(
         self,
         catalog: &TopicCatalog,
         topic: &Topic,

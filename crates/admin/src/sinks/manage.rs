@@ -9,7 +9,7 @@ use stafett_broker::{Broker, SinkError, StoredSink};
 use stafett_http::api::{get, post};
 use stafett_http::{Code, Path, Problem, Slot, body};
 
-use super::{Desk, SinkPosition, SinkReplay, find, of_sink, terms};
+use super::{Desk, SinkPosition, SinkReplay, SinkTerms, find, of_sink, terms};
 use crate::apps::of_app;
 use crate::{Routes, answer, refusals};
 
@@ -149,10 +149,65 @@ async fn replay(
         let why = "a replay has from, or positions";
         return Err(Problem::bad_request(why).with("field", "from"));
     }
-    let sink = find(&*broker.get()?, &name)?;
-    terms(&*desk, &name, &sink)?;
+    let broker = broker.get()?;
+    let sink = find(&broker, &name)?;
+    check(&broker, &terms(&*desk, &name, &sink)?, &wanted)?;
     let positions = desk.replay(&name, wanted).await?;
     Ok(answer(StatusCode::OK, &Positions { positions }))
+}
+
+/// Refuses positions that the sink cannot have, before it is stopped for them.
+fn check(broker: &Broker, terms: &SinkTerms, wanted: &SinkReplay) -> Result<(), Problem> {
+    if !terms.has_positions {
+        let app = &terms.app;
+        let why = format!("the app {app} has the positions: stafett app reset moves them");
+        return Err(Problem::bad_request(why));
+    }
+    if let Some(from) = &wanted.from
+        && !["earliest", "latest"].contains(&&**from)
+        && from.parse::<jiff::Timestamp>().is_err()
+    {
+        let why = format!("{from:?} is not earliest, latest or a time such as 2026-11-22T16:00:00Z");
+        return Err(Problem::bad_request(why).with("field", "from"));
+    }
+    for (number, position) in wanted.positions.iter().enumerate() {
+        let why = refusal(broker, terms, position).or_else(|| {
+            let mut before = wanted.positions.iter().take(number);
+            before
+                .any(|other| (&other.topic, other.partition) == (&position.topic, position.partition))
+                .then(|| format!("{}/{} is there twice", position.topic, position.partition))
+        });
+        if let Some(why) = why {
+            return Err(Problem::bad_request(why).with("field", "positions"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the reason why a place of this broker has no such position.
+fn refusal(broker: &Broker, terms: &SinkTerms, position: &SinkPosition) -> Option<String> {
+    let SinkPosition {
+        topic: name,
+        partition,
+        next,
+    } = position;
+    if !terms.from.contains(name) {
+        return Some(format!("{name} is no topic of the sink"));
+    }
+    if !terms.is_own {
+        return None;
+    }
+    let Some(topic) = broker.topics().named(name) else {
+        return Some(format!("there is no topic {name}"));
+    };
+    let log = (*partition < topic.partitions())
+        .then(|| topic.log(*partition))
+        .flatten();
+    let Some(bounds) = log.and_then(|log| broker.catalog().bounds(log)) else {
+        return Some(format!("{name} has no partition {partition}"));
+    };
+    let end = bounds.stable.0;
+    (*next > end).then(|| format!("{next} is behind the end of {name}/{partition}, {end}"))
 }
 
 async fn accept_gap(

@@ -63,6 +63,8 @@ pub struct SinkTerms {
     pub app: String,
     /// Topic of records that are not written.
     pub dead: String,
+    /// True if the target has the positions, and not the app.
+    pub has_positions: bool,
 }
 
 /// State of a sink in the runner.
@@ -216,6 +218,7 @@ async fn known(
                 promise: String::new(),
                 app: String::new(),
                 dead: String::new(),
+                has_positions: false,
             }
         }
     };

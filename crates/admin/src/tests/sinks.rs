@@ -26,6 +26,7 @@ impl SinkDesk for TestDesk {
             promise: "exactly once".to_owned(),
             app: format!("sink.{name}"),
             dead: format!("{name}.dead"),
+            has_positions: value["to"] != "webhook",
         })
     }
 
@@ -91,6 +92,49 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
         (StatusCode::CONFLICT, &"no_runner".into())
     );
     let (status, refused) = world.send("POST /v1/sinks/s/replay", "{}").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+    for (wanted, why) in [
+        (r#"{"from":"yesterday"}"#, "not earliest, latest or a time"),
+        (
+            r#"{"positions":[{"topic":"other","partition":0,"next":0}]}"#,
+            "no topic of the sink",
+        ),
+        (
+            r#"{"positions":[{"topic":"log","partition":1,"next":0}]}"#,
+            "no partition 1",
+        ),
+        (
+            r#"{"positions":[{"topic":"log","partition":0,"next":1}]}"#,
+            "behind the end",
+        ),
+        (
+            r#"{"positions":[{"topic":"log","partition":0,"next":0},{"topic":"log","partition":0,"next":0}]}"#,
+            "twice",
+        ),
+    ] {
+        let (status, refused) = world.send("POST /v1/sinks/s/replay", wanted).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(why), "{refused}");
+    }
+    for sound in [
+        r#"{"from":"2026-11-22T16:00:00Z"}"#,
+        r#"{"positions":[{"topic":"log","partition":0,"next":0}]}"#,
+    ] {
+        let (status, answer) = world.send("POST /v1/sinks/s/replay", sound).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (StatusCode::CONFLICT, &"no_runner".into()),
+            "{answer}"
+        );
+    }
+    let hook = r#"{"from":"log","to":"webhook"}"#;
+    assert_eq!(
+        world.send("PUT /v1/sinks/hook", hook).await.0,
+        StatusCode::CREATED
+    );
+    let (status, refused) = world
+        .send("POST /v1/sinks/hook/replay", r#"{"from":"earliest"}"#)
+        .await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::OK);
     assert_eq!(

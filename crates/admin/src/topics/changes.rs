@@ -132,7 +132,9 @@ async fn make(
     };
     let catalog = broker.catalog();
     if query.flag("dry_run")? {
-        catalog.check_new(&new).map_err(|why| of_creation(&why))?;
+        for checked in catalog.check_all(&[new]) {
+            checked.map_err(|why| of_creation(&why))?;
+        }
         let changes = Vec::new();
         return Ok(answer(
             StatusCode::OK,

@@ -108,7 +108,7 @@ async fn names_that_differ_only_in_dots_and_underscores_do_not_live_together() {
     broker.topics().settled("a.b_c").await;
     let collides = Err(CreateError::Collides("a.b_c".into()));
     assert_eq!(create(&broker, "a_b.c").await, collides);
-    assert_eq!(broker.catalog().check_new(&new("a_b_c")), collides.map(drop));
+    assert_eq!(broker.catalog().check_all(&[new("a_b_c")]), [collides.map(drop)]);
     assert!(broker.topics().named("a_b_c").is_none());
     let topic = broker.topics().named("a.b_c").unwrap();
     broker.delete_topic(topic.id).await.unwrap();

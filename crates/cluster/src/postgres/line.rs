@@ -6,10 +6,12 @@ use std::fmt;
 use std::time::Duration;
 
 use stafett_model::Lock;
+use stafett_trust::PostgresTls;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, Config, Error, NoTls, Statement};
+use tokio_util::sync::CancellationToken;
 
 use crate::database::DatabaseError;
 
@@ -19,14 +21,23 @@ const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'; SET clie
      SELECT set_config('synchronous_commit', 'on', false) \
      WHERE current_setting('synchronous_commit') IN ('off', 'local')";
 
+/// A server, and how it is reached.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) config: Config,
+    /// `None`: bytes are not encrypted.
+    pub(super) tls: Option<PostgresTls>,
+}
+
 /// A connection. One call at a time is under way.
 pub(super) struct Line {
-    config: Config,
+    target: Target,
     /// Time for one call, its connection included.
     patience: Duration,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
     connection: Lock<Option<Connection>>,
+    hung_up: CancellationToken,
 }
 
 /// An open connection and its prepared statements.
@@ -38,13 +49,22 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    async fn open(config: &Config) -> Result<Self, Error> {
-        let (client, connection) = config.connect(NoTls).await?;
+    async fn open(target: &Target) -> Result<Self, Error> {
         let mut task = JoinSet::new();
-        task.spawn(async move {
-            // Its error is that of the call that fails.
-            let _ = connection.await;
-        });
+        let client = if let Some(tls) = &target.tls {
+            let (client, connection) = target.config.connect(tls.clone()).await?;
+            task.spawn(async move {
+                // Its error is that of the call that fails.
+                let _ = connection.await;
+            });
+            client
+        } else {
+            let (client, connection) = target.config.connect(NoTls).await?;
+            task.spawn(async move {
+                let _ = connection.await;
+            });
+            client
+        };
         client.batch_execute(SESSION).await?;
         Ok(Self {
             client,
@@ -65,15 +85,21 @@ impl Connection {
 }
 
 impl Line {
-    pub(super) fn new(config: &Config, patience: Duration) -> std::io::Result<Self> {
-        let mut config = config.clone();
-        config.connect_timeout(patience);
+    pub(super) fn new(target: &Target, patience: Duration) -> std::io::Result<Self> {
+        let mut target = target.clone();
+        target.config.connect_timeout(patience);
         Ok(Self {
-            config,
+            target,
             patience,
             runtime: Some(Builder::new_current_thread().enable_all().build()?),
             connection: Lock::default(),
+            hung_up: CancellationToken::new(),
         })
+    }
+
+    /// Ends a call under way, and all that come.
+    pub(super) fn hang_up(&self) {
+        self.hung_up.cancel();
     }
 
     /// Does `work` on the connection. After an error the connection is dropped, and the outcome is unknown.
@@ -104,13 +130,17 @@ impl Line {
             let called = async {
                 let mut connection = match taken {
                     Some(connection) if !connection.client.is_closed() => connection,
-                    Some(_) | None => Connection::open(&self.config).await?,
+                    Some(_) | None => Connection::open(&self.target).await?,
                 };
                 let result = work(&mut connection).await?;
                 Ok((connection, result))
             };
-            tokio::time::timeout(self.patience, called).await
+            let called = tokio::time::timeout(self.patience, called);
+            self.hung_up.run_until_cancelled(called).await
         });
+        let Some(called) = called else {
+            return Err(DatabaseError::Unreachable("this node hung up".to_owned()));
+        };
         match called {
             Ok(Ok((connection, result))) => {
                 *slot = Some(connection);

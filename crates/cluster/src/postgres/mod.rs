@@ -4,15 +4,20 @@
 //! commit or a beat. Commits are single statements: no transaction of a stopped node holds anything.
 
 mod line;
+mod nodes;
 mod tables;
 
+use std::fmt;
 use std::io;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use stafett_trust::PostgresTls;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-use self::line::{Connection, Line};
+use self::line::{Connection, Line, Target};
+pub use self::nodes::{DatabaseFacts, PostgresDirectory};
 use crate::database::{
     BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
     Reference, Row, append_part, copy_part,
@@ -33,6 +38,16 @@ pub struct Postgres {
     commits: Line,
     beats: Line,
     others: Line,
+    on_commit: Option<OnCommit>,
+}
+
+/// Is told the time of each commit.
+struct OnCommit(Box<dyn Fn(Duration) + Send + Sync>);
+
+impl fmt::Debug for OnCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnCommit")
+    }
 }
 
 /// Reason why an address cannot be used.
@@ -40,8 +55,8 @@ pub struct Postgres {
 pub enum AddressError {
     #[error("it is no address such as postgres://USER@HOST/DATABASE")]
     Malformed,
-    #[error("it asks for TLS, which is not there yet: use sslmode=disable in a network of your own")]
-    Tls,
+    #[error("its certificate cannot be checked: {0}")]
+    Tls(String),
     #[error("it cannot be used: {0}")]
     Io(#[from] io::Error),
 }
@@ -79,22 +94,59 @@ fn parse(url: &str) -> Result<Config, AddressError> {
     if config.get_hosts().is_empty() {
         return Err(AddressError::Malformed);
     }
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(AddressError::Tls);
-    }
     Ok(config)
+}
+
+/// Returns the server at an address. `ca` is the file with the authorities that are trusted; `None` for those
+/// of the system.
+fn target(url: &str, ca: Option<&Path>) -> Result<Target, AddressError> {
+    let config = parse(url)?;
+    let tls = if config.get_ssl_mode() == SslMode::Require {
+        let ca = ca.map(Path::to_string_lossy);
+        let connector = stafett_trust::connector(ca.as_deref()).map_err(AddressError::Tls)?;
+        Some(PostgresTls(connector))
+    } else {
+        None
+    };
+    Ok(Target { config, tls })
 }
 
 impl Postgres {
     /// Makes the database of a cell. Nothing is connected yet. `beat_patience` is the time for one beat.
     pub fn new(url: &str, cell: i32, beat_patience: Duration) -> Result<Self, AddressError> {
-        let config = parse(url)?;
+        Self::trusting(url, None, cell, beat_patience)
+    }
+
+    /// As [`Self::new`], with a file of the authorities that are trusted, if the address asks for TLS.
+    pub fn trusting(
+        url: &str,
+        ca: Option<&Path>,
+        cell: i32,
+        beat_patience: Duration,
+    ) -> Result<Self, AddressError> {
+        let target = target(url, ca)?;
         Ok(Self {
             cell,
-            commits: Line::new(&config, PATIENCE)?,
-            beats: Line::new(&config, beat_patience)?,
-            others: Line::new(&config, BULK_PATIENCE)?,
+            commits: Line::new(&target, PATIENCE)?,
+            beats: Line::new(&target, beat_patience)?,
+            others: Line::new(&target, BULK_PATIENCE)?,
+            on_commit: None,
         })
+    }
+
+    /// Tells the time of each commit.
+    #[must_use]
+    pub fn timed(self, on_commit: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        Self {
+            on_commit: Some(OnCommit(Box::new(on_commit))),
+            ..self
+        }
+    }
+
+    /// Ends all calls but those of the lease, and those that come.
+    pub fn hang_up(&self) {
+        self.commits.hang_up();
+        self.others.hang_up();
     }
 
     /// Creates tables and the cell where they are missing.
@@ -185,6 +237,7 @@ impl Database for Postgres {
             ),
         };
         let (nonce, previous) = (row.link.nonce.as_slice(), row.previous.as_slice());
+        let begun = Instant::now();
         let inserted = self.commits.call(async |it: &mut Connection| {
             let statement = it.prepared(tables::COMMIT).await?;
             it.client
@@ -197,6 +250,9 @@ impl Database for Postgres {
                 )
                 .await
         })?;
+        if let Some(OnCommit(on_commit)) = &self.on_commit {
+            on_commit(begun.elapsed());
+        }
         Ok(inserted > 0)
     }
 

@@ -48,6 +48,22 @@ fn a_beat_keeps_candidates_away() {
 }
 
 #[test]
+fn a_candidate_does_not_wait_for_a_process_that_has_ended() {
+    let database = FakeDatabase::default();
+    assert!(database.node().claim(0, [1; 16]).unwrap());
+    let node: Arc<dyn Database> = database.node();
+    let mut candidate = Candidate::new(node, [2; 16], LEASE);
+    candidate.on_ended([9; 16]);
+    assert_eq!(
+        candidate.look(clock(&[0, 0])).unwrap(),
+        Look::Owned,
+        "another one ended"
+    );
+    candidate.on_ended([1; 16]);
+    assert!(matches!(candidate.look(clock(&[1])).unwrap(), Look::Claimed(_)));
+}
+
+#[test]
 fn an_owner_without_answers_ends_before_its_lease() {
     let database = FakeDatabase::default();
     let silence = Fault {

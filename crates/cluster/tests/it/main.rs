@@ -17,6 +17,9 @@ mod conformance;
 mod between;
 #[path = "../../../sinks/tests/it/moto.rs"]
 mod moto;
+#[path = "../../../sinks/tests/it/peer.rs"]
+#[allow(dead_code, reason = "another crate's tests need more of it")]
+mod peer;
 #[path = "../../../sinks/tests/it/server.rs"]
 #[allow(dead_code, reason = "another crate's tests need more of it")]
 mod server;
@@ -28,6 +31,7 @@ mod faults;
 mod former_owners;
 mod leases;
 mod node;
+mod nodes;
 mod objects;
 mod on_postgres;
 mod on_s3;

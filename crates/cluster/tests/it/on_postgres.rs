@@ -19,7 +19,7 @@ use crate::support::{append, batch, create, put, read_all};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts PostgreSQL for one test; `None` if it is not installed.
-fn server() -> Option<Server> {
+pub fn server() -> Option<Server> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

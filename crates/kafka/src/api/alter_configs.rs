@@ -148,7 +148,7 @@ fn run(
             let message = "Each resource must appear at most once.".to_owned();
             Err((ErrorCode::InvalidRequest, message))
         } else {
-            Resource::of(kind, &name).and_then(|resource| {
+            Resource::of(&context.shared.settings, kind, &name).and_then(|resource| {
                 let edits = edits?;
                 Ok((target(context, resource)?, edits))
             })

@@ -132,7 +132,7 @@ fn check(
             )));
         }
         for assignment in assignments {
-            check_assignment(&assignment.broker_ids).map_err(refused)?;
+            check_assignment(shared.settings.broker_id, &assignment.broker_ids).map_err(refused)?;
         }
     }
     Ok((topic.id, wanted))

@@ -18,7 +18,6 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::events::record;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
-use crate::settings::BROKER_ID;
 use crate::{configs, error};
 
 /// Clients see one replica of each partition.
@@ -50,13 +49,15 @@ fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -
                 let message = "Duplicate topic name.".to_owned();
                 return Err((ErrorCode::InvalidRequest, message));
             }
-            prepare(topic)
+            prepare(context.broker_id(), topic)
         })
         .collect();
     let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());
     if request.validate_only {
         let catalog = context.shared.broker.catalog();
-        let checked = valid.map(|new| catalog.check_new(new).map(|()| None)).collect();
+        let new: Vec<NewTopic> = valid.cloned().collect();
+        let checked = catalog.check_all(&new).into_iter();
+        let checked = checked.map(|checked| checked.map(|()| None)).collect();
         return answer(context, call, &request, prepared, checked).map(Step::Respond);
     }
     let new = valid.cloned().collect();
@@ -110,7 +111,7 @@ fn answer(
     })
 }
 
-fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
+fn prepare(broker: i32, asked: &CreatableTopic) -> Result<NewTopic, Refused> {
     TopicName::check(&asked.name).map_err(|why| (error::name(why), error::name_text(&asked.name, why)))?;
     let partitions = if asked.assignments.is_empty() {
         check_factor(asked.replication_factor)?;
@@ -119,7 +120,7 @@ fn prepare(asked: &CreatableTopic) -> Result<NewTopic, Refused> {
             count => Some(positive(count)?),
         }
     } else {
-        Some(assigned_partitions(asked)?)
+        Some(assigned_partitions(broker, asked)?)
     };
     let set = asked
         .configs
@@ -154,7 +155,7 @@ fn positive(count: i32) -> Result<u32, Refused> {
 }
 
 /// Returns the number of manually assigned partitions, all of them on the one broker.
-fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
+fn assigned_partitions(broker: i32, asked: &CreatableTopic) -> Result<u32, Refused> {
     let invalid = |what: &str| {
         let message = format!("A manual partition assignment was specified, but {what} was not set to -1.");
         Err((ErrorCode::InvalidRequest, message))
@@ -173,7 +174,7 @@ fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
             let message = format!("Found multiple manual partition assignments for partition {partition}");
             return Err(refused(message));
         }
-        check_assignment(&assignment.broker_ids).map_err(refused)?;
+        check_assignment(broker, &assignment.broker_ids).map_err(refused)?;
     }
     let count = u32::try_from(seen.len()).unwrap_or(u32::MAX);
     if (0..count).all(|number| i32::try_from(number).is_ok_and(|number| seen.contains(&number))) {
@@ -185,19 +186,16 @@ fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, Refused> {
     }
 }
 
-/// Checks a manual assignment: the one broker, once.
-pub(super) fn check_assignment(brokers: &[i32]) -> Result<(), String> {
+/// Checks a manual assignment: this broker, once.
+pub(super) fn check_assignment(broker: i32, brokers: &[i32]) -> Result<(), String> {
     match brokers {
         [] => Err("The manual partition assignment includes an empty replica list.".to_owned()),
-        [BROKER_ID] => Ok(()),
-        [BROKER_ID, BROKER_ID, ..] => Err(format!(
-            "The manual partition assignment includes the broker {BROKER_ID} more than once."
+        [one] if *one == broker => Ok(()),
+        [one, other, ..] if (*one, *other) == (broker, broker) => Err(format!(
+            "The manual partition assignment includes the broker {broker} more than once."
         )),
         brokers => {
-            let other = brokers
-                .iter()
-                .find(|broker| **broker != BROKER_ID)
-                .unwrap_or(&BROKER_ID);
+            let other = brokers.iter().find(|one| **one != broker).unwrap_or(&broker);
             Err(format!(
                 "The manual partition assignment includes broker {other}, but no such broker is registered."
             ))

@@ -1,4 +1,4 @@
-//! `DescribeCluster`: the single broker.
+//! `DescribeCluster`: the brokers.
 
 use stafett_kafka_wire::messages::describe_cluster::DescribeClusterBroker;
 use stafett_kafka_wire::messages::{DescribeClusterRequest, DescribeClusterResponse};
@@ -8,7 +8,6 @@ use super::metadata::CLUSTER_OPERATIONS;
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::response_queue::HandlerResult;
-use crate::settings::BROKER_ID;
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
@@ -35,16 +34,17 @@ pub(super) fn describe_cluster(context: &RequestContext, call: Call, body: Decod
         };
         return Ok(call.answer::<DescribeClusterRequest>(&response)?.into());
     }
-    let (host, port) = context.endpoint();
+    let brokers = context.brokers().into_iter();
+    let brokers = brokers.map(|(broker_id, host, port)| DescribeClusterBroker {
+        broker_id,
+        host,
+        port,
+        ..Default::default()
+    });
     let response = DescribeClusterResponse {
         cluster_id: context.shared.cluster_id.clone(),
-        controller_id: BROKER_ID,
-        brokers: vec![DescribeClusterBroker {
-            broker_id: BROKER_ID,
-            host,
-            port,
-            ..Default::default()
-        }],
+        controller_id: context.broker_id(),
+        brokers: brokers.collect(),
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             CLUSTER_OPERATIONS
         } else {

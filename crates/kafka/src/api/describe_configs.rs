@@ -97,7 +97,7 @@ fn describe(
             .as_ref()
             .is_none_or(|keys| keys.is_empty() || keys.iter().any(|asked| **asked == *key))
     };
-    let all = match Resource::of(resource.resource_type, &resource.resource_name)? {
+    let all = match Resource::of(&shared.settings, resource.resource_type, &resource.resource_name)? {
         Resource::Topic(name) => {
             TopicName::check(name).map_err(|why| (error::name(why), error::name_text(name, why)))?;
             let topic = shared.broker.topics().named(name);

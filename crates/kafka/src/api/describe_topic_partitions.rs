@@ -19,7 +19,6 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::leader_epoch::leader_epoch;
 use crate::response_queue::{HandlerResult, PendingResponse};
-use crate::settings::BROKER_ID;
 
 /// Maximum partitions per answer, regardless of the request.
 const PARTITIONS_MAX: usize = 2000;
@@ -152,10 +151,10 @@ fn described(
 ) -> DescribeTopicPartitionsResponseTopic {
     let partitions = partitions.map(|partition_index| DescribeTopicPartitionsResponsePartition {
         partition_index,
-        leader_id: BROKER_ID,
+        leader_id: shared.settings.broker_id,
         leader_epoch: leader_epoch(&shared.broker),
-        replica_nodes: vec![BROKER_ID],
-        isr_nodes: vec![BROKER_ID],
+        replica_nodes: vec![shared.settings.broker_id],
+        isr_nodes: vec![shared.settings.broker_id],
         eligible_leader_replicas: Some(Vec::new()),
         last_known_elr: Some(Vec::new()),
         ..DescribeTopicPartitionsResponsePartition::default()

@@ -7,7 +7,6 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::response_queue::HandlerResult;
-use crate::settings::BROKER_ID;
 
 /// First version with several coordinators per request.
 const MANY_FROM: i16 = 4;
@@ -25,7 +24,7 @@ pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decod
     let error_code = context.shared.metrics.error(call.api, code);
     let (host, port) = context.endpoint();
     let (node_id, host, port) = if is_served {
-        (BROKER_ID, host, port)
+        (context.broker_id(), host, port)
     } else {
         (-1, Str::default(), -1)
     };

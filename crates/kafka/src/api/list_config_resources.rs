@@ -10,7 +10,6 @@ use crate::context::{KafkaContext, RequestContext};
 use crate::operation::write_sized;
 use crate::resources::{BROKER, CLIENT_METRICS, GROUP, LOGGER, TOPIC};
 use crate::response_queue::{HandlerResult, PendingResponse};
-use crate::settings::BROKER_ID;
 
 const ALL: [i8; 5] = [TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP];
 /// Topics from which on an answer counts as large.
@@ -55,7 +54,7 @@ fn list(shared: &KafkaContext, kind: i8) -> Vec<ConfigResource> {
                 .map(|topic| named(Str::copy_from(&topic.name)))
                 .collect()
         }
-        BROKER | LOGGER => vec![named(BROKER_ID.to_string().into())],
+        BROKER | LOGGER => vec![named(shared.settings.broker_id.to_string().into())],
         GROUP => {
             let scopes = shared.broker.scopes().into_iter();
             scopes

@@ -20,7 +20,6 @@ use crate::leader_epoch::leader_epoch;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::response_writer::Writer;
-use crate::settings::BROKER_ID;
 
 /// Operations on a cluster without access control, as bits of the numbers of Kafka's `AclOperation`: create,
 /// alter, describe, cluster action, describe and alter configs, idempotent write.
@@ -128,14 +127,16 @@ fn answer(
 ) -> Result<Step, Close> {
     let entries = entries(context, call.version, request, failures);
     let bytes: usize = entries.iter().map(bytes_of).sum();
-    let (host, port) = context.endpoint();
+    let brokers = context.brokers().into_iter();
+    let brokers = brokers.map(|(node_id, host, port)| MetadataResponseBroker {
+        node_id,
+        host,
+        port,
+        rack: None,
+    });
     let head = ClusterHead {
-        broker: MetadataResponseBroker {
-            node_id: BROKER_ID,
-            host,
-            port,
-            rack: None,
-        },
+        brokers: brokers.collect(),
+        leader: context.broker_id(),
         cluster_id: context.shared.cluster_id.clone(),
         leader_epoch: leader_epoch(&context.shared.broker),
         topic_operations: if request.include_topic_authorized_operations {
@@ -239,7 +240,9 @@ fn look_up(
 
 /// Parts of an answer that are the same for all topics.
 struct ClusterHead {
-    broker: MetadataResponseBroker,
+    brokers: Vec<MetadataResponseBroker>,
+    /// Leader of all partitions, and controller.
+    leader: i32,
     cluster_id: Str,
     leader_epoch: i32,
     topic_operations: i32,
@@ -271,12 +274,12 @@ impl ClusterHead {
         if w.version >= 3 {
             w.e.i32(0);
         }
-        w.e.array(std::slice::from_ref(&self.broker), w.version, w.is_flexible());
+        w.e.array(&self.brokers, w.version, w.is_flexible());
         if w.version >= 2 {
             w.string(&self.cluster_id);
         }
         if w.version >= 1 {
-            w.e.i32(BROKER_ID);
+            w.e.i32(self.leader);
         }
     }
 
@@ -289,14 +292,14 @@ impl ClusterHead {
         for partition in 0..partitions {
             w.e.i16(ErrorCode::None.code());
             w.e.i32(partition);
-            w.e.i32(BROKER_ID);
+            w.e.i32(self.leader);
             if w.version >= 7 {
                 w.e.i32(self.leader_epoch);
             }
             // Replicas, then in-sync replicas.
             for _ in 0..2 {
                 w.count(1);
-                w.e.i32(BROKER_ID);
+                w.e.i32(self.leader);
             }
             if w.version >= 5 {
                 w.count(0);

@@ -14,7 +14,6 @@ use crate::call::Call;
 use crate::context::RequestContext;
 use crate::leader_epoch::leader_epoch;
 use crate::response_queue::HandlerResult;
-use crate::settings::BROKER_ID;
 
 /// Kafka's topic of cluster metadata.
 const QUORUM_TOPIC: &str = "__cluster_metadata";
@@ -77,7 +76,7 @@ pub(super) fn describe_quorum(context: &RequestContext, call: Call, body: Decode
             port: u16::try_from(port).unwrap_or(0),
         };
         vec![Node {
-            node_id: BROKER_ID,
+            node_id: context.broker_id(),
             listeners: vec![listener],
         }]
     } else {
@@ -111,7 +110,7 @@ fn partition_data(context: &RequestContext, call: Call) -> ResponsePartitionData
         Uuid::ZERO
     };
     let voter = ReplicaState {
-        replica_id: BROKER_ID,
+        replica_id: context.broker_id(),
         replica_directory_id,
         log_end_offset: 0,
         last_fetch_timestamp: now,
@@ -119,7 +118,7 @@ fn partition_data(context: &RequestContext, call: Call) -> ResponsePartitionData
     };
     ResponsePartitionData {
         partition_index: 0,
-        leader_id: BROKER_ID,
+        leader_id: context.broker_id(),
         leader_epoch: leader_epoch(&context.shared.broker),
         current_voters: vec![voter],
         ..ResponsePartitionData::default()
@@ -131,7 +130,7 @@ pub(super) fn update_features(context: &RequestContext, call: Call, body: Decode
     let wrong = request
         .feature_updates
         .iter()
-        .find_map(|update| check(update).err());
+        .find_map(|update| check(context.broker_id(), update).err());
     let code = if wrong.is_some() {
         ErrorCode::InvalidUpdateVersion
     } else {
@@ -161,7 +160,7 @@ pub(super) fn update_features(context: &RequestContext, call: Call, body: Decode
 }
 
 /// Checks an update. Features are fixed: only the current level is accepted.
-fn check(update: &FeatureUpdateKey) -> Result<(), String> {
+fn check(broker_id: i32, update: &FeatureUpdateKey) -> Result<(), String> {
     let (name, level) = (&update.feature, update.max_version_level);
     let wrong = |why: &str| {
         Err(format!(
@@ -174,13 +173,13 @@ fn check(update: &FeatureUpdateKey) -> Result<(), String> {
     }
     let Some(known) = known else {
         return wrong(&format!(
-            "Local controller {BROKER_ID} does not support this feature."
+            "Local controller {broker_id} does not support this feature."
         ));
     };
     let (min, max) = (known.min, known.max);
     if level < min || level > max {
         return wrong(&format!(
-            "Local controller {BROKER_ID} only supports versions {min}-{max}"
+            "Local controller {broker_id} only supports versions {min}-{max}"
         ));
     }
     if level == known.level {

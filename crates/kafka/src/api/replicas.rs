@@ -22,7 +22,6 @@ use super::create_topics::check_assignment;
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::response_queue::HandlerResult;
-use crate::settings::BROKER_ID;
 
 fn has_partition(topic: Option<&Topic>, partition: i32) -> bool {
     let number = u32::try_from(partition).ok();
@@ -94,7 +93,7 @@ pub(super) fn alter_partition_reassignments(
     let responses = request.topics.into_iter().map(|asked| {
         let topic = context.shared.broker.topics().named(&asked.name);
         let partitions = asked.partitions.iter().map(|partition| {
-            let (code, message) = reassigned(&asked.name, topic.as_deref(), partition);
+            let (code, message) = reassigned(context.broker_id(), &asked.name, topic.as_deref(), partition);
             ReassignablePartitionResponse {
                 partition_index: partition.partition_index,
                 error_code: context.shared.metrics.error(call.api, code),
@@ -118,6 +117,7 @@ pub(super) fn alter_partition_reassignments(
 }
 
 fn reassigned(
+    broker: i32,
     name: &str,
     topic: Option<&Topic>,
     asked: &ReassignablePartition,
@@ -134,7 +134,7 @@ fn reassigned(
     match &asked.replicas {
         // No reassignment can be in progress.
         None => (ErrorCode::NoReassignmentInProgress, None),
-        Some(brokers) => match check_assignment(brokers) {
+        Some(brokers) => match check_assignment(broker, brokers) {
             Ok(()) => (ErrorCode::None, None),
             Err(message) => (ErrorCode::InvalidReplicaAssignment, Some(message)),
         },
@@ -191,8 +191,9 @@ pub(super) fn alter_replica_log_dirs(context: &RequestContext, call: Call, body:
 pub(super) fn unregister_broker(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: UnregisterBrokerRequest = call.read(body)?;
     let id = request.broker_id;
-    let (code, message) = if id == BROKER_ID {
-        let message = "the only broker of a cluster cannot leave it".to_owned();
+    let settings = &context.shared.settings;
+    let (code, message) = if settings.has_broker(id) {
+        let message = "a broker that runs cannot leave its cluster".to_owned();
         (ErrorCode::InvalidRequest, message)
     } else {
         let message = format!("Broker ID {id} is not currently registered");

@@ -7,7 +7,7 @@ use super::WITHOUT_EFFECT;
 use super::config_type::ConfigType;
 use super::groups::{HEARTBEAT_MS_BOUNDS as HEARTBEAT_MS, SESSION_MS_BOUNDS as SESSION_MS};
 use super::topics::{self, Config};
-use crate::settings::{BROKER_ID, Endpoint, KafkaSettings};
+use crate::settings::{Endpoint, KafkaSettings};
 
 /// Sources of the values of broker settings.
 pub(crate) struct BrokerView<'a> {
@@ -76,7 +76,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     fixed("auto.create.topics.enable", ConfigType::Boolean, |view| view.settings.auto_create_topics.to_string(),
         "Whether a metadata request may create the topics that it asks for."),
     shown("background.threads", ConfigType::int(1), |_| "10".to_owned()),
-    fixed("broker.id", ConfigType::int(-1), |_| BROKER_ID.to_string(), "The one broker there is."),
+    fixed("broker.id", ConfigType::int(-1), |view| view.settings.broker_id.to_string(), "Number of the broker that leads."),
     fixed("connections.max.idle.ms", ConfigType::Long { min: 0 }, |view| view.settings.idle_timeout.as_millis().to_string(),
         "A connection without a request for this long is closed."),
     fixed("default.replication.factor", ConfigType::int(1), |_| "1".to_owned(),
@@ -115,7 +115,7 @@ pub(crate) const BROKER: &[BrokerConfig] = &[
     shown("max.connections.per.ip", ConfigType::int(0), |_| i32::MAX.to_string()),
     fixed("max.incremental.fetch.session.cache.slots", NUMBER, |view| view.settings.fetch_sessions_max.to_string(),
         "Fetch sessions of all connections together."),
-    stated("node.id", NUMBER, |_| BROKER_ID.to_string(), "The one broker there is."),
+    stated("node.id", NUMBER, |view| view.settings.broker_id.to_string(), "Number of the broker that leads."),
     shown("num.io.threads", ConfigType::int(1), |_| "8".to_owned()),
     shown("num.network.threads", ConfigType::int(1), |_| "3".to_owned()),
     fixed("num.partitions", ConfigType::int(1), |view| view.broker.catalog().defaults().partitions.to_string(),

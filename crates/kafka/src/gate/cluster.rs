@@ -7,6 +7,7 @@ use stafett_kafka_wire::messages::create_acls::AclCreationResult;
 use stafett_kafka_wire::messages::delete_acls::DeleteAclsFilterResult;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResult;
 use stafett_kafka_wire::messages::describe_transactions::TransactionState;
+use stafett_kafka_wire::messages::elect_leaders::{PartitionResult, ReplicaElectionResult};
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::write_txn_markers::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
@@ -89,9 +90,7 @@ pub(super) const RIGHTS: &[(ApiKey, Right)] = &[
             ListConfigResourcesResponse
         )
     }),
-    (ApiKey::ElectLeaders, |gate| {
-        cluster!(gate, Alter, ElectLeadersRequest, ElectLeadersResponse)
-    }),
+    (ApiKey::ElectLeaders, elect_leaders),
     (ApiKey::AlterPartitionReassignments, |gate| {
         cluster!(
             gate,
@@ -408,6 +407,34 @@ fn describe_transactions(gate: Gate<'_>) -> Checked {
     )
 }
 
+fn elect_leaders(gate: Gate<'_>) -> Checked {
+    gate.check(
+        |_: &ElectLeadersRequest| gate.context.check_cluster(Action::Alter),
+        |asked, code| {
+            // The first version has codes of partitions alone.
+            let of_all = gate.call.version > 0;
+            let topics = asked.topic_partitions.filter(|_| !of_all);
+            let results = topics.into_iter().flatten().map(|topic| ReplicaElectionResult {
+                topic: topic.topic,
+                partition_result: {
+                    let partitions = topic.partitions.into_iter();
+                    let refused = partitions.map(|partition_id| PartitionResult {
+                        partition_id,
+                        error_code: code,
+                        error_message: None,
+                    });
+                    refused.collect()
+                },
+            });
+            ElectLeadersResponse {
+                error_code: if of_all { code } else { 0 },
+                replica_election_results: results.collect(),
+                ..ElectLeadersResponse::default()
+            }
+        },
+    )
+}
+
 fn find_coordinator(gate: Gate<'_>) -> Checked {
     const TRANSACTION: i8 = 1;
     let check = |kind: i8, name: &str| {
@@ -440,11 +467,13 @@ fn find_coordinator(gate: Gate<'_>) -> Checked {
                     .code(),
                 ..Coordinator::default()
             });
+            // Later versions have these in the rows alone.
+            let (error_code, none) = if gate.call.version < 4 { (code, -1) } else { (0, 0) };
             FindCoordinatorResponse {
-                error_code: if gate.call.version < 4 { code } else { 0 },
+                error_code,
                 error_message: None,
-                node_id: -1,
-                port: -1,
+                node_id: none,
+                port: none,
                 coordinators: coordinators.collect(),
                 ..FindCoordinatorResponse::default()
             }

@@ -110,36 +110,4 @@ impl Gate<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::Bench;
-
-    /// A request that cannot be read is an error of its API; only an API without rights gives none.
-    #[test]
-    fn each_served_api_has_declared_rights() {
-        let bench = Bench::new();
-        for api in crate::api::served() {
-            let call = Call {
-                api: *api,
-                version: api.versions().max,
-                correlation_id: 0,
-            };
-            let before_login = [
-                ApiKey::ApiVersions,
-                ApiKey::SaslHandshake,
-                ApiKey::SaslAuthenticate,
-            ];
-            let body = Decoder::new(bytes::Bytes::new(), stafett_kafka_wire::DecodeLimits::default());
-            let gate = Gate {
-                context: &bench.context,
-                call,
-                body: &body,
-            };
-            assert!(
-                before_login.contains(api) || right(gate).is_some(),
-                "{} needs a line in gate/",
-                api.name()
-            );
-        }
-    }
-}
+mod tests;

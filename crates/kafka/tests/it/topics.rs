@@ -185,6 +185,15 @@ async fn metadata_of_all_topics_and_of_none() {
     );
 }
 
+/// A request that asks whether topics could be created.
+fn validated(names: &[&'static str]) -> CreateTopicsRequest {
+    CreateTopicsRequest {
+        topics: names.iter().map(|name| creatable(name)).collect(),
+        timeout_ms: 0,
+        validate_only: true,
+    }
+}
+
 #[tokio::test]
 async fn no_more_topics_are_created_than_their_namespace_may_have() {
     let server = Server::start().await;
@@ -200,6 +209,8 @@ async fn no_more_topics_are_created_than_their_namespace_may_have() {
     client
         .create_failing("beyond", 1, ErrorCode::PolicyViolation)
         .await;
+    let tried = client.call(5, &validated(&["beyond"])).await.topics;
+    assert_eq!(tried[0].error_code, ErrorCode::PolicyViolation.code());
     // A client that has a topic created by asking for it is refused too; those that are there go on.
     let request = MetadataRequest {
         allow_auto_topic_creation: true,
@@ -213,6 +224,11 @@ async fn no_more_topics_are_created_than_their_namespace_may_have() {
     let refused = ErrorCode::PolicyViolation.code();
     assert_eq!(codes, [(Some("beyond"), refused), (Some("there"), 0)]);
     client.produce("there", 0, batch(&["x"])).await;
+    set(Some(2)).await;
+    let tried = client.call(5, &validated(&["one", "two"])).await.topics;
+    let codes: Vec<_> = tried.iter().map(|topic| topic.error_code).collect();
+    assert_eq!(codes, [0, refused], "they count together");
+    client.create("one", 1).await;
     set(None).await;
     client.create("beyond", 1).await;
 }

@@ -13,6 +13,11 @@ pub fn seat(plan: &Plan, agents: &[AgentAddress]) -> Result<Seating, String> {
     let mut roles = Vec::new();
     for (name, role) in &plan.roles {
         let mut hosts = hosts(name, role, agents)?;
+        if role.does == Does::Assemble {
+            return Err(format!(
+                "roles.{name}: sessions are assembled on this machine, and not by agents"
+            ));
+        }
         if role.does == Does::Filter {
             // All clients of a filter ask the same memory about every message.
             hosts.truncate(1);
@@ -65,7 +70,9 @@ pub fn check_clocks(
                 continue;
             }
             Does::Relay => vec![BTreeSet::new()],
-            Does::Produce | Does::Request | Does::Respond | Does::Filter | Does::Idle => continue,
+            Does::Produce | Does::Request | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
+                continue;
+            }
         };
         let is_measured = senders.is_empty() || senders.iter().any(|hosts| !hosts.is_disjoint(&here));
         if !is_measured {

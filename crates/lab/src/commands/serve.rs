@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use stafett_lab::page::{self, Login, PageError, Settings};
+use stafett_lab::page::{self, Logins, PageError, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(super) struct Serve {
     /// File with the secret of agents, for runs that have some
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// File with NAME:PASSWORD, the login of the page
+    /// File with NAME:PASSWORD in each line, the logins of the page
     #[arg(long, value_name = "FILE")]
     login_file: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let exe = std::env::current_exe().context("this program's own file is not known")?;
         let login = self.login_file.map(|path| {
-            let login = Login::read(&path);
+            let login = Logins::read(&path);
             login.with_context(|| format!("the login in {} cannot be used", path.display()))
         });
         let settings = Settings {

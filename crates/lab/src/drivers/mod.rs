@@ -7,6 +7,8 @@
 //!   broker is measured
 //! - [`amqp`]: AMQP 0-9-1 in the same manner, and a server of it that stores nothing
 //! - [`live`]: live topics over WebSocket, in the same manner
+//! - [`apps`]: workers of an app, which assemble sessions; `websocket`: a connection of theirs, and of live
+//!   topics
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: the rate that a client reaches against
 //!   it is the client's ceiling
 //! - [`fake`]: a system of known latency and capacity, in memory, for calibration
@@ -18,11 +20,13 @@
 //! but [`crate::systems`], which knows the protocols of each system.
 
 pub mod amqp;
+pub mod apps;
 #[cfg(test)]
 pub mod fake;
 pub mod lean;
 pub mod live;
 pub mod stub;
+mod websocket;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -88,6 +92,8 @@ pub struct Destinations {
 pub struct Seat {
     pub role: Arc<Role>,
     pub destinations: Arc<Destinations>,
+    /// Where an app passes messages on to.
+    pub onward: Option<Arc<Destinations>>,
     /// Number of the client in its role, and the role's number of clients.
     pub client: u32,
     pub clients: u32,
@@ -132,6 +138,11 @@ pub trait Driver: Debug + Send + Sync {
 
     /// A client that receives, from the first message on or from where `seat`'s predecessor has settled.
     async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError>;
+
+    /// Returns figures of the last load that this driver alone knows, by their names.
+    fn figures(&self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
 
     /// A connection that does nothing; it ends when it is dropped.
     async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError>;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use stafett_model::Durability;
 
-use super::drawable;
 use super::figure::{Figure, FigureKind};
 use super::load::{Acks, Delivery, Does, ExchangeKind, Rate, Role, Size, TopicKind, Topics};
 use super::{Design, Distribution, DriverKind, Experiment, Plan, Protocol, Restart};
+use super::{assembling, drawable};
 use crate::results::metric;
 use crate::systems;
 
@@ -43,7 +43,7 @@ pub struct Contradiction {
     pub message: String,
 }
 
-type Checked = Result<(), Contradiction>;
+pub(super) type Checked = Result<(), Contradiction>;
 
 /// Table of contradictions of one part of an experiment: a setting, the condition that has to hold, and the
 /// message if it does not. Returns the first one from the function.
@@ -55,7 +55,7 @@ macro_rules! rules {
     };
 }
 
-fn refuse(part: &str, setting: &str, message: String) -> Checked {
+pub(super) fn refuse(part: &str, setting: &str, message: String) -> Checked {
     let path = format!("{part}.{setting}");
     Err(Contradiction {
         path: path.trim_matches('.').to_owned(),
@@ -185,6 +185,7 @@ pub fn plan(plan: &Plan) -> Checked {
         check_sending(&at, role)?;
         check_receiving(&at, role)?;
         check_names(&at, name, role, plan)?;
+        assembling::check(&at, role, plan)?;
     }
     Ok(())
 }
@@ -265,6 +266,7 @@ impl Does {
             Self::Request => "request",
             Self::Respond => "respond",
             Self::Filter => "filter",
+            Self::Assemble => "assemble",
             Self::Idle => "idle",
         }
     }
@@ -297,8 +299,8 @@ fn check_role(at: &str, role: &Role) -> Checked {
             "a role that does `{does}` never ends: `total` is for one that does `produce`";
         "duplicates", produces || role.duplicates <= 0.0,
             "a role that does `{does}` sends nothing twice: `duplicates` is for one that does `produce`";
-        "kill", consumes || role.kill.is_none(),
-            "a role that does `{does}` is not cut off: `kill` is for one that does `consume`";
+        "kill", consumes || role.does == Does::Assemble || role.kill.is_none(),
+            "a role that does `{does}` is not cut off: `kill` is for one that does `consume` or `assemble`";
         "rate", has_rate(&role.rate),
             "rates are more than 0 and at most 1,000,000,000 per second, times more than 0, `raise` 1 to 10";
         "size", has_size(&role.size),

@@ -47,6 +47,9 @@ fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
             roles.any(|role| role.does == Does::Consume && role.after.is_some()),
             "a role that does `consume` and begins `after` another one",
         ),
+        "tasks_moved" | "task_gap_s" | "rebalance_s" => {
+            (has(&[Does::Assemble]), "a role that does `assemble`")
+        }
         "filtered" => (
             plan.topics.values().any(|topics| topics.filter.is_some()),
             "topics with a `filter`",

@@ -40,6 +40,10 @@ built_in![
     "live-idle-connections",
     "adaptive-traffic",
     "time-shares",
+    "mlmq-one",
+    "message-size",
+    "rate-and-size",
+    "bindings-doubled",
     "overload",
     "overload-queues",
     "overload-live",
@@ -59,6 +63,9 @@ built_in![
     "write-and-read-by-batch",
     "flush-interval",
     "kill-and-resume",
+    "sessions",
+    "sessions-rate",
+    "balance",
 ];
 
 /// The experiment of that name.

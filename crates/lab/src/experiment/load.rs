@@ -157,7 +157,8 @@ pub struct Role {
     /// Live topics: number of the set's topics that each subscriber follows, each topic with as many
     /// subscribers as any other.
     pub follows: Option<u32>,
-    /// Set that messages go to first, on their way through a filter. Set by the lab, not by experiments.
+    /// Set that messages go to first, on their way through a filter or an app. Set by the lab, not by
+    /// experiments.
     #[serde(skip)]
     pub via: Option<String>,
     /// The agents that its clients sit at, by name; all of them, if not given.
@@ -165,6 +166,8 @@ pub struct Role {
     pub on: Vec<String>,
     /// Time between a consumer's commits; never, if not given. A consumer that is cut off goes on from there.
     pub commit: Option<Span>,
+    /// Sessions that the role assembles.
+    pub session: Option<Session>,
     /// Work of a consumer on its messages.
     pub work: Option<Work>,
     /// Number of messages of the role as a whole, after which it ends.
@@ -211,6 +214,8 @@ pub enum Does {
     /// Sends on messages that are new. Added by the lab (`filter` of topics), not by experiments.
     #[serde(skip)]
     Filter,
+    /// Works for an app of the broker: assembles sessions and passes them on (see [`Session`]).
+    Assemble,
     /// Connects and keeps silent.
     Idle,
 }
@@ -377,6 +382,34 @@ pub struct Work {
     pub message: Span,
     /// Messages that are handed over together.
     pub bulk: u32,
+}
+
+/// Sessions of messages with a key in common, and the app that assembles them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Session {
+    /// Messages of a session. The last one ends it.
+    pub fragments: u32,
+    /// Sessions of each producer that are under way at once.
+    pub open: u32,
+    /// The share of sessions that are not ended by their last message, but by the time-out.
+    pub unended: f64,
+    /// Time after the last message.
+    pub timeout: Span,
+    /// Silence after which a worker's tasks go to others.
+    pub worker_timeout: Span,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            fragments: 20,
+            open: 10,
+            unended: 0.0,
+            timeout: Span::seconds(2),
+            worker_timeout: Span::seconds(2),
+        }
+    }
 }
 
 /// Clients that come bit by bit.

@@ -12,6 +12,7 @@
 //! - [`edit`]: changes of a text that keep its comments
 //! - [`library`]: the experiments that come with the program
 
+mod assembling;
 pub mod check;
 mod drawable;
 pub mod edit;
@@ -35,7 +36,7 @@ use crate::grid::{Grid, Parameters};
 pub use figure::{Figure, FigureKind};
 pub use load::{
     Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat,
-    Rate, Role, Size, Steps, TopicKind, Topics, Work,
+    Rate, Role, Session, Size, Steps, TopicKind, Topics, Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};

@@ -14,6 +14,13 @@ const DURATION_MIN: Duration = Duration::from_secs(1);
 const SETTLE_MIN: Duration = Duration::from_secs(2);
 
 impl Plan {
+    /// Returns the time that a session may take after its last message. It is the same at each scale.
+    fn sessions_come_within(&self) -> Duration {
+        let sessions = self.roles.values().filter_map(|role| role.session.as_ref());
+        let times = sessions.map(|session| session.timeout.0 + session.worker_timeout.0);
+        times.max().unwrap_or_default()
+    }
+
     pub(super) fn scale(&mut self, scale: f64) {
         let by = |span: &mut Span, least: Duration| {
             let least = least.min(span.0);
@@ -22,7 +29,8 @@ impl Plan {
         by(&mut self.run.duration, DURATION_MIN);
         by(&mut self.run.warmup, SHORTEST);
         by(&mut self.run.break_in, SHORTEST);
-        by(&mut self.run.settle, SETTLE_MIN);
+        let settle_min = SETTLE_MIN + self.sessions_come_within();
+        by(&mut self.run.settle, settle_min);
         for role in self.roles.values_mut() {
             if let Some(total) = &mut role.total {
                 #[expect(

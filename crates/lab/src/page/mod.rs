@@ -9,7 +9,7 @@
 //!   changes of a text
 //! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a
 //!   run; [`events`]: a run as it goes on
-//! - [`agents`]: other machines that carry load; [`login`]: the login of the page
+//! - [`agents`]: other machines that carry load; [`login`]: the logins of the page
 //! - [`queue`]: runs that wait, and the one that is under way
 //! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational
 //!   laws and queueing models
@@ -29,7 +29,7 @@ mod notes;
 mod queue;
 mod runs;
 
-pub use login::Login;
+pub use login::Logins;
 
 use std::io;
 use std::net::SocketAddr;
@@ -67,8 +67,8 @@ pub struct Settings {
     pub exe: PathBuf,
     /// File with the secret of agents.
     pub secret_file: Option<PathBuf>,
-    /// Login that every request needs.
-    pub login: Option<Login>,
+    /// Logins, one of which every request needs.
+    pub login: Option<Logins>,
 }
 
 /// Reason why the page is not served.

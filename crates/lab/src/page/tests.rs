@@ -25,7 +25,7 @@ impl Served {
         Self::with_login(None)
     }
 
-    fn with_login(login: Option<Login>) -> Self {
+    fn with_login(login: Option<Logins>) -> Self {
         let folder = TempDir::new().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["runs", "own"] {
@@ -85,7 +85,9 @@ impl Served {
 
 #[tokio::test]
 async fn a_page_with_a_login_answers_nothing_without_it() {
-    let served = Served::with_login(Some(Login::of("ann:a good password").unwrap()));
+    let served = Served::with_login(Some(
+        Logins::of("# users\nann:a good password\n\nbob:another one").unwrap(),
+    ));
     let asked = async |path: &str, authorization: Option<&str>| {
         let mut request = Request::builder().uri(path).header("host", "127.0.0.1:7072");
         if let Some(authorization) = authorization {
@@ -95,7 +97,8 @@ async fn a_page_with_a_login_answers_nothing_without_it() {
         served.routes.clone().oneshot(request).await.unwrap()
     };
     let right = format!("Basic {}", STANDARD.encode("ann:a good password"));
-    let wrong = format!("Basic {}", STANDARD.encode("ann:a good passworD"));
+    let other = format!("Basic {}", STANDARD.encode("bob:another one"));
+    let wrong = format!("Basic {}", STANDARD.encode("ann:another one"));
     for path in [
         "/",
         "/lab/",
@@ -115,10 +118,20 @@ async fn a_page_with_a_login_answers_nothing_without_it() {
             assert_eq!(refused.status(), 401, "{path} {given:?}");
             assert!(refused.headers().contains_key("www-authenticate"));
         }
-        assert_ne!(asked(path, Some(&right)).await.status(), 401, "{path}");
+        for right in [&right, &other] {
+            assert_ne!(asked(path, Some(right)).await.status(), 401, "{path}");
+        }
     }
-    for short in ["", "ann", "ann:short", ":a good password"] {
-        assert!(Login::of(short).is_err(), "{short}");
+    for short in [
+        "",
+        "# nobody",
+        "ann",
+        "ann:short",
+        ":a good password",
+        "ann:a good password\nann:another one",
+        "ann:a good password\nbob",
+    ] {
+        assert!(Logins::of(short).is_err(), "{short}");
     }
 }
 

@@ -75,6 +75,9 @@ pub const METRICS: &[Metric] = metrics! {
     reconnects: "reconnects", "", Lower;
     prepare_s: "time to create topics and subscribe", "s", Lower;
     drain_s: "time to read the backlog", "s", Lower;
+    tasks_moved: "tasks that moved to another worker", "", Neither;
+    task_gap_s: "longest time of a task without a worker", "s", Lower;
+    rebalance_s: "longest time until all tasks are shared out evenly", "s", Lower;
     cold_start_s: "time from start to first answer", "s", Lower;
     memory_per_connection_kib: "broker's memory per connection", "KiB", Lower;
 };

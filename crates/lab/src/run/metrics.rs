@@ -72,8 +72,8 @@ fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
 
 /// Counts of the whole point: messages that went in against those that came out.
 fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>)) {
-    // Messages behind a filter are the same ones again.
-    let passed = |role: &&RoleResult| role.does != "filter";
+    // Messages behind a filter or an app are the same ones again.
+    let passed = |role: &&RoleResult| !matches!(role.does.as_str(), "filter" | "assemble");
     let total = |of: fn(&RoleResult) -> u64| sum(loaded.roles.iter().filter(passed), |role| of(role) as f64);
     put(
         "filtered",
@@ -83,7 +83,8 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
     put("acknowledged", total(|role| role.totals.acknowledged));
     put("received", total(|role| role.totals.received));
     put("failed", total(|role| role.totals.failed));
-    put("reconnects", total(|role| role.totals.reconnects));
+    let all = loaded.roles.iter();
+    put("reconnects", sum(all, |role| role.totals.reconnects as f64));
     let has = |does| plan.roles.values().any(|role| role.does == does);
     if has(Does::Consume) {
         put("lost", total(|role| role.totals.lost));

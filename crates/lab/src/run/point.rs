@@ -16,9 +16,9 @@ use crate::measure::space::Space;
 use crate::results::{self, Ceiling, FORMAT, Outcome, Planned, Point};
 use crate::systems::data_dir::Ground;
 use crate::systems::{self, Place, System, durability};
-use crate::workload::filter;
 use crate::workload::load::Second;
 use crate::workload::{Load, Loaded};
+use crate::workload::{filter, sessions};
 
 /// Topics may take as long to be created as a point lasts, and not less than this.
 const PREPARED_WITHIN: Duration = Duration::from_mins(1);
@@ -82,7 +82,7 @@ impl Bench {
         if let Some(crew) = &mut self.crew {
             crew.keep_logs(self.place.logs.join(format!("{:04}", planned.number)));
         }
-        let plan = Arc::new(filtered);
+        let plan = Arc::new(sessions::arranged(&filtered));
         if let Err(error) = self.attempt(&mut point, &plan, topic_settings, ceilings).await {
             point.outcome = verdict::of_error(error);
         }
@@ -115,7 +115,7 @@ impl Bench {
             return Ok(());
         }
         let address = system.address(plan).map_err(DriverError::Failed)?;
-        let driver = systems::driver(&point.system, address, plan).map_err(DriverError::Missing)?;
+        let driver = system.driver(address, plan).map_err(DriverError::Missing)?;
         if is_fresh && has_break_in(plan) {
             self.watch.does(&format!("warming {} up", point.system));
             let (short, tag) = (Arc::new(shortened(plan)), format!("{}-warm", point.number));
@@ -136,6 +136,7 @@ impl Bench {
             Ok(result) => {
                 let loaded = &result.loaded;
                 metrics::fill(point, plan, &result);
+                point.metrics.extend(driver.figures());
                 point.driver.limited = verdict::limited(plan, loaded, ceilings, point);
                 let seen = VerdictInput { plan, loaded, died };
                 point.outcome = verdict::of(&seen);

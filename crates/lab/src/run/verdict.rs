@@ -130,7 +130,9 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
             Does::Produce => ("acknowledged", result.counts.acknowledged),
             Does::Request => ("answered in time", result.counts.received),
             // A relay's is a bound.
-            Does::Relay | Does::Consume | Does::Respond | Does::Filter | Does::Idle => continue,
+            Does::Relay | Does::Consume | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
+                continue;
+            }
         };
         let Some(asked) = derived_numbers::asked(role, from, to) else {
             continue;

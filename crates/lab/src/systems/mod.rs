@@ -23,7 +23,7 @@ use crate::drivers::lean::Lean;
 use crate::drivers::live::Live;
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::check::speaks;
-use crate::experiment::{DriverKind, Own, Plan, Protocol, TopicKind};
+use crate::experiment::{Does, DriverKind, Own, Plan, Protocol, TopicKind};
 use crate::results::Durability;
 use process::Process;
 
@@ -121,6 +121,9 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
 /// Returns the lean driver for a system, or the reason why there is none. Topics are made with it, even if
 /// another client sends and receives.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
+    if name != "stafett" && plan.roles.values().any(|role| role.does == Does::Assemble) {
+        return Err("it has no apps".to_owned());
+    }
     Ok(match protocol(name, plan)? {
         Protocol::Kafka => Arc::new(Lean::new(address)),
         Protocol::Amqp => Arc::new(Amqp::new(address)),
@@ -168,6 +171,18 @@ pub fn find_peers(from: &[&std::path::Path]) -> Option<PathBuf> {
 }
 
 impl System {
+    /// Returns the lean driver for this system at the address of the plan's protocol.
+    pub fn driver(&self, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
+        if !plan.roles.values().any(|role| role.does == Does::Assemble) {
+            return driver(&self.name, address, plan);
+        }
+        let http = self
+            .addresses
+            .get(&Protocol::Live)
+            .ok_or("where it speaks HTTP was not given")?;
+        Ok(Arc::new(Lean::new(address).with_apps(http)))
+    }
+
     /// Returns the address for the plan's protocol.
     pub fn address(&self, plan: &Plan) -> Result<&str, String> {
         let protocol = protocol(&self.name, plan)?;

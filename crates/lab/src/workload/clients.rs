@@ -112,7 +112,7 @@ impl Cast {
         for consumer in self
             .actors
             .iter()
-            .filter(|actor| actor.role.does == Does::Consume)
+            .filter(|actor| matches!(actor.role.does, Does::Consume | Does::Assemble))
         {
             for producer in self.producers_of(consumer, plan) {
                 for ledger in &consumer.ledgers {
@@ -196,7 +196,7 @@ impl Cast {
     ) -> Work {
         match actor.role.does {
             Does::Produce => Box::pin(self.producer(load, actor, client).run()),
-            Does::Consume => Box::pin(self.consumer(load, actor, client).run(receiver)),
+            Does::Consume | Does::Assemble => Box::pin(self.consumer(load, actor, client).run(receiver)),
             Does::Relay | Does::Request | Does::Respond | Does::Filter => {
                 Box::pin(self.exchanger(load, actor, client).run())
             }
@@ -459,14 +459,18 @@ fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>, client: u3
     let reads = match role.does {
         _ if role.fan_out => Reads::All,
         Does::Relay | Does::Request => Reads::One(client),
-        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => Reads::Share,
+        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
+            Reads::Share
+        }
     };
     let contents = load.contents.get(name).cloned();
     let party = client / role.copies.max(1);
     let contents = contents.unwrap_or_else(Contents::constant).from(party);
+    let onward = role.to.as_deref().filter(|_| role.does == Does::Assemble);
     Seat {
         role: Arc::clone(role),
         destinations: destinations.cloned().unwrap_or_default(),
+        onward: onward.and_then(|set| load.destinations.get(set)).cloned(),
         client,
         clients: role.clients,
         reads,

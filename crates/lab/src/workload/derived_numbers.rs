@@ -65,7 +65,11 @@ pub(crate) fn readers<'a>(plan: &'a Plan, sender: &'a Role) -> impl Iterator<Ite
 /// Returns the roles that send a consumer's messages.
 pub(crate) fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let roles = plan.roles.values().enumerate();
-    roles.filter(move |(_, role)| role.does == Does::Produce && set(plan, role) == set(plan, consumer))
+    // An app gets what its readers wait for.
+    let assembles = consumer.does == Does::Assemble;
+    let wanted = consumer.to.as_ref().filter(|_| assembles);
+    let wanted = wanted.or_else(|| set(plan, consumer));
+    roles.filter(move |(_, role)| role.does == Does::Produce && set(plan, role) == wanted)
 }
 
 /// Returns how often every message comes to an audience of the role: to all followers of its topic and,
@@ -101,7 +105,7 @@ pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
             let is_sent = producers.peek().is_some() && producers.all(|(_, other)| other.total.is_some());
             role.after.is_some() || is_sent
         }
-        Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => false,
+        Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => false,
     }
 }
 

@@ -12,6 +12,7 @@
 //! - [`recorder`]: counts and latencies of a role
 //! - [`producer`], [`consumer`], [`idle`]: clients of roles; [`relay`]: those that send because they received
 //! - [`filter`]: drops duplicates before a system that does not do it itself
+//! - [`sessions`]: messages with a key in common, which an app assembles
 //! - `clients`: all clients; `derived_numbers`: numbers that follow from their plan; [`client_placement`]:
 //!   their hosts; [`together`]: messages between several hosts
 //! - `patience`: bounded waits for a system
@@ -39,6 +40,7 @@ mod patience;
 pub mod producer;
 pub mod recorder;
 pub mod relay;
+pub mod sessions;
 pub mod size;
 pub mod together;
 

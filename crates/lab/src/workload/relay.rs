@@ -148,7 +148,12 @@ impl Exchanger {
             match self.inbound.role.does {
                 Does::Request => self.ask(&mut ends.state, &mut outgoing),
                 Does::Relay => self.send_on(&mut ends.state, &mut outgoing),
-                Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Idle => {}
+                Does::Respond
+                | Does::Filter
+                | Does::Produce
+                | Does::Consume
+                | Does::Assemble
+                | Does::Idle => {}
             }
             if !outgoing.is_empty() {
                 self.send(ends, &outgoing).await?;
@@ -224,7 +229,9 @@ impl Exchanger {
                 let totals = self.recorder.totals();
                 totals.sent > totals.received + totals.failed
             }
-            Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Idle => false,
+            Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Assemble | Does::Idle => {
+                false
+            }
         }
     }
 
@@ -258,7 +265,7 @@ impl Exchanger {
                     outgoing.push(filtered(message));
                 }
                 Does::Respond => outgoing.push(self.answer(message, &mut state.random)),
-                Does::Request | Does::Produce | Does::Consume | Does::Idle => {
+                Does::Request | Does::Produce | Does::Consume | Does::Assemble | Does::Idle => {
                     let is_ours = message.stream == self.stream;
                     if !is_ours || state.waiting.remove(&message.sequence).is_none() {
                         continue;

@@ -4,4 +4,5 @@
 mod agents;
 mod run;
 mod serve;
+mod sessions;
 mod short;

@@ -158,9 +158,13 @@ impl Definition {
             0 => ChangedSettings::default(),
             _ => decode_changed(&mut rest)?,
         };
-        let arguments = match flags & ARGUMENTS {
-            0 => None,
-            _ => Some(Bytes::copy_from_slice(take(&mut rest)?)),
+        // Earlier builds stored arguments without the flag, empty if the front end had none.
+        let topic_bytes = if flags & OVER == 0 { 0 } else { size_of::<u128>() };
+        let is_older = flags & (ARGUMENTS | CHANGED) == 0 && rest.len() > topic_bytes;
+        let arguments = if is_older || flags & ARGUMENTS != 0 {
+            Some(Bytes::copy_from_slice(take(&mut rest)?)).filter(|bytes| !is_older || !bytes.is_empty())
+        } else {
+            None
         };
         let mut over = None;
         if flags & OVER != 0 {
@@ -273,6 +277,36 @@ mod tests {
             assert_eq!(Definition::decode(&bytes), Some(definition));
             for cut in 0..bytes.len() {
                 assert_eq!(Definition::decode(&bytes[..cut]), None, "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn definitions_of_earlier_builds_have_arguments_without_the_flag() {
+        for over in [None, Some(TopicId(7))] {
+            for arguments in [None, Some(Bytes::from_static(b"args"))] {
+                let definition = Definition {
+                    namespace: Namespace::default(),
+                    name: "orders".into(),
+                    durable: true,
+                    exclusive: false,
+                    auto_delete: false,
+                    personal: false,
+                    settings: settings(),
+                    changed: ChangedSettings::default(),
+                    is_paused: false,
+                    // They stored an empty one for none.
+                    arguments: Some(arguments.clone().unwrap_or_default()),
+                    logs: vec![(0, LogId(7))],
+                    over,
+                };
+                let mut bytes = definition.encode();
+                bytes[1] &= !ARGUMENTS;
+                let read = Definition {
+                    arguments,
+                    ..definition
+                };
+                assert_eq!(Definition::decode(&bytes), Some(read));
             }
         }
     }

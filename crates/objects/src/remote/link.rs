@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -15,9 +16,7 @@ use tokio::time::timeout;
 
 use super::address::{Address, Allowed};
 use crate::RemoteError;
-use crate::tls;
 
-const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// An answer, as far as it is of use.
@@ -32,6 +31,8 @@ pub struct Answer {
 pub struct Link {
     to: Address,
     sender: SendRequest<Full<Bytes>>,
+    /// True once an answer was not read to its end.
+    is_spent: bool,
     /// Ends with this.
     _task: JoinSet<()>,
 }
@@ -63,8 +64,8 @@ impl Link {
         if !to.is_tls {
             return Self::over(stream, to).await;
         }
-        let connector = tls::connector(ca).map_err(RemoteError::Stop)?;
-        let secured = timeout(patience, tls::connect(&connector, stream, &to.host)).await;
+        let connector = stafett_trust::connector(ca).map_err(RemoteError::Stop)?;
+        let secured = timeout(patience, stafett_trust::connect(&connector, stream, &to.host)).await;
         let secured = secured.map_err(|_| away("no TLS in time"))?;
         Self::over(secured.map_err(away)?, to).await
     }
@@ -82,12 +83,13 @@ impl Link {
         Ok(Self {
             to: to.clone(),
             sender,
+            is_spent: false,
             _task: task,
         })
     }
 
     pub fn is_open(&self) -> bool {
-        !self.sender.is_closed()
+        !self.is_spent && !self.sender.is_closed()
     }
 
     /// True if requests to an address may go this way.
@@ -96,6 +98,7 @@ impl Link {
         self.is_open() && host(&self.to) == host(to)
     }
 
+    /// Sends a request. Of an answer that is longer than `bytes_max` the rest is not read.
     pub async fn ask(
         &mut self,
         method: Method,
@@ -103,6 +106,7 @@ impl Link {
         mut headers: HeaderMap,
         body: Bytes,
         patience: Duration,
+        bytes_max: usize,
     ) -> Result<Answer, RemoteError> {
         let host = HeaderValue::try_from(to.authority()).map_err(|why| RemoteError::Stop(why.to_string()))?;
         headers.insert(HOST, host);
@@ -114,14 +118,31 @@ impl Link {
             self.sender.ready().await.map_err(away)?;
             let response = self.sender.send_request(request).await.map_err(away)?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let (body, is_cut) = read(body, bytes_max).await.map_err(away)?;
+            self.is_spent = is_cut;
             Ok(Answer {
                 status: parts.status,
                 headers: parts.headers,
-                body: body.map_err(away)?.to_bytes(),
+                body,
             })
         };
         let answered = timeout(patience, exchange).await;
         answered.unwrap_or_else(|_| Err(away("no answer in time")))
     }
+}
+
+/// Reads a body up to a number of bytes, and says if there are more.
+async fn read(mut body: Incoming, bytes_max: usize) -> Result<(Bytes, bool), hyper::Error> {
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            let room = bytes_max - read.len();
+            let is_cut = data.len() > room;
+            read.extend_from_slice(data.get(..room).unwrap_or(&data));
+            if is_cut {
+                return Ok((read.freeze(), true));
+            }
+        }
+    }
+    Ok((read.freeze(), false))
 }

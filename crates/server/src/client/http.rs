@@ -315,6 +315,11 @@ fn host_of(peer: SocketAddr) -> String {
     SocketAddr::new(peer.ip(), peer.port()).to_string()
 }
 
+/// Returns true if the output is for programs.
+pub(crate) fn is_json(matches: &ArgMatches) -> bool {
+    matches.get_flag(JSON)
+}
+
 /// Shows a list: as a table, or with `--json` as one object per line.
 pub(crate) fn show(matches: &ArgMatches, list: &[Value], table: &Table, none: &str) -> anyhow::Result<()> {
     if matches.get_flag(JSON) {

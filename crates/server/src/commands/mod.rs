@@ -7,6 +7,7 @@ mod audit;
 mod binding;
 mod check;
 mod client;
+mod cluster;
 mod command_docs;
 mod completions;
 mod config_docs;
@@ -154,6 +155,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: node::describe,
         run: node::run,
+    },
+    Entry {
+        describe: cluster::describe,
+        run: cluster::run,
     },
     Entry {
         describe: tls::describe,

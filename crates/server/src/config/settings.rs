@@ -438,9 +438,26 @@ settings! {
     }
     cluster: Cluster {
         /// PostgreSQL database that the nodes of a cluster share, such as `postgres://USER@HOST/DATABASE`.
-        /// The node that owns the cell serves; the others wait. Empty: this node is alone, and stores in its
-        /// `data_dir`.
+        /// The node that owns the cell serves; the others relay clients to it, and wait. Empty: this node is
+        /// alone, and stores in its `data_dir`.
         database: OptionalDatabase = "";
+
+        /// PEM file with the authorities that are trusted with the database, if its address has
+        /// `sslmode=require`. Empty: those of the system.
+        database_ca: OptionalFile = "";
+
+        /// Where other nodes connect, which bring clients that came to them. Only nodes that read the same
+        /// database get an answer. Port 0 picks a free one. Empty: nowhere, so that clients have to come to
+        /// this node.
+        listen: OptionalListen = "127.0.0.1:0";
+
+        /// The address that other nodes are told to connect to. Empty: that of `cluster.listen`, with the
+        /// address by which this node comes to the database if it listens on all.
+        advertised: Advertised = "";
+
+        /// Name of this node in lists. A node that comes back under its name keeps its number. Empty: the
+        /// address of its first listener.
+        name: Words = "";
 
         /// Time without a sign of life of the owner after which another node takes its place.
         lease_ms: Time = "2500ms", in 500..=10 * 60 * SECOND;

@@ -22,7 +22,10 @@ use super::words::Question;
 
 /// Time for an answer of the runner. A replay waits for the flush that is under way.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
+/// Silence of a runner that counts as gone.
+const SILENCE: Duration = Duration::from_secs(10);
 const QUESTIONS: usize = 16;
+const NOBODY: &str = "no runner answers for the sink";
 
 /// Result of a question: positions, or the words of the target.
 pub(super) type Answer = Result<Vec<SinkPosition>, String>;
@@ -40,7 +43,7 @@ pub(super) struct Asked {
 pub(crate) struct SinksHere {
     states: Lock<BTreeMap<String, SinkState>>,
     /// Time at which the runner told the states; `None` without a runner.
-    told: Lock<Option<Instant>>,
+    told: Arc<Lock<Option<Instant>>>,
     broker: Lock<Weak<Broker>>,
     restarts: Lock<u64>,
     questions: mpsc::Sender<Asked>,
@@ -53,7 +56,7 @@ impl SinksHere {
         let (questions, received) = mpsc::channel(QUESTIONS);
         let desk = Arc::new(Self {
             states: Lock::default(),
-            told: Lock::default(),
+            told: Arc::default(),
             broker: Lock::new(Weak::new()),
             restarts: Lock::default(),
             questions,
@@ -119,13 +122,15 @@ impl SinksHere {
             reply,
         };
         let sent = self.questions.try_send(asked);
+        let told = Arc::clone(&self.told);
         Box::pin(async move {
-            let nobody = || Problem::new(Code::NoRunner, "no runner answers for the sink");
+            let nobody = || Problem::new(Code::NoRunner, NOBODY);
             sent.map_err(|_| nobody())?;
             match timeout(ANSWER_MAX, answer).await {
                 Ok(Ok(Ok(positions))) => Ok(positions),
                 Ok(Ok(Err(why))) => Err(Problem::new(Code::TargetRefused, why)),
-                Ok(Err(_)) | Err(_) => Err(nobody()),
+                Ok(Err(_)) => Err(nobody()),
+                Err(_) => Err(unanswered(*told.lock())),
             }
         })
     }
@@ -147,7 +152,10 @@ impl SinkDesk for SinksHere {
             | TargetSpec::Amqp(_)
             | TargetSpec::Files(_)
             | TargetSpec::Postgres(_)
-            | TargetSpec::Webhook(_) => None,
+            | TargetSpec::Webhook(_)
+            | TargetSpec::Ducklake(_)
+            | TargetSpec::Mongodb(_)
+            | TargetSpec::Clickhouse(_) => None,
         };
         Ok(SinkTerms {
             is_own: sink.source == SourceSpec::Own,
@@ -156,6 +164,7 @@ impl SinkDesk for SinksHere {
             promise: promise_of(&sink, &*target_of(&sink, &surroundings)).to_string(),
             app: sink.app(),
             dead: sink.dead_topic(),
+            has_positions: !sink.keeps_positions_in_app(),
             from: sink.from,
         })
     }
@@ -178,5 +187,27 @@ impl SinkDesk for SinksHere {
 
     fn accept_gap(&self, name: &str) -> Commanded<Vec<SinkPosition>> {
         self.ask(name, Question::AcceptGap)
+    }
+}
+
+/// Refuses a question that has no answer in time. A runner that tells states is there, and waits itself.
+fn unanswered(told: Option<Instant>) -> Problem {
+    if told.is_some_and(|told| told.elapsed() < SILENCE) {
+        let why = format!("the target has not answered within {} s", ANSWER_MAX.as_secs());
+        return Problem::new(Code::TargetRefused, why);
+    }
+    Problem::new(Code::NoRunner, NOBODY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_hangs_is_told_from_a_runner_that_is_gone() {
+        assert_eq!(unanswered(Some(Instant::now())).code, Code::TargetRefused);
+        assert_eq!(unanswered(None).code, Code::NoRunner);
+        let long_ago = Instant::now().checked_sub(SILENCE).unwrap();
+        assert_eq!(unanswered(Some(long_ago)).code, Code::NoRunner);
     }
 }

@@ -12,8 +12,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
     ("journal", &["model"]),
-    ("objects", &[]),
-    ("cluster", &["journal", "model", "objects"]),
+    ("trust", &[]),
+    ("objects", &["trust"]),
+    ("cluster", &["journal", "model", "objects", "trust"]),
     ("queue", &["model"]),
     ("routing", &[]),
     ("store", &["journal", "model"]),
@@ -112,7 +113,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "kafka-client", "model", "objects"]),
+    (
+        "sinks",
+        &["amqp-wire", "kafka-client", "model", "objects", "trust"],
+    ),
     ("http", &["access", "net", "ws"]),
     (
         "lab",
@@ -130,7 +134,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("statistics", &[]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
     ("ingest", &["broker", "http", "store", "topics"]),
-    ("console", &[]),
+    ("console", &["http"]),
     ("ws", &["net"]),
     (
         "simulation",

@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::common::{Folder, Running, connect, serve};
 
-const RECORDS: u64 = 600;
+pub(crate) const RECORDS: u64 = 600;
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker, and a file of definitions.
-struct Scene {
+pub(crate) struct Scene {
     folder: Folder,
     running: Running,
 }
@@ -32,18 +32,40 @@ impl Scene {
     /// Starts a broker with a topic of two partitions, and a sink of its records into files.
     fn new() -> Self {
         let folder = Folder::new();
+        let path = folder.path().join("out");
+        let fields = format!("to = \"files\"\npath = '{}'\nformat = \"ndjson\"", path.display());
+        Self::with(folder, &fields)
+    }
+
+    /// The same, with a sink into another target.
+    pub(crate) fn into(fields: &str) -> Self {
+        Self::with(Folder::new(), fields)
+    }
+
+    fn with(folder: Folder, fields: &str) -> Self {
         let running = Running::start(serve(&folder));
         let scene = Self { folder, running };
-        let path = scene.folder.path().join("out");
         let definition = format!(
-            "[sink.events]\nfrom = [\"log\"]\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\nplace = true\n\
+            "[sink.events]\nfrom = [\"log\"]\n{fields}\nplace = true\n\
              flush = {{ records = 40, every = \"100ms\" }}\n\
-             [sink.events.columns]\nn = {{ type = \"bigint\" }}\nwords = {{ from = \"w.x\", type = \"text\" }}\n",
-            path.display()
+             [sink.events.columns]\nn = {{ type = \"bigint\" }}\nwords = {{ from = \"w.x\", type = \"text\" }}\n"
         );
         fs::write(scene.file(), definition).unwrap();
         scene.done(&["topic", "create", "log", "-p", "2"]);
         scene
+    }
+
+    /// Ends the sink behind each of some steps, and lets it go on to the end.
+    pub(crate) fn run_with_kills(&self, steps: &[&str]) {
+        self.sink("apply", &[]).output().unwrap();
+        self.shorten_time_out();
+        self.produce(&lines());
+        for step in steps {
+            let mut command = self.sink("run", &[]);
+            let ended = command.env("STAFETT_TEST_DIE_AT", step).output().unwrap();
+            assert_eq!(ended.status.code(), None, "{step}: {ended:?}");
+        }
+        self.run_to_the_end(RECORDS);
     }
 
     fn file(&self) -> PathBuf {
@@ -175,21 +197,14 @@ fn records_are_in_files_once_although_the_sink_is_killed_between_its_steps() {
     let said = printed(scene.sink("apply", &[]).output().unwrap());
     assert!(said.contains("made events: the app sink.events"), "{said}");
     assert_eq!(printed(scene.sink("diff", &[]).output().unwrap()), "");
-    scene.shorten_time_out();
-    scene.produce(&lines());
-    for step in [
+    scene.run_with_kills(&[
         "opened:1",
         "bounds:2",
         "file:2",
         "files:3",
         "manifest:2",
         "renamed:3",
-    ] {
-        let mut command = scene.sink("run", &[]);
-        let ended = command.env("STAFETT_TEST_DIE_AT", step).output().unwrap();
-        assert_eq!(ended.status.code(), None, "{step}: {ended:?}");
-    }
-    scene.run_to_the_end(RECORDS);
+    ]);
     let rows = scene.rows();
     let places: Vec<_> = rows
         .iter()

@@ -76,6 +76,7 @@ const SOCKETS: &[&str] = &[
     "sinks/src/amqp/link.rs",
     "sinks/src/http.rs",
     "objects/src/remote/link.rs",
+    "sinks/src/target/mongodb/link.rs",
 ];
 
 /// Folders of a crate by floor, the lowest first. A folder knows those on lower floors only.

@@ -14,6 +14,9 @@ use crate::world::{Broken, Finding, World};
 /// Milliseconds after which transfers between queues are complete.
 const QUIET_MS: u32 = 10_000;
 
+/// More messages than a queue of the simulation has at a start; holes in its logs are larger.
+const AT_START_MAX: u64 = 2000;
+
 impl World {
     /// Checks after a start that each message is in one queue, and that none is in flight.
     pub async fn check_queues(&mut self, server: &mut Server) -> Result<(), Broken> {
@@ -154,6 +157,14 @@ impl World {
         else {
             return Err(Finding(format!("queue {name} is gone")).into());
         };
+        let counted = queue.message_counts();
+        if counted.overflowed > counted.published + AT_START_MAX {
+            let dropped = counted.overflowed;
+            return Err(Finding(format!(
+                "{name} dropped {dropped} messages beyond its limit, and never had them"
+            ))
+            .into());
+        }
         let mut numbers = Vec::new();
         let look = queue.peek(|_, message| {
             numbers.push(crate::kafka::id_of(message.value()));

@@ -2,6 +2,7 @@
 
 mod sources;
 mod steps;
+mod stores;
 mod targets;
 
 use toml::Value;
@@ -14,6 +15,7 @@ use crate::pace::Rate;
 use crate::secret::SecretError;
 use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
+pub use stores::{ClickhouseSpec, DucklakeSpec, MongodbSpec};
 use targets::target;
 pub use targets::{
     AmqpSpec, BodyForm, BucketSpec, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec,
@@ -197,6 +199,7 @@ impl Definition {
         let place = fields.flag("place")?.unwrap_or(false);
         let steps = steps::read(&mut fields)?;
         let columns = columns(&mut fields, &target, place, !steps.is_empty())?;
+        target.takes(&columns).map_err(|why| fields.bad("columns", why))?;
         let mode = mode(&mut fields, &target, &columns)?;
         let flush = flush(&mut fields, target.flush_records())?;
         let on_unknown = [

@@ -6,13 +6,16 @@ use stafett_model::Codec;
 
 use super::DefinitionError;
 use super::sources::{broker_of, login};
-use crate::columns::Column;
+use super::stores::{self, ClickhouseSpec, DucklakeSpec, MongodbSpec};
+use crate::columns::{Column, Kind};
 use crate::fields::Fields;
 pub use stafett_objects::bucket::BucketSpec;
 
 use crate::secret::Secret;
+use crate::target::files::parquet;
+use crate::target::{clickhouse, mongodb};
 
-const TIMEOUT_MS: u64 = 30_000;
+pub(super) const TIMEOUT_MS: u64 = 30_000;
 /// Header names and values of a webhook, at most.
 const HEADERS_MAX: usize = 32;
 
@@ -24,6 +27,9 @@ pub enum TargetSpec {
     Topic(TopicSpec),
     Amqp(AmqpSpec),
     Webhook(WebhookSpec),
+    Ducklake(DucklakeSpec),
+    Mongodb(MongodbSpec),
+    Clickhouse(ClickhouseSpec),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +49,7 @@ pub struct FilesSpec {
 pub enum Format {
     Ndjson,
     Csv,
+    Parquet,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,14 +126,19 @@ impl TargetSpec {
             Self::Topic(_) => "topic",
             Self::Amqp(_) => "amqp",
             Self::Webhook(_) => "webhook",
+            Self::Ducklake(_) => "ducklake",
+            Self::Mongodb(_) => "mongodb",
+            Self::Clickhouse(_) => "clickhouse",
         }
     }
 
     /// True if the target itself knows how far it is.
     pub(super) fn holds_positions(&self) -> bool {
         match self {
-            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) => true,
-            Self::Amqp(_) => false,
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Ducklake(_) | Self::Mongodb(_) => {
+                true
+            }
+            Self::Amqp(_) | Self::Clickhouse(_) => false,
             Self::Webhook(spec) => spec.position_url.is_some(),
         }
     }
@@ -134,8 +146,9 @@ impl TargetSpec {
     /// Records of a flush, if the definition does not say.
     pub(super) fn flush_records(&self) -> u64 {
         match self {
-            Self::Files(_) | Self::Postgres(_) => 30_000,
+            Self::Files(_) | Self::Postgres(_) | Self::Ducklake(_) | Self::Clickhouse(_) => 30_000,
             Self::Topic(_) | Self::Amqp(_) => 10_000,
+            Self::Mongodb(_) => 500,
             Self::Webhook(_) => 100,
         }
     }
@@ -145,7 +158,12 @@ impl TargetSpec {
         let key = match self {
             Self::Topic(TopicSpec { key, .. }) => key.clone(),
             Self::Amqp(_) => None,
-            Self::Files(_) | Self::Postgres(_) | Self::Webhook(_) => return Vec::new(),
+            Self::Files(_)
+            | Self::Postgres(_)
+            | Self::Webhook(_)
+            | Self::Ducklake(_)
+            | Self::Mongodb(_)
+            | Self::Clickhouse(_) => return Vec::new(),
         };
         Column::carried(key)
     }
@@ -159,9 +177,35 @@ impl TargetSpec {
     pub(super) fn takes_json(&self) -> bool {
         match self {
             Self::Files(spec) => spec.format == Format::Ndjson,
-            Self::Postgres(_) => false,
-            Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => true,
+            Self::Postgres(_) | Self::Ducklake(_) | Self::Clickhouse(_) => false,
+            Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) | Self::Mongodb(_) => true,
         }
+    }
+
+    /// Refuses columns that the store has no type or name for.
+    pub(super) fn takes(&self, columns: &[Column]) -> Result<(), String> {
+        let digits_max = match self {
+            Self::Files(spec) if spec.format == Format::Parquet => parquet::DIGITS_MAX,
+            Self::Ducklake(_) => parquet::DIGITS_MAX,
+            Self::Mongodb(_) => mongodb::DIGITS_MAX,
+            Self::Clickhouse(_) => clickhouse::DIGITS_MAX,
+            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => {
+                u16::MAX
+            }
+        };
+        for Column { name, kind, .. } in columns {
+            if let Kind::Numeric { precision, .. } = kind
+                && *precision > digits_max
+            {
+                return Err(format!(
+                    "{name} is {kind}: this target has {digits_max} digits at most"
+                ));
+            }
+            if matches!(self, Self::Mongodb(_)) && name == mongodb::ID {
+                return Err(format!("{name} is the sink's own: it has the record's place"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -173,11 +217,15 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
         "topic" => topic(fields),
         "amqp" => amqp(fields),
         "webhook" => webhook(fields),
-        "parquet" | "ducklake" | "delta" | "mongodb" | "clickhouse" | "warehouse" => {
-            Err(fields.bad("to", format!("the target {kind} is not built in yet")))
-        }
+        "mongodb" => stores::mongodb(fields),
+        "clickhouse" => stores::clickhouse(fields),
+        "parquet" => Err(fields.bad("to", "Parquet is a format: to = \"files\", format = \"parquet\"")),
+        "ducklake" => stores::ducklake(fields),
+        "delta" | "warehouse" => Err(fields.bad("to", format!("the target {kind} is not built in yet"))),
         _ => {
-            let why = format!("there is no target {kind:?}: files, postgres, topic, amqp or webhook");
+            let why = format!(
+                "there is no target {kind:?}: files, postgres, topic, amqp, webhook, ducklake, mongodb or clickhouse"
+            );
             Err(fields.bad("to", why))
         }
     }
@@ -186,14 +234,22 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
 fn files(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     let path = fields.required("path")?;
     let bucket = bucket(fields, &path)?;
-    let formats = [("ndjson", Format::Ndjson), ("csv", Format::Csv)];
-    let codecs = [
-        ("none", Compression::None),
-        ("gzip", Compression::Gzip),
-        ("zstd", Compression::Zstd),
+    let formats = [
+        ("ndjson", Format::Ndjson),
+        ("csv", Format::Csv),
+        ("parquet", Format::Parquet),
     ];
     let format = fields.word("format", &formats)?.unwrap_or(Format::Ndjson);
-    let compression = fields.word("compression", &codecs)?;
+    // The first is the default.
+    let codecs: &[(&str, Compression)] = match format {
+        Format::Ndjson | Format::Csv => &[
+            ("none", Compression::None),
+            ("gzip", Compression::Gzip),
+            ("zstd", Compression::Zstd),
+        ],
+        Format::Parquet => &[("zstd", Compression::Zstd), ("none", Compression::None)],
+    };
+    let compression = fields.word("compression", codecs)?;
     let header = fields.flag("header")?.unwrap_or(format == Format::Csv);
     let mut split = fields.below("split")?;
     let split_records = split.count("records")?;
@@ -209,7 +265,7 @@ fn files(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
 }
 
 /// Reads the bucket of a path `s3://BUCKET/PREFIX`. `None` for the path of a folder.
-fn bucket(fields: &mut Fields, path: &str) -> Result<Option<BucketSpec>, DefinitionError> {
+pub(super) fn bucket(fields: &mut Fields, path: &str) -> Result<Option<BucketSpec>, DefinitionError> {
     let Some((scheme, rest)) = path.split_once("://") else {
         return Ok(None);
     };

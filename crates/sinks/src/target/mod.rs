@@ -5,8 +5,10 @@
 //! id that the broker gave it: another topic of the same name has other records.
 
 pub mod amqp;
+pub mod clickhouse;
 pub mod files;
 mod ledger;
+pub mod mongodb;
 pub mod postgres;
 mod steps;
 pub mod topic;
@@ -23,8 +25,10 @@ use crate::broker::Servers;
 use crate::definition::{Definition, SourceSpec, TargetSpec};
 use crate::rows::Slice;
 use amqp::AmqpTarget;
+use clickhouse::Clickhouse;
 use files::{Files, WallClock};
 pub use ledger::Ledger;
+use mongodb::Mongodb;
 use postgres::Postgres;
 pub use steps::Steps;
 use topic::TopicTarget;
@@ -113,6 +117,8 @@ pub struct Part<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
     ExactlyOnce,
+    /// As long as the store knows a batch that comes again: within its window.
+    ExactlyOnceWithin,
     AtLeastOnce,
 }
 
@@ -120,6 +126,7 @@ impl fmt::Display for Promise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ExactlyOnce => "exactly once",
+            Self::ExactlyOnceWithin => "exactly once within the window of the store",
             Self::AtLeastOnce => "at least once",
         })
     }
@@ -218,5 +225,8 @@ pub fn target_of(definition: &Definition, surroundings: &Surroundings) -> Box<dy
         TargetSpec::Topic(spec) => Box::new(TopicTarget::new(name, spec, columns, surroundings)),
         TargetSpec::Amqp(spec) => Box::new(AmqpTarget::new(name, spec, columns, surroundings)),
         TargetSpec::Webhook(spec) => Box::new(Webhook::new(name, spec, columns, surroundings)),
+        TargetSpec::Ducklake(spec) => Box::new(Postgres::of_lake(name, spec, columns, steps)),
+        TargetSpec::Mongodb(spec) => Box::new(Mongodb::new(name, spec, columns, steps)),
+        TargetSpec::Clickhouse(spec) => Box::new(Clickhouse::new(name, spec, columns, surroundings)),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use stafett_sinks::definition::{Definition, TargetSpec};
+use stafett_sinks::definition::{Definition, Format, TargetSpec};
 use stafett_sinks::target::files::Files;
 use stafett_sinks::target::{Place, Start, Steps, Target};
 use tempfile::TempDir;
@@ -32,6 +32,13 @@ impl FileStore {
             format!("[sink.s]\nfrom = \"events\"\nto = \"files\"\npath = '{path}'\n{fields}\n{COLUMNS}");
         let definition = Definition::parse(&text).unwrap().remove(0);
         Self { folder, definition }
+    }
+
+    fn is_parquet(&self) -> bool {
+        let TargetSpec::Files(spec) = &self.definition.target else {
+            panic!("a target of files");
+        };
+        spec.format == Format::Parquet
     }
 
     /// Returns the manifests of a place, in order; their numbers have no gaps.
@@ -88,6 +95,16 @@ fn text_of(path: &Path) -> String {
     text
 }
 
+/// Returns the first column of a Parquet file.
+fn numbers_of(path: &Path) -> Vec<u64> {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+    let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let rows = file.get_row_iter(None).unwrap();
+    rows.map(|row| u64::try_from(row.unwrap().get_long(0).unwrap()).unwrap())
+        .collect()
+}
+
 fn number_of(line: &str) -> Option<u64> {
     if line.starts_with('{') {
         serde_json::from_str::<Value>(line).unwrap()["n"].as_u64()
@@ -116,6 +133,13 @@ impl Store for FileStore {
     }
 
     async fn rows(&self, place: &Place) -> Vec<u64> {
+        if self.is_parquet() {
+            return self
+                .named(place)
+                .iter()
+                .flat_map(|path| numbers_of(path))
+                .collect();
+        }
         let texts: Vec<_> = self.named(place).iter().map(|path| text_of(path)).collect();
         texts
             .iter()
@@ -135,6 +159,7 @@ async fn files_pass_the_suite_in_each_format() {
         "format = \"ndjson\"",
         "format = \"csv\"\ncompression = \"gzip\"\nsplit = { records = 3 }",
         "format = \"ndjson\"\ncompression = \"zstd\"",
+        "format = \"parquet\"\nsplit = { records = 5 }",
     ] {
         suite::all(&FileStore::new(fields)).await;
     }
@@ -217,6 +242,8 @@ async fn a_folder_that_is_not_there_stops_the_sink() {
     assert!(
         matches!(&refused, stafett_sinks::target::TargetError::Stop(why) if why.starts_with("there is no folder"))
     );
+    let refused = target.positions().await.unwrap_err();
+    assert!(refused.to_string().starts_with("there is no folder"), "{refused}");
     assert_eq!(target.prepare(true).await.unwrap().len(), 1);
     target.open(&place(0), Start::at(0)).await.unwrap();
 }
@@ -253,6 +280,7 @@ async fn replayed(store: &FileStore, earliest: u64) -> (u64, Value) {
 async fn a_replay_writes_other_files_and_its_manifest_replaces_earlier_ones() {
     let store = FileStore::new("format = \"csv\"\nsplit = { records = 3 }");
     let (next, set) = replayed(&store, 0).await;
+    assert_eq!(set["since"], set["number"]);
     let manifests = store.manifests(&place(0));
     let within =
         |manifest: &&Value| (manifest["from"].as_u64()..manifest["next"].as_u64()).contains(&Some(17));
@@ -277,4 +305,27 @@ async fn a_replay_from_records_that_are_no_longer_all_there_keeps_their_files() 
     rows.dedup();
     let all: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
     assert_eq!(rows, all, "none is missing");
+}
+
+#[tokio::test]
+async fn replays_from_any_positions_leave_each_row_once() {
+    let all: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
+    for position in 0..=suite::RECORDS {
+        let store = FileStore::new("format = \"csv\"");
+        let mut letters = Letters::default();
+        let target = &mut *store.target(Steps::default());
+        for from in [0, position, position / 2] {
+            if from < suite::RECORDS {
+                let start = Start {
+                    earliest: 0,
+                    ..Start::at(from)
+                };
+                target.set_position(&place(0), start).await.unwrap();
+            }
+            life(&store.definition, target, &place(0), &log(), &mut letters)
+                .await
+                .unwrap();
+            assert_eq!(store.rows(&place(0)).await, all, "{position}, from {from}");
+        }
+    }
 }

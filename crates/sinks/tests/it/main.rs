@@ -10,9 +10,15 @@
 )]
 
 mod between;
+mod clickhouse;
+mod ducklake;
 mod fake;
 mod files;
+mod memory;
+mod mongodb;
 mod moto;
+mod parquet;
+mod peer;
 mod postgres;
 mod s3;
 mod script;

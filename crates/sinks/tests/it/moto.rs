@@ -1,10 +1,11 @@
 //! An S3-compatible server (moto) of one test.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
+use crate::peer::{checkout, skip};
 
 /// A server in a process of its own; it ends with this.
 pub(crate) struct Server {
@@ -19,20 +20,8 @@ impl Drop for Server {
     }
 }
 
-/// Says that the calling test is skipped, and why.
-fn skip() {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("skipped: {test}: no moto_server (install with: scripts/setup)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("skipped");
-    let mut file = File::options().create(true).append(true).open(path).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
-}
-
 fn programs() -> impl Iterator<Item = PathBuf> {
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients/venv/bin/moto_server");
+    let venv = checkout("target/clients/venv/bin/moto_server");
     [venv, PathBuf::from("moto_server")].into_iter()
 }
 
@@ -65,7 +54,7 @@ impl Server {
             std::thread::spawn(move || lines.for_each(drop));
             return Some(Self { child, address });
         }
-        skip();
+        skip("moto_server");
         None
     }
 }

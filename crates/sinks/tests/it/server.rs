@@ -1,7 +1,6 @@
 //! A PostgreSQL server of one test: on a socket in a temporary folder, as a user of its own.
 
-use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +9,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 use tokio_util::task::TaskTracker;
+
+use crate::peer::skip;
 
 /// Port that names the socket.
 const PORT: u16 = 5432;
@@ -42,21 +43,6 @@ fn user() -> Option<(u32, u32)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// Says that the calling test is skipped, and why.
-fn skip() {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("skipped: {test}: no PostgreSQL (install with: scripts/setup)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients");
-    fs::create_dir_all(&folder).unwrap();
-    let mut file = File::options()
-        .create(true)
-        .append(true)
-        .open(folder.join("skipped"))
-        .unwrap();
-    file.write_all(line.as_bytes()).unwrap();
-}
-
 impl Server {
     /// Returns `None`, and says so, where there is no PostgreSQL.
     pub(crate) async fn start() -> Option<Self> {
@@ -69,7 +55,7 @@ impl Server {
         settings: &(dyn Fn(&Path) -> Vec<String> + Sync),
     ) -> Option<Self> {
         let (Some(programs), Some((uid, gid))) = (programs(), user()) else {
-            skip();
+            skip("PostgreSQL");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();

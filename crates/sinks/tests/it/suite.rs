@@ -16,11 +16,17 @@ use uuid::Uuid;
 
 /// A store, and its contents as a reader sees them.
 #[async_trait]
-pub(crate) trait Store {
+pub(crate) trait Store: Sync {
     fn definition(&self) -> &Definition;
     fn target(&self, steps: Steps) -> Box<dyn Target>;
     /// Numbers of the rows of a place, in the order of the store.
     async fn rows(&self, place: &Place) -> Vec<u64>;
+    /// Position of a place, wherever it is kept.
+    async fn position(&self, place: &Place) -> Option<u64> {
+        let positions = self.target(Steps::default()).positions().await.unwrap();
+        let found = positions.iter().find(|(found, _)| found == place);
+        found.map(|(_, next)| *next)
+    }
     /// True if the store refuses rows whose number is 1,000 or more.
     fn refuses(&self) -> bool;
 }
@@ -143,9 +149,7 @@ fn expected() -> Vec<u64> {
 
 async fn check(store: &dyn Store, place: &Place, about: &str) {
     assert_eq!(store.rows(place).await, expected(), "{about}");
-    let positions = store.target(Steps::default()).positions().await.unwrap();
-    let position = positions.iter().find(|(found, _)| found == place);
-    assert_eq!(position.map(|(_, next)| *next), Some(RECORDS), "{about}");
+    assert_eq!(store.position(place).await, Some(RECORDS), "{about}");
 }
 
 /// Kills the sink behind every step, and lets another one go on. Each kill has a place of its own.

@@ -3,7 +3,7 @@
 
 #![expect(clippy::similar_names, reason = "a receiver has received batches")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,11 +23,12 @@ use stafett_model::Lock;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::target::{
-    Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError, target_of,
+    Ledger, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError, target_of,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::memory::MemoryLedger;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 /// A batch that came.
@@ -52,6 +53,8 @@ struct Received {
     batches: Vec<Arrived>,
     /// Statuses of the next answers, before batches are looked at.
     answers: Vec<(u16, Option<&'static str>)>,
+    /// Bytes of nothing in each answer.
+    padding: usize,
 }
 
 /// A receiver on a port of its own; it ends with the runtime of its test.
@@ -135,7 +138,8 @@ async fn answer(received: &Lock<Received>, request: Request<Incoming>) -> Respon
     }
     table.rows.extend(numbers);
     table.next = next;
-    reply(200, &json!({}))
+    let padding = "x".repeat(received.padding);
+    reply(200, &json!({ "padding": padding }))
 }
 
 /// Answers about positions.
@@ -168,37 +172,6 @@ fn positions(received: &mut Received, method: &Method, body: &Bytes) -> Response
         200,
         &json!({"next": table.next, "epoch": table.epoch, "topic_id": table.topic_id}),
     )
-}
-
-/// Positions in memory, as the app of a sink has them.
-#[derive(Debug, Default)]
-struct MemoryLedger(Lock<HashMap<Place, (u64, u64)>>);
-
-#[async_trait]
-impl Ledger for MemoryLedger {
-    async fn open(&self, place: &Place, start: Start) -> Result<Opened, TargetError> {
-        let first = (start.next, start.next);
-        let (next, end) = *self.0.lock().entry(place.clone()).or_insert(first);
-        Ok(Opened {
-            next,
-            epoch: 1,
-            begun: (end > next).then_some(end),
-            topic: None,
-        })
-    }
-
-    async fn begin(&self, place: &Place, from: u64, next: u64) -> Result<(), TargetError> {
-        let mut places = self.0.lock();
-        let end = places.get(place).map_or(0, |(_, end)| *end);
-        places.insert(place.clone(), (from, end.max(next)));
-        Ok(())
-    }
-
-    fn end(&self, place: &Place, next: u64) {
-        let mut places = self.0.lock();
-        let end = places.get(place).map_or(0, |(_, end)| *end);
-        places.insert(place.clone(), (next, end.max(next)));
-    }
 }
 
 fn target(definition: &Definition, steps: Steps, ledger: Option<&Arc<MemoryLedger>>) -> Box<dyn Target> {
@@ -381,6 +354,22 @@ async fn answers_are_sorted_by_their_status() {
         };
         assert_eq!(found, class, "{status}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_read_up_to_a_bound() {
+    let receiver = Receiver::start().await;
+    let address = receiver.address;
+    receiver.received.lock().padding = 40 << 20;
+    let definition = receiver.definition(&format!("position_url = \"http://{address}/positions\""));
+    let keeper = Keeper { receiver, definition };
+    let mut letters = Letters::default();
+    let mut target = keeper.target(Steps::default());
+    life(&keeper.definition, &mut *target, &place(0), &log(), &mut letters)
+        .await
+        .unwrap();
+    let expected: Vec<u64> = log().iter().map(|record| record.offset.0).collect();
+    assert_eq!(keeper.rows(&place(0)).await, expected);
 }
 
 #[tokio::test]

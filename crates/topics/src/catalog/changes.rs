@@ -131,8 +131,16 @@ impl TopicCatalog {
         claimed.into_iter().map(settle).collect()
     }
 
-    /// Checks that a topic could be created, without creating it.
-    pub fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
+    /// Checks that topics could be created together, without creating them. Their names are claimed meanwhile.
+    pub fn check_all(&self, new: &[NewTopic]) -> Vec<Result<(), CreateError>> {
+        let checked: Vec<_> = new.iter().map(|topic| self.claim_new(topic)).collect();
+        for (topic, _) in new.iter().zip(&checked).filter(|(_, checked)| checked.is_ok()) {
+            self.topics.release(&topic.name);
+        }
+        checked
+    }
+
+    fn check_new(&self, topic: &NewTopic) -> Result<(), CreateError> {
         TopicName::check(&topic.name)?;
         let partitions = topic.partitions.unwrap_or_else(|| self.defaults().partitions);
         if partitions == 0 || partitions > PARTITIONS_MAX {
@@ -310,8 +318,9 @@ impl TopicCatalog {
         }));
     }
 
-    fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
-        self.check_new(&new)?;
+    /// Checks a topic, and claims its name.
+    fn claim_new(&self, new: &NewTopic) -> Result<(), CreateError> {
+        self.check_new(new)?;
         match self.topics.claim(&new.name) {
             Claim::Claimed => {}
             Claim::Exists => return Err(CreateError::Exists),
@@ -324,6 +333,11 @@ impl TopicCatalog {
             self.topics.release(&new.name);
             return Err(CreateError::TooMany { max });
         }
+        Ok(())
+    }
+
+    fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
+        self.claim_new(&new)?;
         let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
         let first = self.journal.allocate(partitions);
         let id = TopicId(uuid::Uuid::new_v4().as_u128());

@@ -651,3 +651,40 @@ async fn a_limit_of_bytes_counts_messages_from_before_a_restart() {
         assert_eq!((world.ready("q"), stored as u64), expected, "{overflow:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_messages_drops_and_refuses_nothing_for_transient_messages_that_a_crash_ended() {
+    for overflow in [Overflow::DropHead, Overflow::RejectPublish] {
+        let world = World::new().await;
+        let settings = QueueSettings {
+            length_max: Some(40),
+            overflow,
+            ..QueueSettings::default()
+        };
+        let queue = world.declare("q", with(settings)).await;
+        world.publish(&queue, messages(0..35)).await;
+        let transient = Message {
+            persistent: false,
+            ..message("transient")
+        };
+        world.publish(&queue, [transient]).await;
+        settle_down().await;
+        assert_eq!(world.ready("q"), 36, "{overflow:?}");
+        let world = world.crash().await;
+        let queue = world.get("q").unwrap();
+        // Offsets that the transient message may have had are a hole now.
+        let appended = world.try_publish(&queue, messages(35..40)).await;
+        assert!(
+            appended.iter().all(|one| *one == AppendOutcome::Stored),
+            "{overflow:?}"
+        );
+        settle_down().await;
+        assert_eq!(world.ready("q"), 40, "{overflow:?}");
+        world.try_publish(&queue, messages(40..50)).await;
+        settle_down().await;
+        let left: Vec<_> = world.drain("q").await.iter().map(body).collect();
+        let first = if overflow == Overflow::DropHead { 10 } else { 0 };
+        let expected: Vec<_> = (first..first + 40).map(|number| number.to_string()).collect();
+        assert_eq!(left, expected, "{overflow:?}");
+    }
+}

@@ -99,7 +99,12 @@ impl Driver for Amqp {
             let set = match role.does {
                 Does::Request => role.to.as_ref().or(role.topics.as_ref()),
                 Does::Relay => role.topics.as_ref(),
-                Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Idle => None,
+                Does::Produce
+                | Does::Consume
+                | Does::Respond
+                | Does::Filter
+                | Does::Assemble
+                | Does::Idle => None,
             };
             let set = set.and_then(|set| plan.topics.get(set));
             if let Some(set) = set.filter(|set| set.count < role.clients) {

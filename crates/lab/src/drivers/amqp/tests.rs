@@ -29,6 +29,7 @@ fn place(roles: &str, role: &str, reads: Reads) -> (Arc<Destinations>, Seat) {
     let here = Seat {
         role: Arc::new(plan.roles[role].clone()),
         destinations: Arc::clone(&topics),
+        onward: None,
         client: 0,
         clients: 1,
         reads,

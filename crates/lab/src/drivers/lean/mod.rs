@@ -7,6 +7,7 @@ mod receiver;
 mod sender;
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +15,7 @@ use stafett_kafka_client::{Client, ClientError, Connection, ErrorCode, Options, 
 use stafett_kafka_wire::messages::CreateTopicsRequest;
 use stafett_kafka_wire::messages::create_topics::{CreatableTopic, CreatableTopicConfig};
 
+use super::apps::Apps;
 use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::{Delivery, Does, Plan, TopicKind};
 use crate::workload::Reports;
@@ -26,13 +28,22 @@ const KNOWN_AFTER_TRIES: u32 = 500;
 #[derive(Debug, Clone)]
 pub struct Lean {
     server: String,
+    apps: Option<Arc<Apps>>,
 }
 
 impl Lean {
     pub fn new(server: impl Into<String>) -> Self {
         Self {
             server: server.into(),
+            apps: None,
         }
+    }
+
+    /// Adds the address at which the system has apps.
+    #[must_use]
+    pub fn with_apps(self, address: &str) -> Self {
+        let apps = Some(Arc::new(Apps::new(address)));
+        Self { apps, ..self }
     }
 
     async fn connect(&self) -> Result<Client, DriverError> {
@@ -149,6 +160,9 @@ impl Driver for Lean {
     }
 
     async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
+        if let Some(apps) = &self.apps {
+            apps.discard(destinations).await?;
+        }
         let client = self.connect().await?;
         for name in &destinations.names {
             client.delete_topic(name).await.map_err(failed)?;
@@ -163,9 +177,18 @@ impl Driver for Lean {
     }
 
     async fn receiver(&self, seat: &Seat) -> Result<Box<dyn Receiver>, DriverError> {
+        if seat.role.does == Does::Assemble {
+            let none = || DriverError::Missing("it has no apps".to_owned());
+            let assembler = self.apps.as_ref().ok_or_else(none)?.assembler(seat).await?;
+            return Ok(Box::new(assembler));
+        }
         let client = self.connect().await?;
         let receiver = receiver::LeanReceiver::open(client, seat).await?;
         Ok(Box::new(receiver))
+    }
+
+    fn figures(&self) -> Vec<(String, f64)> {
+        self.apps.as_ref().map_or_else(Vec::new, |apps| apps.figures())
     }
 
     async fn connection(&self) -> Result<Box<dyn Debug + Send>, DriverError> {

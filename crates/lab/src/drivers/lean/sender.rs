@@ -5,13 +5,14 @@
 //! same work.
 
 use async_trait::async_trait;
-use stafett_kafka_client::raw::{RawError, RawOutcome, RawProducer, RawSettings};
+use stafett_kafka_client::raw::{RawError, RawOutcome, RawPlace, RawProducer, RawSettings};
 use stafett_kafka_client::{Acks, Client};
 use stafett_model::Codec;
 
 use super::failed;
 use crate::drivers::{DriverError, Seat, Sender};
 use crate::experiment;
+use crate::experiment::Session;
 use crate::workload::content::Contents;
 use crate::workload::recorder::{Handover, Parcel};
 use crate::workload::{Message, Reports};
@@ -22,6 +23,8 @@ pub(super) struct LeanSender {
     reports: Reports,
     contents: Contents,
     scratch: Vec<u8>,
+    sessions: Option<Session>,
+    client: usize,
 }
 
 impl LeanSender {
@@ -55,6 +58,8 @@ impl LeanSender {
             reports,
             contents: seat.contents.clone(),
             scratch: Vec::new(),
+            sessions: role.session.clone(),
+            client: usize::try_from(seat.client).unwrap_or(0),
         })
     }
 }
@@ -77,7 +82,19 @@ impl Sender for LeanSender {
         let mut handover = Handover::new(&self.reports, messages);
         while let Some(message) = handover.turn() {
             self.contents.write(message, &mut self.scratch);
-            match self.producer.push(message.topic, &self.scratch).await {
+            let pushed = match &self.sessions {
+                None => self.producer.push(message.topic, &self.scratch).await,
+                Some(sessions) => {
+                    let (key, partition) = place(sessions, message, self.client);
+                    let place = RawPlace {
+                        key: key.as_bytes(),
+                        partition,
+                    };
+                    let pushed = self.producer.push_to(message.topic, Some(place), &self.scratch);
+                    pushed.await
+                }
+            };
+            match pushed {
                 Ok(parcel) => parcel.push(message),
                 Err(error) => {
                     let error = DriverError::from(error);
@@ -104,6 +121,16 @@ impl Sender for LeanSender {
     async fn finish(&mut self) -> Result<(), DriverError> {
         Ok(self.producer.finish().await?)
     }
+}
+
+/// Returns the key of a message's session and the partition that it goes to. Producers that begin together do
+/// not fill the same partition.
+fn place(sessions: &Session, message: &Message, client: usize) -> (String, usize) {
+    const STEP: usize = 7;
+    let fragment = sessions.fragment(message.sequence);
+    let key = format!("{}-{}", message.stream, fragment.session);
+    let group = usize::try_from(fragment.group).unwrap_or(usize::MAX);
+    (key, group.wrapping_add(client.wrapping_mul(STEP)))
 }
 
 fn codec(codec: experiment::Codec) -> Codec {

@@ -5,10 +5,9 @@
 //! acknowledged when the broker has handed a message on (or stored it, where there is a log behind the
 //! topic), not when subscribers have it.
 //!
-//! - `link`: a connection; `words`: its messages
+//! - `words`: messages of a connection
 //! - `sender`, `receiver`: the two kinds of clients
 
-mod link;
 mod receiver;
 mod sender;
 mod words;
@@ -24,10 +23,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use self::link::Link;
 use self::receiver::{LiveReceiver, answers};
 use self::sender::LiveSender;
 use self::words::{Order, write};
+use super::websocket::Link;
 use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::{Codec, Delivery, LiveFormat, Plan, TopicKind};
 use crate::workload::Reports;
@@ -90,7 +89,7 @@ impl Live {
     async fn open(&self, format: LiveFormat) -> Result<Link, DriverError> {
         let _turn = self.opening.acquire().await;
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
-        Link::open(&self.server, number, format).await
+        Link::open(&self.server, number, spoken(format), format).await
     }
 
     /// Returns an error if the system does not answer.
@@ -140,6 +139,14 @@ impl Live {
         Ok(Idle {
             _stop: stop.drop_guard(),
         })
+    }
+}
+
+/// The path of live topics, and the name under which the broker speaks a format there (`docs/live.md`).
+fn spoken(format: LiveFormat) -> (&'static str, &'static str) {
+    match format {
+        LiveFormat::Json => ("/live", ""),
+        LiveFormat::Msgpack => ("/live", "stafett.live.msgpack"),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::link::Link;
 use super::words::{Heard, Order, hear, write};
 use super::{LIST, SubscriberSet, UNANSWERED_MAX};
+use crate::drivers::websocket::Link;
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::workload::Received;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::link::Link;
 use super::words::{Entry, Heard, Payload, add_content, hear, publish};
+use crate::drivers::websocket::Link;
 use crate::drivers::{Destinations, DriverError, Seat, Sender, moment};
 use crate::experiment::Delivery;
 use crate::workload::content::Contents;

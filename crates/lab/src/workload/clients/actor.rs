@@ -79,7 +79,7 @@ impl Actor {
             Does::Produce => "acknowledged",
             Does::Consume | Does::Relay | Does::Respond => "delivery",
             Does::Request => "round_trip",
-            Does::Filter | Does::Idle => "none",
+            Does::Filter | Does::Assemble | Does::Idle => "none",
         };
         let latencies = [(main, finished.latency), ("lateness", finished.lateness)];
         let present = latencies
@@ -118,9 +118,13 @@ pub(crate) fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
             let share = counts.acknowledged as f64 / counts.sent.max(1) as f64;
             (counts.acknowledged as f64, counts.bytes_sent as f64 * share)
         }
-        Does::Consume | Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Idle => {
-            (counts.received as f64, counts.bytes_received as f64)
-        }
+        Does::Consume
+        | Does::Relay
+        | Does::Request
+        | Does::Respond
+        | Does::Filter
+        | Does::Assemble
+        | Does::Idle => (counts.received as f64, counts.bytes_received as f64),
     };
     (messages / seconds, bytes / seconds)
 }

@@ -7,7 +7,7 @@ use super::manifest::{self, Bounds};
 use crate::target::{Place, TargetError};
 
 /// A bucket, and a folder in it.
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     objects: bucket::Bucket,
     /// True once the store is known to refuse a second object of one name.
     is_checked: bool,

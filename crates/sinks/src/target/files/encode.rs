@@ -1,10 +1,11 @@
-//! Rows as the bytes of a file: NDJSON or CSV, compressed. The same rows are always the same bytes.
+//! Rows as the bytes of a file: NDJSON or CSV, compressed, or Parquet. The same rows are the same bytes.
 
 use std::io::{self, Write};
 
 use flate2::GzBuilder;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
+use super::parquet;
 use crate::columns::Column;
 use crate::convert::{write_json, write_plain};
 use crate::definition::{Compression, FilesSpec, Format};
@@ -37,6 +38,7 @@ impl Encoder {
             (Format::Csv, Compression::None) => "csv",
             (Format::Csv, Compression::Gzip) => "csv.gz",
             (Format::Csv, Compression::Zstd) => "csv.zst",
+            (Format::Parquet, Compression::None | Compression::Gzip | Compression::Zstd) => "parquet",
         }
     }
 
@@ -58,6 +60,12 @@ impl Encoder {
                 for (_, cells) in slice.iter() {
                     csv_row(&mut text, &mut plain, slice.rows, cells);
                 }
+            }
+            Format::Parquet => {
+                let is_compressed = self.compression != Compression::None;
+                let ids: Vec<i32> = (1..).take(self.columns.len()).collect();
+                let file = parquet::encode(&self.columns, &ids, slice, is_compressed);
+                return file.map_err(|why| TargetError::Stop(format!("Parquet: {why}")));
             }
         }
         self.compressed(text)

@@ -8,7 +8,7 @@ use super::manifest;
 use crate::target::{Place, TargetError};
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(crate) struct Folder {
     root: PathBuf,
 }
 
@@ -58,21 +58,41 @@ impl Folder {
         Ok(vec![format!("the folder {}", self.root.display())])
     }
 
+    fn check(&self) -> Result<(), TargetError> {
+        if self.root.is_dir() {
+            return Ok(());
+        }
+        let root = self.root.display();
+        Err(TargetError::Stop(format!("there is no folder {root}")))
+    }
+
     /// Makes the folders of a place.
     pub(super) fn make(&self, place: &Place) -> Result<(), TargetError> {
-        if !self.root.is_dir() {
-            let root = self.root.display();
-            return Err(TargetError::Stop(format!("there is no folder {root}")));
-        }
+        self.check()?;
         let place = manifest::folder(place);
         for folder in [self.at(&place), self.at("manifest").join(&place)] {
-            fs::create_dir_all(&folder).map_err(failed(&folder))?;
-            for folder in folder
-                .ancestors()
-                .take_while(|folder| folder.starts_with(&self.root))
-            {
-                sync_folder(folder)?;
-            }
+            self.make_folder(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the folder of a file, unless it is there.
+    pub(super) fn make_parent(&self, path: &str) -> Result<(), TargetError> {
+        self.check()?;
+        let path = self.at(path);
+        match path.parent() {
+            Some(folder) if !folder.is_dir() => self.make_folder(folder),
+            _ => Ok(()),
+        }
+    }
+
+    fn make_folder(&self, folder: &Path) -> Result<(), TargetError> {
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        for folder in folder
+            .ancestors()
+            .take_while(|folder| folder.starts_with(&self.root))
+        {
+            sync_folder(folder)?;
         }
         Ok(())
     }
@@ -89,6 +109,7 @@ impl Folder {
 
     /// Returns the places that have manifests.
     pub(super) fn places(&self) -> Result<Vec<Place>, TargetError> {
+        self.check()?;
         let root = self.at("manifest");
         let mut places = Vec::new();
         for topic in names(&root)? {

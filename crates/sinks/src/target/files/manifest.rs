@@ -27,6 +27,10 @@ pub(super) struct Manifest {
     /// Number of the first manifest that no longer counts, up to this one: its records are written again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replaces: Option<u64>,
+    /// Number behind which all manifests up to this one are flushes, one behind the other. `None` in those of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) since: Option<u64>,
     pub(super) files: Vec<FileEntry>,
 }
 

@@ -21,7 +21,8 @@ mod bucket;
 mod encode;
 mod folder;
 mod manifest;
-mod storage;
+pub(crate) mod parquet;
+pub(crate) mod storage;
 
 use std::collections::HashMap;
 
@@ -60,6 +61,7 @@ struct Newest {
     /// Hash of the manifest; empty before the first one.
     hash: String,
     topic: Option<Uuid>,
+    since: u64,
 }
 
 impl Newest {
@@ -69,6 +71,7 @@ impl Newest {
             next: manifest.next,
             hash,
             topic: manifest.topic_id,
+            since: manifest.since.unwrap_or(manifest.number),
         }
     }
 
@@ -79,6 +82,7 @@ impl Newest {
             next: start.next,
             hash: String::new(),
             topic: None,
+            since: 0,
         }
     }
 }
@@ -89,6 +93,8 @@ struct Step {
     from: u64,
     next: u64,
     replaces: Option<u64>,
+    /// True for rows, false for a position that is set.
+    is_flush: bool,
 }
 
 impl Files {
@@ -143,6 +149,7 @@ impl Files {
             from: newest.next,
             next: start.next,
             replaces: None,
+            is_flush: false,
         };
         let mut number = newest.number;
         while number > 0 {
@@ -161,10 +168,35 @@ impl Files {
             if manifest.from < step.next {
                 break;
             }
-            step.replaces = Some(number);
-            number -= 1;
+            let first = match manifest.since {
+                Some(since) if since < number => self.first_behind(place, since..number, step.next).await?,
+                _ => number,
+            };
+            step.replaces = Some(first);
+            number = first - 1;
         }
         Ok(step)
+    }
+
+    /// Returns the first manifest of a run whose records begin at a position or behind it, as those of its
+    /// last one do. The run is behind the first number.
+    async fn first_behind(
+        &mut self,
+        place: &Place,
+        run: std::ops::Range<u64>,
+        position: u64,
+    ) -> Result<u64, TargetError> {
+        let (mut low, mut high) = (run.start + 1, run.end);
+        while low < high {
+            let middle = u64::midpoint(low, high);
+            let (manifest, _) = self.manifest(place, middle).await?;
+            if manifest.from >= position {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(high)
     }
 
     async fn write_files(&mut self, part: &Part<'_>, number: u64) -> Result<Vec<FileEntry>, TargetError> {
@@ -215,6 +247,7 @@ impl Files {
             from: step.from,
             next: step.next,
             replaces: step.replaces,
+            since: Some(if step.is_flush { newest.since } else { number }),
             files,
         };
         let bytes = manifest.to_bytes();
@@ -245,6 +278,7 @@ impl Files {
                     from: manifest.next,
                     next: start.next,
                     replaces: None,
+                    is_flush: false,
                 },
             };
             (step, Newest::of(&manifest, hash))
@@ -253,6 +287,7 @@ impl Files {
                 from: start.next,
                 next: start.next,
                 replaces: None,
+                is_flush: false,
             };
             (step, Newest::none(start))
         };
@@ -333,6 +368,7 @@ impl Target for Files {
             from: part.from,
             next: part.next,
             replaces: None,
+            is_flush: true,
         };
         let newest = self.commit(part.place, step, &newest, files).await?;
         self.places.lock().insert(part.place.clone(), newest);

@@ -10,7 +10,7 @@ use crate::target::{Place, TargetError};
 const WRITER_LETTERS: usize = 8;
 
 #[derive(Debug)]
-pub(super) enum Storage {
+pub(crate) enum Storage {
     /// Files are parts until their manifest is put.
     Folder(Folder),
     /// Objects have their names at once. These have the writer in them, so that two do not meet.
@@ -18,7 +18,7 @@ pub(super) enum Storage {
 }
 
 impl Storage {
-    pub(super) fn of(spec: &FilesSpec) -> Self {
+    pub(crate) fn of(spec: &FilesSpec) -> Self {
         match &spec.bucket {
             Some(bucket) => Self::Bucket(Box::new(Bucket::new(bucket))),
             None => Self::Folder(Folder::new(spec.path.clone().into())),
@@ -36,10 +36,18 @@ impl Storage {
         }
     }
 
-    pub(super) async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
+    pub(crate) async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
         match self {
             Self::Folder(folder) => folder.prepare(make),
             Self::Bucket(bucket) => bucket.prepare(make).await,
+        }
+    }
+
+    /// Makes the folder of a file.
+    pub(crate) fn make_parent(&self, path: &str) -> Result<(), TargetError> {
+        match self {
+            Self::Folder(folder) => folder.make_parent(path),
+            Self::Bucket(_) => Ok(()),
         }
     }
 
@@ -104,7 +112,7 @@ impl Storage {
     }
 
     /// Writes a file in the place of an earlier one.
-    pub(super) async fn replace(
+    pub(crate) async fn replace(
         &mut self,
         path: &str,
         writer: &str,

@@ -11,14 +11,17 @@
 //! has no id of its topic; `open` adds it.
 
 mod binary;
+mod closing;
 mod errors;
+mod lake;
+mod stats;
 mod tables;
-mod tls;
 
 use std::pin::pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use stafett_trust::PostgresTls;
 use tokio::task::JoinSet;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, NoTls};
@@ -26,17 +29,18 @@ use uuid::Uuid;
 
 use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
-use crate::definition::{Mode, PostgresSpec};
+use crate::definition::{DucklakeSpec, Mode, PostgresSpec};
+use closing::Closing;
 use errors::{refused, stopped};
+use lake::Lake;
 use tables::Tables;
-use tls::Tls;
 
 /// Bytes that are sent to the server at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'; SET client_min_messages = 'error'; \
                        SET synchronous_commit = 'on'";
 
-/// A table of a PostgreSQL database.
+/// A table of a PostgreSQL database, or of a lake whose catalog lies there.
 #[derive(Debug)]
 pub struct Postgres {
     sink: String,
@@ -47,11 +51,13 @@ pub struct Postgres {
     tables: Tables,
     steps: Steps,
     connection: Option<Connected>,
+    lake: Option<Lake>,
 }
 
 #[derive(Debug)]
 struct Connected {
     client: Client,
+    closing: Option<Closing>,
     /// Ends with this.
     _task: JoinSet<()>,
 }
@@ -67,7 +73,22 @@ impl Postgres {
             tables: Tables::new(spec, columns, mode),
             steps,
             connection: None,
+            lake: None,
         }
+    }
+
+    /// A table of a lake: rows lie in files, and their places beside the positions.
+    pub fn of_lake(sink: &str, spec: &DucklakeSpec, columns: &[Column], steps: Steps) -> Self {
+        let catalog = PostgresSpec {
+            url: spec.url.clone(),
+            schema: spec.catalog_schema.clone(),
+            table: spec.table.clone(),
+            create: true,
+            ca: spec.ca.clone(),
+        };
+        let mut target = Self::new(sink, &catalog, columns, &Mode::Append, steps);
+        target.lake = Some(Lake::new(spec, columns, &target.worker));
+        target
     }
 
     async fn client(&mut self) -> Result<&Client, TargetError> {
@@ -80,6 +101,18 @@ impl Postgres {
             Some(connected) => Ok(&connected.client),
             None => Err(TargetError::Retry("the connection ended".to_owned())),
         }
+    }
+
+    async fn closing(&mut self) -> Result<Closing, TargetError> {
+        let tables = self.tables.clone();
+        self.client().await?;
+        let gone = || TargetError::Retry("the connection ended".to_owned());
+        let connected = self.connection.as_mut().ok_or_else(gone)?;
+        if let Some(closing) = &connected.closing {
+            return Ok(closing.clone());
+        }
+        let closing = Closing::prepare(&connected.client, &tables).await?;
+        Ok(connected.closing.insert(closing).clone())
     }
 
     async fn connect(&self) -> Result<Connected, TargetError> {
@@ -96,9 +129,9 @@ impl Postgres {
         })?;
         let mut task = JoinSet::new();
         let client = if config.get_ssl_mode() == SslMode::Require {
-            let connector = crate::tls::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
+            let connector = stafett_trust::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
             let (client, connection) = config
-                .connect(Tls(connector))
+                .connect(PostgresTls(connector))
                 .await
                 .map_err(|why| stopped(&why))?;
             task.spawn(async move {
@@ -114,7 +147,43 @@ impl Postgres {
             client
         };
         client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
-        Ok(Connected { client, _task: task })
+        Ok(Connected {
+            client,
+            closing: None,
+            _task: task,
+        })
+    }
+
+    /// Returns statements for missing parts, and executes them if `make` says so; those of a lake are left to
+    /// its own tools.
+    async fn look(
+        &mut self,
+        tables: &Tables,
+        lake: Option<&mut Lake>,
+        make: bool,
+    ) -> Result<Vec<String>, TargetError> {
+        let client = self.client().await?;
+        let mut missing = tables.missing_positions(client).await?;
+        let of_lake = if let Some(lake) = lake {
+            lake.look(client).await?
+        } else {
+            missing.extend(tables.missing(client).await?);
+            Vec::new()
+        };
+        if make {
+            for statement in &missing {
+                client
+                    .batch_execute(statement)
+                    .await
+                    .map_err(|why| stopped(&why))?;
+            }
+            if let Some(statement) = of_lake.first() {
+                let why = format!("the lake's own tools make tables, with {statement}");
+                return Err(TargetError::Stop(why));
+            }
+        }
+        missing.extend(of_lake);
+        Ok(missing)
     }
 
     /// Raises the epoch of a place, and returns its position. `next` and `topic` are the
@@ -173,10 +242,19 @@ impl Postgres {
         let numbers = Numbers::of(part)?;
         let (sink, columns, mode) = (self.sink.clone(), self.columns.clone(), self.mode.clone());
         let tables = self.tables.clone();
+        let mut staged = None;
+        if let Some(lake) = self.lake.as_mut().filter(|_| !part.rows.is_empty()) {
+            staged = Some((lake.table()?, lake.stage(&part.rows).await?));
+            steps.reach("file")?;
+        }
+        let closing = self.closing().await?;
         let client = self.client().await?;
         client.batch_execute("BEGIN").await.map_err(|why| stopped(&why))?;
         steps.reach("begin")?;
-        if !part.rows.is_empty() {
+        if let Some((table, file)) = staged {
+            table.add(client, &file).await?;
+            steps.reach("added")?;
+        } else if !part.rows.is_empty() {
             if mode != Mode::Append {
                 let staged = client.batch_execute(&tables.make_staging()).await;
                 staged.map_err(|why| stopped(&why))?;
@@ -189,9 +267,7 @@ impl Postgres {
                 steps.reach("merged")?;
             }
         }
-        note_flush(client, &tables, &sink, part, &numbers).await?;
-        steps.reach("flush line")?;
-        move_position(client, &tables, &sink, part.place, &numbers).await?;
+        closing.run(client, &sink, part, &numbers).await?;
         steps.reach("position")?;
         // If the answer is lost, the position says at the next `open` if it counts.
         client
@@ -227,67 +303,6 @@ fn signed(number: u64) -> Result<i64, TargetError> {
 
 fn partition(place: &Place) -> Result<i32, TargetError> {
     i32::try_from(place.partition).map_err(|_| TargetError::Stop(format!("{place} is no partition")))
-}
-
-/// Adds the line of a flush.
-async fn note_flush(
-    client: &Client,
-    tables: &Tables,
-    sink: &str,
-    part: &Part<'_>,
-    numbers: &Numbers,
-) -> Result<(), TargetError> {
-    let statement = format!(
-        "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-        tables.flushes()
-    );
-    let rows = i64::try_from(part.rows.len()).unwrap_or(i64::MAX);
-    let records = i64::try_from(part.records).unwrap_or(i64::MAX);
-    let Numbers {
-        partition,
-        from,
-        next,
-        epoch,
-    } = numbers;
-    let topic = &part.place.topic;
-    let inserted = client
-        .execute(
-            &statement,
-            &[&sink, topic, partition, from, next, epoch, &records, &rows],
-        )
-        .await;
-    inserted.map_err(|why| stopped(&why))?;
-    Ok(())
-}
-
-/// Moves the position, if it is where the part begins and no other writer has taken it over.
-async fn move_position(
-    client: &Client,
-    tables: &Tables,
-    sink: &str,
-    place: &Place,
-    numbers: &Numbers,
-) -> Result<(), TargetError> {
-    let statement = format!(
-        "UPDATE {} SET next = $1, changed = now() \
-         WHERE sink = $2 AND topic = $3 AND partition = $4 AND epoch = $5 AND next = $6",
-        tables.positions()
-    );
-    let Numbers {
-        partition,
-        from,
-        next,
-        epoch,
-    } = numbers;
-    let moved = client
-        .execute(&statement, &[next, &sink, &place.topic, partition, epoch, from])
-        .await
-        .map_err(|why| stopped(&why))?;
-    if moved == 0 {
-        return Err(TargetError::Fenced(place.clone()));
-    }
-    Ok(())
 }
 
 async fn copy(
@@ -393,17 +408,10 @@ impl Target for Postgres {
 
     async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
         let tables = self.tables.clone();
-        let client = self.client().await?;
-        let missing = tables.missing(client).await?;
-        if make {
-            for statement in &missing {
-                client
-                    .batch_execute(statement)
-                    .await
-                    .map_err(|why| stopped(&why))?;
-            }
-        }
-        Ok(missing)
+        let mut lake = self.lake.take();
+        let looked = self.look(&tables, lake.as_mut(), make).await;
+        self.lake = lake;
+        looked
     }
 
     fn promise(&self) -> Promise {

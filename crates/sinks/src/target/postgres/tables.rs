@@ -134,9 +134,8 @@ impl Tables {
         })
     }
 
-    /// Returns the statements for missing tables and columns. A column of another type than declared stops
-    /// the sink.
-    pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
+    /// Returns the statements for missing tables of positions and flushes.
+    pub(super) async fn missing_positions(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut missing = Vec::new();
         let positions = self.types(client, "stafett_positions").await?;
         missing.extend(self.lacking(&positions));
@@ -156,11 +155,17 @@ impl Tables {
                 self.flushes()
             ));
         }
+        Ok(missing)
+    }
+
+    /// Returns the statements for the table, or its missing columns. A column of another type than declared
+    /// stops the sink.
+    pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let there = self.types(client, &self.name).await?;
         if there.is_empty() {
-            missing.push(self.create());
-            return Ok(missing);
+            return Ok(vec![self.create()]);
         }
+        let mut missing = Vec::new();
         for column in &self.columns {
             match there.iter().find(|(name, _)| *name == column.name) {
                 None => missing.push(format!(

@@ -29,6 +29,10 @@ use crate::remote::{Address, Allowed, Answer, Link};
 
 /// Longest wait that a receiver may ask for.
 const WAIT_MAX: Duration = Duration::from_mins(5);
+/// Bytes that are read of an answer to a batch; nothing in it is of use but its beginning.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Bytes of an answer about positions.
+const POSITIONS_BYTES_MAX: usize = 16 << 20;
 /// Bytes of an answer in messages.
 const CITED_BYTES: usize = 300;
 
@@ -84,6 +88,7 @@ impl Webhook {
         url: &str,
         mut headers: HeaderMap,
         body: Bytes,
+        bytes_max: usize,
     ) -> Result<Answer, TargetError> {
         if let Some(time) = self.not_before.take() {
             sleep_until(time).await;
@@ -102,7 +107,9 @@ impl Webhook {
             Some(link) => link,
             None => Link::open(&to, &self.allowed, self.spec.ca.as_deref(), self.timeout()).await?,
         };
-        let answer = link.ask(method, &to, headers, body, self.timeout()).await?;
+        let answer = link
+            .ask(method, &to, headers, body, self.timeout(), bytes_max)
+            .await?;
         if link.is_open() {
             self.link = Some(link);
         }
@@ -138,7 +145,9 @@ impl Webhook {
         set("stafett-first", &part.from.to_string());
         set("stafett-next", &part.next.to_string());
         set("stafett-epoch", &part.epoch.to_string());
-        let answer = self.ask(Method::POST, &url, headers, body.into()).await?;
+        let answer = self
+            .ask(Method::POST, &url, headers, body.into(), ANSWER_BYTES_MAX)
+            .await?;
         self.sorted(&answer, Some(part.place))
     }
 

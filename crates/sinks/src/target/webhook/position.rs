@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Webhook, resolved};
+use super::{POSITIONS_BYTES_MAX, Webhook, resolved};
 use crate::target::{Opened, Place, Start, TargetError};
 
 #[derive(Debug, Deserialize)]
@@ -130,7 +130,7 @@ impl Webhook {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             bytes = body.to_string().into();
         }
-        let answer = self.ask(method, url, headers, bytes).await?;
+        let answer = self.ask(method, url, headers, bytes, POSITIONS_BYTES_MAX).await?;
         match self.sorted(&answer, place) {
             // A question has no rows that may be at fault.
             Err(TargetError::Poison { text, .. }) => return Err(TargetError::Stop(text)),

@@ -37,6 +37,7 @@ async fn sender(role: &str) -> (LeanSender, Reports) {
     let seat = Seat {
         role: Arc::new(plan.roles["p"].clone()),
         destinations: topics,
+        onward: None,
         client: 0,
         clients: 1,
         reads: Reads::Share,

@@ -10,6 +10,7 @@ use tokio::time::{advance, pause};
 
 use super::*;
 use crate::drivers::Reads;
+use crate::drivers::live::spoken;
 use crate::experiment::{LiveFormat, Source};
 use crate::run::point::destinations;
 use crate::workload::Recorder;
@@ -28,7 +29,10 @@ async fn sender(role: &str) -> (LiveSender, Reports, TcpStream) {
         stream.write_all(b"HTTP/1.1 101 Yes\r\n\r\n").await.unwrap();
         stream
     };
-    let (link, stream) = tokio::join!(Link::open(&address, 0, LiveFormat::Msgpack), server);
+    let (link, stream) = tokio::join!(
+        Link::open(&address, 0, spoken(LiveFormat::Msgpack), LiveFormat::Msgpack),
+        server
+    );
     let source = Source::new(
         "test",
         format!(
@@ -39,6 +43,7 @@ async fn sender(role: &str) -> (LiveSender, Reports, TcpStream) {
     let seat = Seat {
         role: Arc::new(plan.roles["p"].clone()),
         destinations: Arc::clone(&destinations(&plan, &[], "test")["main"]),
+        onward: None,
         client: 0,
         clients: 1,
         reads: Reads::Share,

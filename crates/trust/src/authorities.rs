@@ -1,4 +1,4 @@
-//! TLS to stores: which authorities are trusted.
+//! Whose certificates are good.
 
 use std::io;
 use std::path::Path;

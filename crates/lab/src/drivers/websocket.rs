@@ -12,8 +12,6 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use crate::drivers::DriverError;
 use crate::experiment::LiveFormat;
 
-/// The name under which the broker speaks MessagePack (`docs/live.md`).
-const MSGPACK: &str = "stafett.live.msgpack";
 /// The key of the RFC's example: it proves nothing.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -32,7 +30,7 @@ const PONG: u8 = 0x8a;
 /// Beside a length.
 const MASKED: u8 = 0x80;
 
-/// A connection that speaks live topics.
+/// A connection. Its messages are texts, or binary as MessagePack is.
 #[derive(Debug)]
 pub(super) struct Link {
     stream: TcpStream,
@@ -50,18 +48,23 @@ struct Frame {
 }
 
 impl Link {
-    /// Connects. `number` is which connection of the load it is: loopback has more addresses than one has
-    /// ports.
-    pub(super) async fn open(address: &str, number: u32, format: LiveFormat) -> Result<Self, DriverError> {
+    /// Connects to the path with the name of a subprotocol, unless that is empty. `number` is which
+    /// connection of the load it is: loopback has more addresses than one has ports.
+    pub(super) async fn open(
+        address: &str,
+        number: u32,
+        (path, protocol): (&str, &str),
+        format: LiveFormat,
+    ) -> Result<Self, DriverError> {
         let failed = |error: std::io::Error| DriverError::Failed(format!("{address}: {error}"));
         let mut stream = connect(address, number).await.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
-        let protocol = match format {
-            LiveFormat::Json => String::new(),
-            LiveFormat::Msgpack => format!("Sec-WebSocket-Protocol: {MSGPACK}\r\n"),
+        let protocol = match protocol {
+            "" => String::new(),
+            name => format!("Sec-WebSocket-Protocol: {name}\r\n"),
         };
         let request = format!(
-            "GET /live HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{protocol}\r\n"
         );
         stream.write_all(request.as_bytes()).await.map_err(failed)?;

@@ -1,5 +1,6 @@
-//! TLS to PostgreSQL, as `sslmode=require` of its address asks for it. The certificate is always checked.
+//! Sessions with PostgreSQL, as `sslmode=require` of its address asks for them.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -13,18 +14,33 @@ use tokio_rustls::client;
 
 /// Maker of sessions.
 #[derive(Clone)]
-pub(super) struct Tls(pub(super) TlsConnector);
+pub struct PostgresTls(pub TlsConnector);
 
 /// Maker of one session, with a server of this name.
-pub(super) struct Named {
+pub struct Named {
     connector: TlsConnector,
     name: ServerName<'static>,
 }
 
 /// A session.
-pub(super) struct Session<S>(client::TlsStream<S>);
+#[derive(Debug)]
+pub struct Session<S>(client::TlsStream<S>);
 
-impl<S> MakeTlsConnect<S> for Tls
+impl fmt::Debug for PostgresTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgresTls")
+    }
+}
+
+impl fmt::Debug for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Named")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> MakeTlsConnect<S> for PostgresTls
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

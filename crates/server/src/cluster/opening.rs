@@ -1,34 +1,57 @@
-//! This node in a cluster: it waits until it owns the cell, and opens its journal over the database.
+//! The wait for the cell, and its journal over the database.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Nonce, Postgres, SharedStorage, nonce,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce,
     open_objects, uptime,
 };
+use stafett_http::{Health, State};
 use stafett_journal::disk::open_directory;
 use stafett_journal::disk::storage::Storage;
 use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
 use stafett_net::EVENTS;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
+use super::folder::LocalFolder;
+use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
 
-/// The one cell that there is.
-const CELL: i32 = 0;
-/// Makes this process unmistakable, also after a failure of its journal.
-static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
+/// The cell, for as long as this node has it.
+#[derive(Debug)]
+pub(crate) struct Ownership {
+    lease: Lease,
+    cutoff: Cutoff,
+    folder: LocalFolder,
+}
+
+impl Ownership {
+    /// Returns why this node cannot go on as the owner.
+    pub(crate) fn loss(&self) -> Option<String> {
+        let loss = self.lease.loss().or_else(|| self.folder.loss())?;
+        // Nothing waits for files that cannot be made.
+        self.cutoff.cut_off(&loss);
+        Some(loss)
+    }
+
+    /// Lets go of the cell, once nothing is written to it any more.
+    pub(crate) fn release(self) {
+        self.lease.release();
+    }
+}
 
 /// Waits until this node owns the cell, and opens its journal.
 pub(crate) async fn open(
     settings: &Settings,
     storage: stafett_cluster::Settings,
+    member: &Arc<Member>,
+    health: &Health,
     journal: JournalSettings,
     metrics: Metrics,
-) -> anyhow::Result<(DiskJournal, Lease)> {
+) -> anyhow::Result<(DiskJournal, Ownership)> {
     let Some(address) = &settings.cluster.database else {
         anyhow::bail!("cluster.database is empty");
     };
@@ -39,10 +62,13 @@ pub(crate) async fn open(
         );
     }
     uptime().context("a cluster needs the time in /proc/uptime")?;
-    let lease = settings.cluster.lease_ms;
+    let lease = member.lease;
+    let ca = settings.cluster.database_ca.as_deref();
     let database =
-        Postgres::new(address.as_str(), CELL, Lease::patience(lease)).context("cluster.database")?;
-    let database = Arc::new(database);
+        Postgres::trusting(address.as_str(), ca, CELL, Lease::patience(lease)).context("cluster.database")?;
+    let database = Arc::new(database.timed(member.metrics.on_commit()));
+    // Clients are told of the node by its number.
+    member.joined().await;
     // A node without the objects does not take over.
     if let Some(objects) = storage.objects.clone() {
         let prepared = spawn_blocking(move || objects.prepare()).await;
@@ -50,10 +76,18 @@ pub(crate) async fn open(
             .context("the look at the objects was interrupted")?
             .context("cluster.objects")?;
     }
-    let claim = wait_for_claim(&database, lease).await?;
+    let claim = wait_for_claim(&database, member).await?;
+    member.on_claimed();
+    health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
-    let opened =
-        spawn_blocking(move || open_claimed(database, claim, lease, &scratch, storage, journal, metrics));
+    let member = Arc::clone(member);
+    let opened = spawn_blocking(move || {
+        let opened = open_claimed(&database, claim, &member, &scratch, storage, journal, metrics);
+        if opened.is_err() {
+            database.hang_up();
+        }
+        opened
+    });
     opened.await.context("recovery was interrupted")?
 }
 
@@ -79,18 +113,25 @@ pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cl
 }
 
 /// Looks at the cell until it can be claimed.
-async fn wait_for_claim(database: &Arc<Postgres>, lease: Duration) -> anyhow::Result<Claim> {
+async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyhow::Result<Claim> {
     let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
-    let mut candidate = Some(Candidate::new(shared, *NODE, lease));
+    let mut candidate = Some(Candidate::new(shared, *NODE, member.lease));
     let (mut is_prepared, mut last) = (false, String::new());
     loop {
         let database = Arc::clone(database);
         let Some(mut looking) = candidate.take() else {
             anyhow::bail!("the look at the cell was interrupted");
         };
+        if let Some(ended) = member.take_ended() {
+            looking.on_ended(ended);
+        }
+        let gives_way = member.gives_way();
         let looked = spawn_blocking(move || {
             if !is_prepared && let Err(error) = database.prepare() {
                 return (looking, Err(error));
+            }
+            if gives_way {
+                return (looking, Ok(Look::Owned));
             }
             let look = looking.look(|| uptime().unwrap_or_default());
             (looking, look)
@@ -114,35 +155,42 @@ async fn wait_for_claim(database: &Arc<Postgres>, lease: Duration) -> anyhow::Re
             tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
             last = said;
         }
-        tokio::time::sleep(interval).await;
+        tokio::select! {
+            () = sleep(interval) => {}
+            () = member.news.notified() => {}
+        }
     }
 }
 
 fn open_claimed(
-    database: Arc<Postgres>,
+    postgres: &Arc<Postgres>,
     claim: Claim,
-    lease: Duration,
+    member: &Arc<Member>,
     scratch: &Path,
     settings: stafett_cluster::Settings,
     journal: JournalSettings,
     metrics: Metrics,
-) -> anyhow::Result<(DiskJournal, Lease)> {
-    let database: Arc<dyn Database> = database;
+) -> anyhow::Result<(DiskJournal, Ownership)> {
+    let database: Arc<dyn Database> = Arc::<Postgres>::clone(postgres);
     let directory =
         open_directory(scratch).with_context(|| format!("{} cannot be used", scratch.display()))?;
+    let folder = LocalFolder::new(scratch);
     // First, as the local folder may have much that is removed.
     let cutoff: Arc<OnceLock<Cutoff>> = Arc::default();
-    let cut = Arc::clone(&cutoff);
-    let lease = Lease::keep(Arc::clone(&database), claim, lease, move |reason| {
+    let (cut, line, losing) = (Arc::clone(&cutoff), Arc::clone(postgres), Arc::clone(member));
+    let lease = Lease::keep(Arc::clone(&database), claim, member.lease, move |reason| {
         tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
+        losing.on_lost();
         if let Some(cutoff) = cut.get() {
             cutoff.cut_off(reason);
         }
+        // No call holds up the end of the journal.
+        line.hang_up();
     })?;
     let storage = SharedStorage::open(database, claim, directory, settings)
         .context("the files of the cell cannot be listed")?;
     let storage = Arc::new(storage);
-    cutoff.get_or_init(|| storage.cutoff());
+    let cutoff = cutoff.get_or_init(|| storage.cutoff()).clone();
     if let Some(reason) = lease.loss() {
         anyhow::bail!("the cell was lost while its files were listed: {reason}");
     }
@@ -155,5 +203,10 @@ fn open_claimed(
     let opened = DiskJournal::open_on(shared, journal, metrics);
     let opened = opened.context("the journal of the cell cannot be opened")?;
     storage.keep()?;
-    Ok((opened, lease.of(storage)))
+    let ownership = Ownership {
+        lease: lease.of(storage),
+        cutoff,
+        folder,
+    };
+    Ok((opened, ownership))
 }

@@ -1,0 +1,251 @@
+//! The first bytes between two nodes: both prove that they read the same table of nodes, and the node that
+//! connects says what for.
+//!
+//! ```text
+//! connecting   "STAFETT PEER 1\n"   challenge, 32 bytes
+//! accepting    challenge, 32 bytes   proof, 32 bytes
+//! connecting   proof, 32 bytes   length, u16   wish, text
+//! accepting    1 byte: 1 granted, 0 refused
+//! ```
+//!
+//! A proof is the HMAC-SHA-256 (RFC 2104), under the key of the accepting node, of a byte for the side, both
+//! challenges, and the wish of the connecting side. So a client's bytes go to no program that took a node's
+//! address, and a stranger cannot give itself another client's address. What follows is neither signed nor
+//! encrypted: relayed connections are as their clients made them. Integers are big-endian.
+
+use std::io;
+use std::net::SocketAddr;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::nodes::{Key, random};
+
+const GREETING: &[u8; 15] = b"STAFETT PEER 1\n";
+const PROOF_BYTES: usize = 32;
+const WISH_BYTES_MAX: usize = 512;
+
+/// Purpose of a connection between nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Its bytes are those of a client that came to a listener of another node.
+    Relay { listener: String, client: SocketAddr },
+    /// It lasts for as long as the process of the owner; a byte says that the cell is free.
+    Watch { node: u32 },
+}
+
+/// Reason why there is no connection between two nodes.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is no node of this cluster")]
+    Stranger,
+    #[error("it asks for nothing that is known")]
+    Malformed,
+    #[error("it refuses")]
+    Refused,
+}
+
+impl Wish {
+    fn write(&self) -> String {
+        match self {
+            Self::Relay { listener, client } => format!("relay {listener} {client}"),
+            Self::Watch { node } => format!("watch {node}"),
+        }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let wish = match words.next()? {
+            "relay" => Self::Relay {
+                listener: words.next()?.to_owned(),
+                client: words.next()?.parse().ok()?,
+            },
+            "watch" => Self::Watch {
+                node: words.next()?.parse().ok()?,
+            },
+            _ => return None,
+        };
+        words.next().is_none().then_some(wish)
+    }
+}
+
+type Challenge = [u8; 32];
+
+fn mac(key: &Key, side: u8, challenges: &[Challenge; 2], wish: &str) -> Hmac<Sha256> {
+    #[expect(clippy::expect_used, reason = "a key of any length is one (RFC 2104)")]
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("any key is taken");
+    mac.update(&[side]);
+    for challenge in challenges {
+        mac.update(challenge);
+    }
+    mac.update(wish.as_bytes());
+    mac
+}
+
+const CONNECTING: u8 = b'c';
+const ACCEPTING: u8 = b'a';
+
+/// Asks the node with a key for something. Returns when that is granted.
+pub async fn ask<S>(stream: &mut S, key: &Key, wish: &Wish) -> Result<(), PeerError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let ours = random();
+    stream.write_all(&[GREETING.as_slice(), &ours].concat()).await?;
+    let (mut theirs, mut proof) = (Challenge::default(), [0; PROOF_BYTES]);
+    stream.read_exact(&mut theirs).await?;
+    stream.read_exact(&mut proof).await?;
+    let challenges = [ours, theirs];
+    if mac(key, ACCEPTING, &challenges, "").verify_slice(&proof).is_err() {
+        return Err(PeerError::Stranger);
+    }
+    let wish = wish.write();
+    let bytes = u16::try_from(wish.len()).map_err(|_| PeerError::Malformed)?;
+    let mut message = mac(key, CONNECTING, &challenges, &wish)
+        .finalize()
+        .into_bytes()
+        .to_vec();
+    message.extend(bytes.to_be_bytes());
+    message.extend(wish.as_bytes());
+    stream.write_all(&message).await?;
+    match stream.read_u8().await? {
+        1 => Ok(()),
+        _ => Err(PeerError::Refused),
+    }
+}
+
+/// Returns the wish of a node that knows this node's key. It is to be answered.
+pub async fn hear<S>(stream: &mut S, key: &Key) -> Result<Wish, PeerError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut greeting = [0; GREETING.len()];
+    stream.read_exact(&mut greeting).await?;
+    if greeting != *GREETING {
+        return Err(PeerError::Stranger);
+    }
+    let (mut theirs, ours) = (Challenge::default(), random());
+    stream.read_exact(&mut theirs).await?;
+    let challenges = [theirs, ours];
+    let proof = mac(key, ACCEPTING, &challenges, "").finalize().into_bytes();
+    stream.write_all(&[ours.as_slice(), &proof].concat()).await?;
+    let mut proof = [0; PROOF_BYTES];
+    stream.read_exact(&mut proof).await?;
+    let bytes = usize::from(stream.read_u16().await?);
+    if bytes > WISH_BYTES_MAX {
+        return Err(PeerError::Malformed);
+    }
+    let mut wish = vec![0; bytes];
+    stream.read_exact(&mut wish).await?;
+    let wish = String::from_utf8(wish).map_err(|_| PeerError::Malformed)?;
+    if mac(key, CONNECTING, &challenges, &wish)
+        .verify_slice(&proof)
+        .is_err()
+    {
+        return Err(PeerError::Stranger);
+    }
+    Wish::read(&wish).ok_or(PeerError::Malformed)
+}
+
+/// Answers a wish.
+pub async fn answer<S: AsyncWrite + Unpin>(stream: &mut S, is_granted: bool) -> io::Result<()> {
+    stream.write_all(&[u8::from(is_granted)]).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    fn relay() -> Wish {
+        Wish::Relay {
+            listener: "one".to_owned(),
+            client: "[2001:db8::1]:4".parse().unwrap(),
+        }
+    }
+
+    async fn talk(
+        asking: Key,
+        hearing: Key,
+        wish: &Wish,
+    ) -> (Result<(), PeerError>, Result<Wish, PeerError>) {
+        let (mut one, mut other) = duplex(64);
+        tokio::join!(async move { ask(&mut one, &asking, wish).await }, async move {
+            let heard = hear(&mut other, &hearing).await;
+            answer(&mut other, heard.is_ok()).await.ok();
+            heard
+        })
+    }
+
+    #[tokio::test]
+    async fn nodes_that_know_the_key_understand_each_other() {
+        let key = Key::random();
+        for wish in [relay(), Wish::Watch { node: 7 }] {
+            let (asked, heard) = talk(key, key, &wish).await;
+            asked.unwrap();
+            assert_eq!(heard.unwrap(), wish);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_learns_no_wish() {
+        let (asked, heard) = talk(Key::random(), Key::random(), &relay()).await;
+        assert!(matches!(asked, Err(PeerError::Stranger)), "{asked:?}");
+        // The node that connected went away without a wish.
+        assert!(matches!(heard, Err(PeerError::Io(_))), "{heard:?}");
+    }
+
+    /// Sends bytes to a node, behind the greeting and its answer.
+    async fn hears(first: &[u8], then: &[u8]) -> Result<Wish, PeerError> {
+        let (mut one, mut other) = duplex(1024);
+        let key = Key::random();
+        let (heard, ()) = tokio::join!(hear(&mut other, &key), async {
+            one.write_all(first).await.unwrap();
+            let mut answer = [0; 64];
+            if one.read_exact(&mut answer).await.is_ok() {
+                one.write_all(then).await.unwrap();
+            }
+            drop(one);
+        });
+        heard
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_stranger_are_refused() {
+        let greeting = [GREETING.as_slice(), &[0; 32]].concat();
+        let long = [[0; 32].as_slice(), &[0xff, 0xff]].concat();
+        assert!(matches!(hears(&greeting, &long).await, Err(PeerError::Malformed)));
+        let wrong = [[0; 32].as_slice(), &[0, 7], b"watch 1"].concat();
+        assert!(matches!(hears(&greeting, &wrong).await, Err(PeerError::Stranger)));
+        assert!(matches!(hears(&greeting, b"short").await, Err(PeerError::Io(_))));
+    }
+
+    #[tokio::test]
+    async fn another_protocol_is_refused_at_its_first_bytes() {
+        let (mut one, mut other) = duplex(1024);
+        one.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
+        let heard = hear(&mut other, &Key::random()).await;
+        assert!(matches!(heard, Err(PeerError::Stranger)), "{heard:?}");
+    }
+
+    #[test]
+    fn malformed_wishes_are_none() {
+        for text in [
+            "",
+            "relay",
+            "relay a",
+            "relay a b",
+            "watch",
+            "watch x",
+            "watch 1 2",
+            "other 1",
+        ] {
+            assert_eq!(Wish::read(text), None, "{text}");
+        }
+        assert_eq!(Wish::read(&relay().write()), Some(relay()));
+    }
+}

@@ -1,0 +1,233 @@
+//! The table of nodes.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_postgres::{Error, Row};
+
+use super::line::{Connection, Line};
+use super::{AddressError, nonce_of, tables, target, unsigned};
+use crate::database::{DatabaseError, Nonce, Owner};
+use crate::nodes::{Directory, Entry, Key, NodeFacts, Roll};
+
+const ARE_THERE: &str =
+    "SELECT to_regclass('stafett.node') IS NOT NULL AND to_regclass('stafett.cell') IS NOT NULL";
+
+/// Creates the table if it is missing. One node at a time does.
+const CREATE: &str = "
+SELECT pg_advisory_xact_lock(8316026130246);
+CREATE TABLE IF NOT EXISTS stafett.node (
+  number int PRIMARY KEY, name text NOT NULL UNIQUE, incarnation bytea NOT NULL, key bytea NOT NULL, version text NOT NULL,
+  addresses text NOT NULL, beat bigint NOT NULL, seen timestamptz NOT NULL, is_here bool NOT NULL)
+  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+";
+
+/// Address from which the database is reached.
+const HOST: &str = "SELECT host(inet_client_addr())";
+
+/// Nodes join one after the other: numbers are given once.
+const IN_TURN: &str = "SELECT pg_advisory_xact_lock(8316026130247)";
+
+/// Forgets nodes that have been away for a month.
+const FORGET: &str = "
+DELETE FROM stafett.node WHERE seen < now() - interval '30 days' AND incarnation IS DISTINCT FROM
+  (SELECT owner FROM stafett.cell WHERE id = $1)";
+
+const REJOIN: &str = "
+UPDATE stafett.node
+SET incarnation = $2, key = $3, version = $4, addresses = $5, beat = 0, seen = clock_timestamp(), is_here = true
+WHERE name = $1 RETURNING number";
+
+/// The smallest number that no node has.
+const JOIN: &str = "
+INSERT INTO stafett.node (number, name, incarnation, key, version, addresses, beat, seen, is_here)
+SELECT min(n), $1, $2, $3, $4, $5, 0, clock_timestamp(), true
+FROM generate_series(1, (SELECT count(*)::int + 1 FROM stafett.node)) AS n
+WHERE NOT EXISTS (SELECT FROM stafett.node WHERE number = n)
+RETURNING number";
+
+const ROLL: &str = "
+WITH beating AS (UPDATE stafett.node SET beat = beat + 1, seen = clock_timestamp(), is_here = true
+  WHERE number = $2 AND incarnation = $3 RETURNING number)
+SELECT n.number, n.name, n.incarnation, n.key, n.version, n.addresses, n.beat,
+  (extract(epoch FROM clock_timestamp() - n.seen) * 1000)::bigint, c.epoch, c.owner, (SELECT count(*) FROM beating) > 0
+FROM stafett.node n LEFT JOIN stafett.cell c ON c.id = $1
+WHERE n.is_here ORDER BY n.number";
+
+const FACTS: &str = "
+SELECT current_setting('server_version'),
+  current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
+  current_setting('synchronous_standby_names')";
+
+const TABLES: &str = "
+SELECT c.relname::text, pg_total_relation_size(c.oid) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'stafett' AND c.relkind = 'r' ORDER BY 1";
+
+const LEAVE: &str = "UPDATE stafett.node SET is_here = false WHERE number = $1 AND incarnation = $2";
+
+/// The table of nodes, over a connection of its own.
+#[derive(Debug)]
+pub struct PostgresDirectory {
+    cell: i32,
+    line: Line,
+}
+
+impl PostgresDirectory {
+    /// Nothing is connected yet. `patience` is the time for one call.
+    pub fn new(url: &str, ca: Option<&Path>, cell: i32, patience: Duration) -> Result<Self, AddressError> {
+        Ok(Self {
+            cell,
+            line: Line::new(&target(url, ca)?, patience)?,
+        })
+    }
+}
+
+/// The database as an operator sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DatabaseFacts {
+    pub version: String,
+    /// Bytes of each table with its indexes.
+    pub tables: Vec<(String, u64)>,
+    /// Whether a crash of its machine loses nothing.
+    pub is_crash_safe: bool,
+    pub synchronous_standbys: String,
+}
+
+impl PostgresDirectory {
+    /// Describes the database.
+    pub fn facts(&self) -> Result<DatabaseFacts, DatabaseError> {
+        self.line.call(async |it: &mut Connection| {
+            let row = it.client.query_one(FACTS, &[]).await?;
+            let tables = it.client.query(TABLES, &[]).await?;
+            let table = |row: &Row| Ok((row.try_get(0)?, unsigned(row.try_get(1)?)));
+            Ok(DatabaseFacts {
+                version: row.try_get(0)?,
+                is_crash_safe: row.try_get(1)?,
+                synchronous_standbys: row.try_get(2)?,
+                tables: tables.iter().map(table).collect::<Result<_, Error>>()?,
+            })
+        })
+    }
+}
+
+impl Directory for PostgresDirectory {
+    fn join(&self, facts: &mut NodeFacts) -> Result<u32, DatabaseError> {
+        let cell = self.cell;
+        let number: i32 = self.line.call(async |it: &mut Connection| {
+            if !it.client.query_one(ARE_THERE, &[]).await?.try_get(0)? {
+                it.client.batch_execute(tables::CREATE).await?;
+                it.client.batch_execute(CREATE).await?;
+            }
+            let host: Option<String> = it.client.query_one(HOST, &[]).await?.try_get(0)?;
+            let host: Option<IpAddr> = host.and_then(|host| host.parse().ok());
+            if facts.settle(host) {
+                tracing::warn!(
+                    host = %host.map(|host| host.to_string()).unwrap_or_default(),
+                    "other machines cannot reach this node: set the advertised addresses of its listeners"
+                );
+            }
+            let addresses = written(&facts.addresses);
+            let (incarnation, key) = (facts.incarnation.as_slice(), facts.key.0.as_slice());
+            let transaction = it.client.transaction().await?;
+            transaction.batch_execute(IN_TURN).await?;
+            transaction.execute(FORGET, &[&cell]).await?;
+            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                [&facts.name, &incarnation, &key, &facts.version, &addresses];
+            let row = match transaction.query_opt(REJOIN, &values).await? {
+                Some(row) => row,
+                None => transaction.query_one(JOIN, &values).await?,
+            };
+            transaction.commit().await?;
+            row.try_get(0)
+        })?;
+        Ok(counted(number))
+    }
+
+    fn roll(&self, number: u32, incarnation: Nonce) -> Result<Roll, DatabaseError> {
+        let (cell, number) = (self.cell, i32::try_from(number).unwrap_or_default());
+        let incarnation = incarnation.as_slice();
+        self.line.call(async |it: &mut Connection| {
+            let statement = it.prepared(ROLL).await?;
+            let rows = it
+                .client
+                .query(&statement, &[&cell, &number, &incarnation])
+                .await?;
+            let mut roll = Roll::default();
+            for row in &rows {
+                roll.entries.push(entry(row)?);
+                let epoch: Option<i64> = row.try_get(8)?;
+                let owner: Option<Vec<u8>> = row.try_get(9)?;
+                roll.owner = Owner {
+                    epoch: unsigned(epoch.unwrap_or_default()),
+                    node: owner.map(|owner| nonce_of(&owner)),
+                    beat: 0,
+                };
+                roll.is_registered = row.try_get(10)?;
+            }
+            Ok(roll)
+        })
+    }
+
+    fn leave(&self, number: u32, incarnation: Nonce) -> Result<(), DatabaseError> {
+        let number = i32::try_from(number).unwrap_or_default();
+        let incarnation = incarnation.as_slice();
+        self.line.call(async |it: &mut Connection| {
+            it.client.execute(LEAVE, &[&number, &incarnation]).await?;
+            Ok(())
+        })
+    }
+}
+
+fn entry(row: &Row) -> Result<Entry, Error> {
+    let (incarnation, key): (Vec<u8>, Vec<u8>) = (row.try_get(2)?, row.try_get(3)?);
+    let addresses: &str = row.try_get(5)?;
+    Ok(Entry {
+        number: counted(row.try_get(0)?),
+        facts: NodeFacts {
+            name: row.try_get(1)?,
+            incarnation: nonce_of(&incarnation),
+            // A key of another length was not made by a node: nothing is to be proven with it.
+            key: key.try_into().map_or_else(|_| Key::random(), Key),
+            version: row.try_get(4)?,
+            addresses: read(addresses),
+        },
+        beat: unsigned(row.try_get(6)?),
+        silent_ms: unsigned(row.try_get(7)?),
+    })
+}
+
+fn counted(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or_default()
+}
+
+/// Addresses as they are stored: a line `LISTENER ADDRESS` for each.
+fn written(addresses: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (listener, address) in addresses {
+        text.extend([listener, " ", address, "\n"]);
+    }
+    text
+}
+
+fn read(text: &str) -> Vec<(String, String)> {
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines
+        .map(|(listener, address)| (listener.to_owned(), address.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, written};
+
+    #[test]
+    fn addresses_are_read_as_they_were_written() {
+        let addresses = vec![
+            ("one".to_owned(), "10.0.0.1:1".to_owned()),
+            ("two".to_owned(), "[::1]:2".to_owned()),
+        ];
+        assert_eq!(read(&written(&addresses)), addresses);
+        assert!(read("malformed\n\n").is_empty());
+    }
+}

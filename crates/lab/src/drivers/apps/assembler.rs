@@ -1,0 +1,298 @@
+//! A worker over a WebSocket: it has tasks, assembles their sessions, and passes each on in one commit with
+//! what it has read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+use super::TABLE;
+use super::board::Board;
+use super::sessions::Sessions;
+use super::words::{
+    Claim, Command, Commit, Commits, Credit, Head, Join, Joined, OfTask, Page, Records, Scan,
+};
+use crate::drivers::websocket::Link;
+use crate::drivers::{DriverError, Receiver, Seat};
+use crate::experiment::{LiveFormat, Session};
+use crate::workload::Received;
+
+const PROTOCOL: &str = "stafett.work.json";
+/// Records and bytes that may be delivered and not committed.
+const CREDIT: Credit = Credit {
+    records: 10_000,
+    bytes: 8 << 20,
+};
+/// Bytes of messages whose records go into one commit.
+const COMMIT_BYTES: usize = 2 << 20;
+
+/// A worker.
+pub(in crate::drivers) struct Assembler {
+    link: Link,
+    board: Arc<Board>,
+    number: u32,
+    session: Session,
+    /// Topic of finished sessions.
+    to: String,
+    tasks: BTreeMap<String, Task>,
+    /// Messages that came before an answer.
+    waiting: VecDeque<Vec<u8>>,
+    /// Number of the last command.
+    asked: u64,
+    /// Time between signs of life.
+    beat: Duration,
+}
+
+struct Task {
+    epoch: u64,
+    seq: u64,
+    sessions: Sessions,
+}
+
+/// Commits that are stored together, and the messages that they pass on.
+#[derive(Default)]
+struct Batch {
+    commits: Vec<Commit>,
+    finished: Vec<Received>,
+    bytes: usize,
+}
+
+impl Assembler {
+    pub(super) async fn open(
+        server: &str,
+        app: &str,
+        number: u32,
+        seat: &Seat,
+        board: &Arc<Board>,
+    ) -> Result<Self, DriverError> {
+        let path = format!("/v1/apps/{app}/work");
+        let link = Link::open(server, 0, (&path, PROTOCOL), LiveFormat::Json).await?;
+        let to = seat.onward.as_ref().and_then(|onward| onward.names.first());
+        let mut assembler = Self {
+            link,
+            board: Arc::clone(board),
+            number,
+            session: seat.role.session.clone().unwrap_or_default(),
+            to: to.cloned().unwrap_or_default(),
+            tasks: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            asked: 0,
+            beat: Duration::ZERO,
+        };
+        let join = Join {
+            worker: format!("{}-{number}", seat.group),
+            credit: CREDIT,
+        };
+        let joined: Joined = assembler.ask("join", join).await?;
+        assembler.beat = Duration::from_millis(joined.worker_timeout_ms) / 4;
+        board.joined(number, joined.tasks);
+        Ok(assembler)
+    }
+
+    /// Sends a command. Returns its number.
+    async fn tell(&mut self, command: &str, what: impl Serialize) -> Result<u64, DriverError> {
+        self.asked += 1;
+        let id = self.asked;
+        let name = command;
+        let command = Command { name, id, what };
+        let text = serde_json::to_vec(&command).map_err(|error| DriverError::Failed(error.to_string()))?;
+        self.link.put(&text);
+        self.link.flush().await?;
+        Ok(id)
+    }
+
+    /// Sends a command and waits for its answer. Other messages are kept.
+    async fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &str,
+        what: impl Serialize,
+    ) -> Result<T, DriverError> {
+        let id = self.tell(command, what).await?;
+        loop {
+            let mut answer = None;
+            for message in self.read().await? {
+                let head: Head<'_> = parsed(&message)?;
+                if head.id == Some(id) {
+                    if let Some(code) = head.error {
+                        let info = head.info.unwrap_or_default();
+                        return Err(DriverError::Failed(format!("{command}: {code}: {info}")));
+                    }
+                    answer = Some(parsed(&message)?);
+                } else {
+                    self.waiting.push_back(message);
+                }
+            }
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Returns the messages that are there, and waits for one where there is none.
+    async fn read(&mut self) -> Result<Vec<Vec<u8>>, DriverError> {
+        let mut came = Vec::new();
+        self.link.read(|message| came.push(message.to_vec())).await?;
+        Ok(came)
+    }
+
+    /// Returns the next messages; none, after a sign of life, if nothing came for a while.
+    async fn next(&mut self) -> Result<Vec<Vec<u8>>, DriverError> {
+        if !self.waiting.is_empty() {
+            return Ok(self.waiting.drain(..).collect());
+        }
+        let beat = self.beat;
+        tokio::select! {
+            biased;
+            came = self.read() => return came,
+            () = sleep(beat) => {}
+        }
+        self.tell("beat", serde_json::Map::new()).await?;
+        Ok(Vec::new())
+    }
+
+    /// Takes a task over, with the sessions that are under way in it.
+    async fn claim(&mut self, claimed: OfTask) -> Result<(), DriverError> {
+        let OfTask {
+            task,
+            epoch,
+            seq,
+            entries,
+        } = claimed;
+        let mut sessions = Sessions::default();
+        let (mut after, mut is_done) = (None, entries == 0);
+        while !is_done {
+            let claim = Claim { task: &task, epoch };
+            let scan = Scan {
+                claim,
+                table: TABLE,
+                after,
+            };
+            let page: Page = self.ask("scan", scan).await?;
+            page.entries.into_iter().for_each(|entry| sessions.restore(entry));
+            after = page.next;
+            is_done = after.is_none();
+        }
+        self.board.claimed(self.number, &task);
+        let taken = Task { epoch, seq, sessions };
+        self.tasks.insert(task, taken);
+        Ok(())
+    }
+
+    async fn release(&mut self, task: &str, epoch: u64) -> Result<(), DriverError> {
+        self.forget(task);
+        self.tell("release", Claim { task, epoch }).await.map(|_| ())
+    }
+
+    fn forget(&mut self, task: &str) {
+        self.tasks.remove(task);
+        self.board.released(self.number, task);
+    }
+
+    /// Adds the step of a task to the batch.
+    fn assemble(&mut self, message: &[u8], batch: &mut Batch) -> Result<(), DriverError> {
+        let records: Records<'_> = parsed(message)?;
+        let Some(task) = self.tasks.get_mut(&records.task) else {
+            // It was given back meanwhile.
+            return Ok(());
+        };
+        let (name, next) = (records.task.clone(), records.next.to_owned());
+        let now_ms = jiff::Timestamp::now().as_millisecond();
+        let to = (self.to.as_str(), now_ms);
+        let step = task
+            .sessions
+            .take(&self.session, records, to, &mut batch.finished);
+        task.seq += 1;
+        batch.bytes += message.len();
+        batch.commits.push(Commit {
+            task: name,
+            epoch: task.epoch,
+            seq: task.seq,
+            next,
+            step,
+        });
+        Ok(())
+    }
+
+    /// Stores the batch. Its messages are passed on then.
+    async fn commit(&mut self, batch: &mut Batch, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        let batch = std::mem::take(batch);
+        if !batch.commits.is_empty() {
+            let tasks = &batch.commits;
+            let _: serde::de::IgnoredAny = self.ask("commit", Commits { tasks }).await?;
+            into.extend(batch.finished);
+        }
+        Ok(())
+    }
+
+    /// Handles one message. Commits first where the batch has to be stored before it.
+    async fn on_message(
+        &mut self,
+        message: &[u8],
+        batch: &mut Batch,
+        into: &mut Vec<Received>,
+    ) -> Result<(), DriverError> {
+        let head: Head<'_> = parsed(message)?;
+        if let Some(notice) = head.notice {
+            return Err(DriverError::Failed(format!("the app says {notice}")));
+        }
+        match head.event.as_deref() {
+            Some("records" | "time") => {
+                let of: OfTask = parsed(message)?;
+                let is_there = batch.commits.iter().any(|commit| commit.task == of.task);
+                if is_there || batch.bytes > COMMIT_BYTES {
+                    self.commit(batch, into).await?;
+                }
+                self.assemble(message, batch)
+            }
+            Some("claimed") => {
+                self.commit(batch, into).await?;
+                self.claim(parsed(message)?).await
+            }
+            Some("revoke") => {
+                self.commit(batch, into).await?;
+                let OfTask { task, epoch, .. } = parsed(message)?;
+                self.release(&task, epoch).await
+            }
+            Some("lost") => {
+                let OfTask { task, .. } = parsed(message)?;
+                self.forget(&task);
+                Ok(())
+            }
+            Some("rests") => {
+                let text = String::from_utf8_lossy(message).into_owned();
+                Err(DriverError::Failed(format!("a task rests: {text}")))
+            }
+            // Answers to signs of life.
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Receiver for Assembler {
+    /// Adds messages of sessions that were passed on. Not safe to drop, unless the worker is, too.
+    async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        let mut batch = Batch::default();
+        for message in self.next().await? {
+            self.on_message(&message, &mut batch, into).await?;
+        }
+        self.commit(&mut batch, into).await
+    }
+}
+
+impl Drop for Assembler {
+    fn drop(&mut self) {
+        self.board.left(self.number);
+    }
+}
+
+fn parsed<'a, T: serde::Deserialize<'a>>(message: &'a [u8]) -> Result<T, DriverError> {
+    serde_json::from_slice(message).map_err(|error| {
+        let text = String::from_utf8_lossy(message.get(..200).unwrap_or(message)).into_owned();
+        DriverError::Failed(format!("an app's message cannot be read: {error}: {text}"))
+    })
+}

@@ -1,0 +1,143 @@
+//! Messages between a worker and the broker, in JSON (`docs/apps.md`, "Over a WebSocket").
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The fields that say what a message is.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Head<'a> {
+    pub(super) id: Option<u64>,
+    #[serde(borrow)]
+    pub(super) event: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) notice: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) error: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) info: Option<Cow<'a, str>>,
+}
+
+/// The answer to `join`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Joined {
+    pub(super) tasks: usize,
+    pub(super) worker_timeout_ms: u64,
+}
+
+/// An event about a task.
+#[derive(Debug, Deserialize)]
+pub(super) struct OfTask {
+    pub(super) task: String,
+    pub(super) epoch: u64,
+    /// Of a claim: the number of the last commit, and entries of the task's tables.
+    #[serde(default)]
+    pub(super) seq: u64,
+    #[serde(default)]
+    pub(super) entries: usize,
+}
+
+/// Records of a task, and timers that are due before them.
+#[derive(Debug, Deserialize)]
+pub(super) struct Records<'a> {
+    pub(super) task: String,
+    #[serde(default)]
+    pub(super) due: Vec<(String, i64, String)>,
+    #[serde(default, borrow, rename = "records")]
+    pub(super) list: Vec<Record<'a>>,
+    #[serde(borrow)]
+    pub(super) next: &'a RawValue,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Record<'a> {
+    #[serde(borrow)]
+    pub(super) key: Cow<'a, str>,
+    /// Content that is a text.
+    #[serde(default, borrow)]
+    pub(super) value: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    pub(super) value_base64: Option<Cow<'a, str>>,
+}
+
+/// A page of a table.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    pub(super) entries: Vec<Entry>,
+    pub(super) next: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) value: Vec<String>,
+}
+
+/// A command.
+#[derive(Debug, Serialize)]
+pub(super) struct Command<'a, T> {
+    #[serde(rename = "command")]
+    pub(super) name: &'a str,
+    pub(super) id: u64,
+    #[serde(flatten)]
+    pub(super) what: T,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Join {
+    pub(super) worker: String,
+    pub(super) credit: Credit,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Credit {
+    pub(super) records: u32,
+    pub(super) bytes: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Claim<'a> {
+    pub(super) task: &'a str,
+    pub(super) epoch: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Scan<'a> {
+    #[serde(flatten)]
+    pub(super) claim: Claim<'a>,
+    pub(super) table: &'a str,
+    pub(super) after: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Commits<'a> {
+    pub(super) tasks: &'a [Commit],
+}
+
+/// A step of one task.
+#[derive(Debug, Serialize)]
+pub(super) struct Commit {
+    pub(super) task: String,
+    pub(super) epoch: u64,
+    pub(super) seq: u64,
+    pub(super) next: Box<RawValue>,
+    #[serde(flatten)]
+    pub(super) step: Step,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Step {
+    pub(super) put: BTreeMap<&'static str, Vec<(String, Vec<String>)>>,
+    pub(super) delete: BTreeMap<&'static str, Vec<String>>,
+    pub(super) timers: Vec<(String, Option<i64>)>,
+    pub(super) emit: Vec<Emit>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Emit {
+    pub(super) topic: String,
+    pub(super) key: String,
+    pub(super) value_base64: String,
+}

@@ -1,0 +1,401 @@
+//! The node as a member of a cluster, from the start to the end of the process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use stafett_admin::cluster::Cluster;
+use stafett_cluster::{Key, Node, NodeFacts, Nonce, PostgresDirectory, Registry, View, Wish, nonce};
+use stafett_http::{Code, Health, Problem, slot};
+use stafett_model::Lock;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+use super::doors::Doors;
+use super::metrics::Metrics;
+use super::report::report;
+use super::{peers, watch as watching};
+use crate::config::Settings;
+use crate::failure::Failure;
+use crate::node::told;
+
+/// The one cell that there is.
+pub(super) const CELL: i32 = 0;
+/// Name of the address for other nodes.
+const PEER: &str = "peer";
+/// Listeners by rank: the address of the first is the name of a node that is given none.
+const RANKS: [&str; 8] = [
+    "kafka",
+    "kafka-tls",
+    "amqp",
+    "amqp-tls",
+    "http",
+    "http-tls",
+    "management",
+    "management-tls",
+];
+/// Time to connect to another node.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// Time for another node's answer, which may still open the journal.
+const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// Time for the database to describe itself.
+const FACTS_MAX: Duration = Duration::from_secs(2);
+/// Time for another node to take the cell that this one let go.
+const TURN_LEASES: u32 = 3;
+
+/// Makes this process unmistakable, also after a failure of its journal.
+pub(super) static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
+
+/// What the node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    StandingBy,
+    /// It owns the cell, and reads what is there.
+    Opening,
+    Serving,
+}
+
+/// An order to let go of the cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Move {
+    /// Number of the node that is to have it. `None`: any other.
+    pub(crate) to: Option<u32>,
+    /// Orders so far.
+    count: u64,
+}
+
+/// The node.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) lease: Duration,
+    pub(crate) doors: Doors,
+    pub(crate) metrics: Metrics,
+    name: String,
+    key: Key,
+    /// Address for other nodes; `None` if there is none.
+    peer: Option<String>,
+    directory: Arc<PostgresDirectory>,
+    registry: Lock<Option<Registry>>,
+    view: watch::Sender<Arc<View>>,
+    /// The owner, if that is another node that is listed.
+    pub(super) owner: watch::Sender<Option<Arc<Node>>>,
+    pub(super) phase: watch::Sender<Phase>,
+    claimed_at: Lock<Option<Instant>>,
+    /// Whether the owner answers this node.
+    reaches_owner: AtomicBool,
+    health: Lock<Option<Health>>,
+    /// A look at the cell is worth while.
+    pub(super) news: Notify,
+    /// An owner whose process has ended.
+    ended: Lock<Option<Nonce>>,
+    orders: watch::Sender<Move>,
+    /// The order with which this node last let go of the cell.
+    pub(super) let_go: watch::Sender<Move>,
+    /// Time up to which others have the first turn.
+    others_turn: Lock<Option<Instant>>,
+    has_lost: AtomicBool,
+    tasks: TaskTracker,
+}
+
+impl Member {
+    /// Begins to listen for other nodes. `None` if the node is alone.
+    pub(crate) async fn start(settings: &Settings) -> Result<Option<Arc<Self>>, Failure> {
+        let cluster = &settings.cluster;
+        let Some(database) = &cluster.database else {
+            return Ok(None);
+        };
+        let lease = cluster.lease_ms;
+        let directory =
+            PostgresDirectory::new(database.as_str(), cluster.database_ca.as_deref(), CELL, lease)
+                .context("cluster.database")?;
+        let listener = match &cluster.listen {
+            Some(address) => Some(
+                TcpListener::bind(address)
+                    .await
+                    .with_context(|| format!("cluster.listen: {address} cannot be listened on"))?,
+            ),
+            None => None,
+        };
+        let address = listener.as_ref().map(TcpListener::local_addr).transpose();
+        let address = address.context("the listener for other nodes has no address")?;
+        let member = Arc::new(Self {
+            lease,
+            doors: Doors::new(),
+            metrics: Metrics::new(),
+            name: cluster.name.clone(),
+            key: Key::random(),
+            peer: address.map(|address| told(cluster.advertised.as_ref(), address)),
+            directory: Arc::new(directory),
+            registry: Lock::default(),
+            view: watch::Sender::default(),
+            owner: watch::Sender::default(),
+            phase: watch::Sender::new(Phase::StandingBy),
+            claimed_at: Lock::default(),
+            reaches_owner: AtomicBool::new(false),
+            health: Lock::default(),
+            news: Notify::new(),
+            ended: Lock::default(),
+            orders: watch::Sender::default(),
+            let_go: watch::Sender::default(),
+            others_turn: Lock::default(),
+            has_lost: AtomicBool::new(false),
+            tasks: TaskTracker::new(),
+        });
+        if let Some(listener) = listener {
+            member.tasks.spawn(peers::run(listener, Arc::clone(&member)));
+        }
+        member.tasks.spawn(watching::run(Arc::clone(&member)));
+        Ok(Some(member))
+    }
+
+    /// Has the node listed with the addresses of its listeners, unless it is. `health` is that of the
+    /// process's parts from now on.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        listeners: Vec<(&'static str, String)>,
+        health: Health,
+    ) -> anyhow::Result<()> {
+        health.set_relays(self.reaches_owner.load(Ordering::Acquire));
+        *self.health.lock() = Some(health);
+        let mut registry = self.registry.lock();
+        if registry.is_some() {
+            return Ok(());
+        }
+        let rank = |name: &str| RANKS.iter().position(|ranked| *ranked == name);
+        let mut addresses: Vec<_> = listeners
+            .into_iter()
+            .filter(|(name, _)| rank(name).is_some())
+            .collect();
+        addresses.sort_by_key(|(name, _)| rank(name));
+        let addresses = addresses
+            .into_iter()
+            .map(|(name, address)| (name.to_owned(), address));
+        let peer = self.peer.iter().map(|address| (PEER.to_owned(), address.clone()));
+        let facts = NodeFacts {
+            name: self.name.clone(),
+            incarnation: *NODE,
+            key: self.key,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            addresses: addresses.chain(peer).collect(),
+        };
+        let directory = Arc::<PostgresDirectory>::clone(&self.directory);
+        // The thread of the registry ends before the last other reference goes, or with the process.
+        let member = Arc::downgrade(self);
+        let joined = Registry::join(directory, facts, self.lease, move |view| {
+            if let Some(member) = member.upgrade() {
+                member.on_view(view);
+            }
+        });
+        *registry = Some(joined.context("this node cannot be listed")?);
+        Ok(())
+    }
+
+    fn on_view(&self, view: View) {
+        let owner = view.owner().filter(|node| node.number != view.own);
+        let owner = owner.cloned().map(Arc::new);
+        let living = view.nodes.iter().filter(|node| node.is_alive).count();
+        self.metrics.nodes.set(i64::try_from(living).unwrap_or(i64::MAX));
+        self.metrics
+            .epoch
+            .set(i64::try_from(view.epoch).unwrap_or(i64::MAX));
+        if owner.is_some() {
+            *self.others_turn.lock() = None;
+        }
+        self.owner.send_if_modified(|before| {
+            let facts = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.facts.clone());
+            let is_new = facts(before) != facts(&owner);
+            if is_new {
+                *before = owner;
+            }
+            is_new
+        });
+        self.view.send_replace(Arc::new(view));
+    }
+
+    /// Returns the cluster as it was seen last.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.borrow())
+    }
+
+    /// Waits until this node is listed.
+    pub(super) async fn joined(&self) -> Arc<View> {
+        let mut views = self.view.subscribe();
+        match views.wait_for(|view| view.this().is_some()).await {
+            Ok(view) => Arc::clone(&view),
+            // This holds the sender.
+            Err(_) => self.view(),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Notes a claim.
+    pub(super) fn on_claimed(&self) {
+        self.has_lost.store(false, Ordering::Release);
+        *self.claimed_at.lock() = Some(Instant::now());
+        self.metrics.claims.inc();
+        self.phase.send_replace(Phase::Opening);
+        // Others hear of it with their next look.
+        self.look();
+    }
+
+    /// Notes that listeners serve.
+    pub(crate) fn on_serving(&self) {
+        let claimed_at = self.claimed_at.lock().take();
+        if let Some(claimed_at) = claimed_at {
+            self.metrics.opening.observe(claimed_at.elapsed().as_secs_f64());
+        }
+        self.metrics.is_owner.set(1);
+        self.phase.send_replace(Phase::Serving);
+    }
+
+    /// Notes that the lease was lost, or could not be used.
+    pub(super) fn on_lost(&self) {
+        self.has_lost.store(true, Ordering::Release);
+        self.metrics.losses.inc();
+    }
+
+    /// Returns true if the lease of the last claim was lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::Acquire)
+    }
+
+    /// Notes that this node does not serve any more.
+    pub(crate) fn stand_by(&self) {
+        self.metrics.is_owner.set(0);
+        self.phase.send_replace(Phase::StandingBy);
+    }
+
+    /// Orders this node to let go of the cell.
+    fn order(&self, to: Option<u32>) {
+        self.orders.send_modify(|order| {
+            order.to = to;
+            order.count += 1;
+        });
+    }
+
+    /// Waits for the next order.
+    pub(crate) async fn ordered(&self) -> Move {
+        let mut orders = self.orders.subscribe();
+        match orders.changed().await {
+            Ok(()) => *orders.borrow(),
+            // This holds the sender.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Notes that the cell is free, and tells the nodes that wait. With an order, they have the first turn.
+    pub(crate) fn on_released(&self, order: Option<Move>) {
+        if order.is_some() {
+            *self.others_turn.lock() = Some(Instant::now() + self.lease * TURN_LEASES);
+        }
+        let to = order.and_then(|order| order.to);
+        self.let_go.send_modify(|before| {
+            before.to = to;
+            before.count += 1;
+        });
+    }
+
+    /// Returns true if this node is not to claim the cell yet.
+    pub(super) fn gives_way(&self) -> bool {
+        self.others_turn
+            .lock()
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Connects to another node for a purpose.
+    pub(super) async fn reach(&self, node: &Node, wish: &Wish) -> anyhow::Result<TcpStream> {
+        let address = node
+            .facts
+            .address(PEER)
+            .context("it has no address for other nodes")?;
+        let connected = timeout(CONNECT_MAX, TcpStream::connect(address)).await;
+        let mut stream = connected.context("no answer")??;
+        stream.set_nodelay(true)?;
+        let asked = stafett_cluster::ask(&mut stream, &node.facts.key, wish);
+        timeout(ANSWER_MAX, asked).await.context("no answer")??;
+        Ok(stream)
+    }
+
+    /// Notes whether the owner answers.
+    pub(super) fn set_reaches_owner(&self, reaches: bool) {
+        self.reaches_owner.store(reaches, Ordering::Release);
+        if let Some(health) = &*self.health.lock() {
+            health.set_relays(reaches);
+        }
+    }
+
+    /// Notes that the process of an owner has ended.
+    pub(super) fn on_ended(&self, owner: Nonce) {
+        *self.ended.lock() = Some(owner);
+        self.news.notify_one();
+    }
+
+    pub(super) fn take_ended(&self) -> Option<Nonce> {
+        self.ended.lock().take()
+    }
+
+    /// Has the list of nodes read again.
+    pub(super) fn look(&self) {
+        if let Some(registry) = &*self.registry.lock() {
+            registry.look();
+        }
+    }
+
+    /// Describes the cluster for operators.
+    pub(crate) async fn report(&self) -> Cluster {
+        let directory = Arc::clone(&self.directory);
+        let asked = spawn_blocking(move || directory.facts().ok());
+        let facts = timeout(FACTS_MAX, asked)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .flatten();
+        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
+        let reaches = self.reaches_owner.load(Ordering::Acquire);
+        Cluster {
+            commits: self.metrics.commits(),
+            ..report(&self.view(), lease_ms, facts, reaches)
+        }
+    }
+
+    /// Orders this node to let go of the cell, if it has it. Returns its number.
+    pub(crate) fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
+        let view = self.view();
+        let is_there = |to| view.others().any(|node| node.number == to);
+        if self.phase() != Phase::Serving {
+            return Err(slot::closed());
+        }
+        if let Some(to) = to.filter(|to| !is_there(*to)) {
+            let why = format!("the cluster has no other node {to} that lives");
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        if view.others().next().is_none() {
+            let why = "the cluster has no other node that lives";
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        self.order(to);
+        Ok(view.own)
+    }
+
+    /// Leaves the list of nodes.
+    pub(crate) async fn leave(&self) {
+        // Nodes that watch this one hear of a cell that is free.
+        sleep(Duration::from_millis(20)).await;
+        let registry = self.registry.lock().take();
+        let left = spawn_blocking(move || registry.map(Registry::leave));
+        if (timeout(self.lease, left).await).is_err() {
+            tracing::warn!("the database does not answer: this node stays in the list of nodes for a while");
+        }
+    }
+}

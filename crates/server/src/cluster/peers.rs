@@ -1,0 +1,102 @@
+//! Connections of other nodes: they bring clients that came there, or wait for this process to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_cluster::{PeerError, Wish, answer, hear};
+use stafett_net::Handed;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::member::{Member, Phase};
+
+/// Connections that have not proven to be from a node.
+const STRANGERS_MAX: usize = 256;
+/// Time for that.
+const HEAR_MAX: Duration = Duration::from_secs(2);
+/// Time for this node to open the journal while a client waits.
+const OPENING_MAX: Duration = Duration::from_secs(5);
+/// Pause after an error that is not of one connection.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Lead of the node that is to have the cell.
+const LEAD: Duration = Duration::from_millis(500);
+
+/// Accepts other nodes. Does not return.
+pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
+    let turns = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let mut tasks = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_ended) = tasks.join_next() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                if let Ok(turn) = Arc::clone(&turns).try_acquire_owned() {
+                    tasks.spawn(serve(stream, Arc::clone(&member), turn));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept other nodes; waiting");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(mut stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphorePermit) {
+    let heard = timeout(HEAR_MAX, hear(&mut stream, member.key())).await;
+    drop(turn);
+    let wish = match heard {
+        Ok(Ok(wish)) => wish,
+        Ok(Err(error @ (PeerError::Stranger | PeerError::Malformed))) => {
+            member.metrics.strangers.inc();
+            tracing::debug!(%error, "a connection to the address for other nodes is refused");
+            return;
+        }
+        Ok(Err(PeerError::Io(_) | PeerError::Refused)) | Err(_) => return,
+    };
+    // A node that went away needs no answer.
+    let _ = match wish {
+        Wish::Relay { listener, client } => {
+            let is_granted = serves(&member).await && member.doors.is_open(&listener);
+            let answered = answer(&mut stream, is_granted).await;
+            if answered.is_ok() && is_granted {
+                let handed = Handed { stream, peer: client };
+                member.doors.hand(&listener, handed).await;
+            }
+            answered
+        }
+        Wish::Watch { node } => tell(&mut stream, &member, node).await,
+    };
+}
+
+/// Waits for the end of an opening. Returns true if this node serves then.
+async fn serves(member: &Member) -> bool {
+    let mut phases = member.phase.subscribe();
+    let opened = phases.wait_for(|phase| *phase != Phase::Opening);
+    matches!(timeout(OPENING_MAX, opened).await, Ok(Ok(phase)) if *phase == Phase::Serving)
+}
+
+/// Tells a node when the cell is free.
+async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Result<()> {
+    let mut let_go = member.let_go.subscribe();
+    let owns = member.phase() != Phase::StandingBy;
+    answer(stream, owns).await?;
+    if !owns {
+        return Ok(());
+    }
+    tokio::select! {
+        _ = let_go.changed() => {
+            let order = *let_go.borrow();
+            if order.to.is_some_and(|to| to != node) {
+                sleep(LEAD).await;
+            }
+            stream.write_all(&[1]).await
+        }
+        _ = stream.read_u8() => Ok(()),
+    }
+}

@@ -1,0 +1,194 @@
+//! Connections of clients while this node stands by: bytes go to the owner and back, TLS as it is.
+//!
+//! A client that comes while there is no owner waits for a while. Its first byte is not read before a node
+//! takes the connection, so that attempts can be repeated.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_cluster::{Node, Wish};
+use stafett_net::{Connection, Handed, Protocol, Stream};
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::member::{Member, Phase};
+
+/// Time that a client waits for an owner: below the time-outs of clients' libraries.
+const HOLD_MAX: Duration = Duration::from_secs(8);
+/// Pause before another attempt to reach the owner.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes on their way, each way.
+const BUFFER_BYTES: usize = 16 << 10;
+/// Bytes of a request that tell its path.
+const PATH_BYTES: usize = 32;
+/// Time for them to arrive.
+const PATH_MAX: Duration = Duration::from_secs(10);
+const PATH_PAUSE: Duration = Duration::from_millis(5);
+
+/// Requests about this node itself. It answers them also while it stands by.
+const OWN: [&[u8]; 3] = [b"GET /health ", b"GET /health/any ", b"GET /metrics "];
+
+/// The connections of a listener while this node stands by.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    member: Arc<Member>,
+    listener: &'static str,
+    /// A part of the process answers here, if only that nothing is served.
+    answers: bool,
+    /// Its requests can be read.
+    is_plain: bool,
+}
+
+/// Place for a connection.
+enum Found {
+    Owner(TcpStream, Arc<Node>),
+    Here,
+    /// There is no owner in time.
+    Nowhere,
+}
+
+impl Relay {
+    pub(crate) fn new(member: &Arc<Member>, listener: &'static str) -> Self {
+        Self {
+            member: Arc::clone(member),
+            listener,
+            answers: false,
+            is_plain: false,
+        }
+    }
+
+    /// A part of the process answers what cannot be relayed, and requests about this node itself.
+    #[must_use]
+    pub(crate) fn answering(self, is_plain: bool) -> Self {
+        Self {
+            answers: true,
+            is_plain,
+            ..self
+        }
+    }
+
+    async fn carry(&self, connection: Connection) {
+        let Connection {
+            stream, drain, entry, ..
+        } = connection;
+        let Stream::Plain(socket) = stream else {
+            return;
+        };
+        let peer = entry.peer;
+        if self.is_plain && asks_for_itself(&socket).await {
+            self.hand(socket, peer).await;
+            return;
+        }
+        match self.find(peer, &drain).await {
+            Found::Owner(stream, owner) => self.copy(socket, stream, &owner, &drain).await,
+            Found::Here => self.hand(socket, peer).await,
+            Found::Nowhere => {
+                self.member.metrics.unserved.inc();
+                if self.answers && !drain.is_cancelled() {
+                    self.hand(socket, peer).await;
+                }
+            }
+        }
+    }
+
+    async fn hand(&self, stream: TcpStream, peer: SocketAddr) {
+        self.member
+            .doors
+            .hand(self.listener, Handed { stream, peer })
+            .await;
+    }
+
+    /// Finds the node that takes a connection, and waits for one where there is none.
+    async fn find(&self, client: SocketAddr, drain: &CancellationToken) -> Found {
+        let member = &self.member;
+        let wish = Wish::Relay {
+            listener: self.listener.to_owned(),
+            client,
+        };
+        let deadline = Instant::now() + HOLD_MAX;
+        let (mut owners, mut phases) = (member.owner.subscribe(), member.phase.subscribe());
+        loop {
+            let phase = *phases.borrow_and_update();
+            if phase == Phase::Serving {
+                return Found::Here;
+            }
+            if drain.is_cancelled() {
+                return Found::Nowhere;
+            }
+            let owner = owners.borrow_and_update().clone();
+            let owner = owner.filter(|_| phase == Phase::StandingBy);
+            let pause = if let Some(owner) = owner {
+                let reached = timeout_at(deadline, member.reach(&owner, &wish)).await;
+                match reached {
+                    Ok(Ok(stream)) => return Found::Owner(stream, owner),
+                    Ok(Err(why)) => {
+                        tracing::trace!(owner = %owner.facts.name, %why, "the owner does not take a connection");
+                    }
+                    Err(_) => return Found::Nowhere,
+                }
+                PAUSE
+            } else {
+                HOLD_MAX
+            };
+            tokio::select! {
+                _ = owners.changed() => {}
+                _ = phases.changed() => {}
+                () = drain.cancelled() => {}
+                () = sleep(pause) => {}
+                () = sleep_until(deadline) => return Found::Nowhere,
+            }
+        }
+    }
+
+    /// Passes bytes on until one side ends, or another node owns the cell.
+    async fn copy(
+        &self,
+        mut socket: TcpStream,
+        mut stream: TcpStream,
+        owner: &Node,
+        drain: &CancellationToken,
+    ) {
+        let metrics = &self.member.metrics;
+        let (relays, open) = (metrics.relays.clone(), metrics.relays.inc());
+        tracing::trace!(open, "relaying");
+        metrics.relayed.inc();
+        let mut owners = self.member.owner.subscribe();
+        let is_other = |now: &Option<Arc<Node>>| {
+            now.as_ref().map(|now| now.facts.incarnation) != Some(owner.facts.incarnation)
+        };
+        tokio::select! {
+            _ = copy_bidirectional_with_sizes(&mut socket, &mut stream, BUFFER_BYTES, BUFFER_BYTES) => {}
+            _ = owners.wait_for(is_other) => {}
+            () = drain.cancelled() => {}
+        }
+        relays.dec();
+    }
+}
+
+impl Protocol for Relay {
+    async fn connection(&self, connection: Connection) {
+        Box::pin(self.carry(connection)).await;
+    }
+}
+
+/// Returns true if the first request of a connection is about this node itself. Nothing is read.
+async fn asks_for_itself(socket: &TcpStream) -> bool {
+    let asked = timeout(PATH_MAX, async {
+        let mut begin = [0; PATH_BYTES];
+        loop {
+            let bytes = socket.peek(&mut begin).await.unwrap_or_default();
+            let begin = begin.get(..bytes).unwrap_or_default();
+            if OWN.iter().any(|own| begin.starts_with(own)) {
+                return true;
+            }
+            if bytes == 0 || !OWN.iter().any(|own| own.starts_with(begin)) {
+                return false;
+            }
+            sleep(PATH_PAUSE).await;
+        }
+    });
+    asked.await.unwrap_or(false)
+}

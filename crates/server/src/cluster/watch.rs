@@ -1,0 +1,93 @@
+//! This node's connection to the owner. It says at once when the owner lets go of the cell, and when its
+//! process ends: so there is no need to wait for the lease then, which is for machines and networks that fail.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_cluster::{Node, PeerError, Wish, ask};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::member::Member;
+
+/// Pause before another attempt to reach the owner.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Attempts to find out whether a process has ended, their pause and their time.
+const ATTEMPTS: u32 = 10;
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(20);
+const ATTEMPT_MAX: Duration = Duration::from_millis(500);
+
+/// Watches whichever node owns the cell. Does not return.
+pub(super) async fn run(member: Arc<Member>) {
+    let mut owners = member.owner.subscribe();
+    let mut is_said = false;
+    loop {
+        let owner = match owners.wait_for(Option::is_some).await {
+            Ok(owner) => owner.clone(),
+            Err(_) => return,
+        };
+        let Some(owner) = owner else { continue };
+        let wish = Wish::Watch {
+            node: member.view().own,
+        };
+        match member.reach(&owner, &wish).await {
+            Ok(stream) => {
+                is_said = false;
+                member.set_reaches_owner(true);
+                let is_other = |now: &Option<Arc<Node>>| {
+                    now.as_ref().map(|now| now.facts.incarnation) != Some(owner.facts.incarnation)
+                };
+                tokio::select! {
+                    () = until_end(stream, &owner, &member) => {}
+                    _ = owners.wait_for(is_other) => {}
+                }
+                member.set_reaches_owner(false);
+                member.look();
+            }
+            Err(why) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    tracing::warn!(owner = %owner.facts.name, %why, "this node does not reach the owner: it relays nothing");
+                }
+            }
+        }
+        tokio::select! {
+            () = sleep(PAUSE) => {}
+            _ = owners.changed() => {}
+        }
+    }
+}
+
+/// Waits until the owner lets go of the cell, or its connection ends.
+async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
+    if stream.read_u8().await.is_ok() {
+        member.news.notify_one();
+    } else if has_ended(&stream, owner).await {
+        tracing::info!(owner = %owner.facts.name, "the owner's process has ended");
+        member.on_ended(owner.facts.incarnation);
+    }
+}
+
+/// Returns true if the process behind a connection has ended: its machine says that nothing listens at its
+/// address, or another program does. It did listen there, as it proved to know its key.
+async fn has_ended(stream: &TcpStream, owner: &Node) -> bool {
+    let Ok(address) = stream.peer_addr() else {
+        return false;
+    };
+    for _ in 0..ATTEMPTS {
+        let asked = timeout(ATTEMPT_MAX, async {
+            let mut stream = TcpStream::connect(address).await?;
+            // A node that runs refuses a look at it, unless it owns the cell.
+            ask(&mut stream, &owner.facts.key, &Wish::Watch { node: 0 }).await
+        });
+        match asked.await {
+            Ok(Err(PeerError::Stranger)) => return true,
+            Ok(Err(PeerError::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => return true,
+            Ok(Ok(()) | Err(PeerError::Refused)) => return false,
+            // The process may be about to end.
+            Ok(Err(PeerError::Io(_) | PeerError::Malformed)) | Err(_) => sleep(ATTEMPT_PAUSE).await,
+        }
+    }
+    false
+}

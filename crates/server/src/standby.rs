@@ -1,0 +1,175 @@
+//! Parts of the process's run that only a cluster has: listeners while the node stands by, and the ways in which
+//! it serves no longer.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stafett_http::State;
+use stafett_net::{Listener, Security, Shutdown};
+
+use crate::cluster::{Member, Move, Relay};
+use crate::failure::Failure;
+use crate::front_ends::Bound;
+use crate::http_listeners::HttpSockets;
+use crate::listeners::Listeners;
+use crate::serve::{Cause, DRAIN_MAX, END_MAX, End, HTTP_END_MAX, Process, TRACE_END_MAX};
+
+/// Time for connections to finish work in progress, where another node waits to serve them.
+const MOVE_DRAIN_MAX: Duration = Duration::from_secs(1);
+/// Time for connections of a node that stands by, when the process ends.
+const STANDBY_END_MAX: Duration = Duration::from_millis(200);
+
+/// What a node that stands by has open; nothing if the node is alone.
+#[derive(Default)]
+pub(crate) struct Standby {
+    pub(crate) bound: Option<Bound>,
+    listeners: Option<Listeners>,
+}
+
+impl Standby {
+    /// Ends all connections.
+    pub(crate) async fn end(self) {
+        if let Some(listeners) = self.listeners {
+            listeners.end(STANDBY_END_MAX, pending()).await;
+        }
+    }
+}
+
+impl Process {
+    /// Opens the listeners of a node in a cluster: connections are relayed until it serves itself.
+    pub(crate) async fn stand_by(&self, http: &HttpSockets) -> Result<Standby, Failure> {
+        let Some(member) = &self.member else {
+            self.node.health.set(State::Recovering);
+            return Ok(Standby::default());
+        };
+        let bound = Bound::open(self).await?;
+        member.join(self.node.addresses(), self.node.health.clone())?;
+        let listeners = Listeners::new(self.front_ends.shared.ending_with(Shutdown::new()), None);
+        let accept = |listener: &Listener, relay: Relay| {
+            // TLS is the owner's.
+            listeners.accept(listener.clone().secured(Security::Plain), Arc::new(relay));
+        };
+        for listener in bound.listeners() {
+            accept(listener, Relay::new(member, listener.name()));
+        }
+        for (listener, _) in &http.waiting {
+            let relay = Relay::new(member, listener.name());
+            accept(listener, relay.answering(listener.takes_plain()));
+        }
+        self.node.health.set(State::StandingBy);
+        Ok(Standby {
+            bound: Some(bound),
+            listeners: Some(listeners),
+        })
+    }
+
+    /// Begins to serve clients.
+    pub(crate) fn begin(&self, http: HttpSockets, standby: &Standby) {
+        for (listener, server) in http.waiting {
+            self.http.accept(listener, server);
+        }
+        self.node.health.set(State::Ready);
+        if let Some(member) = &self.member {
+            member.on_serving();
+        }
+        if let Some(listeners) = &standby.listeners {
+            // Connections that wait go to this node's own listeners.
+            listeners.shared.shutdown.drain();
+        }
+    }
+
+    /// Returns the outcome of a run that could not begin to serve. In a cluster that may be due to a lease
+    /// that was lost meanwhile.
+    pub(crate) async fn not_opened(&self, failure: Failure, standby: Standby) -> Result<End, Failure> {
+        let Some(member) = &self.member else {
+            return Err(failure);
+        };
+        member.stand_by();
+        member.on_released(None);
+        standby.end().await;
+        if member.has_lost() {
+            tracing::warn!(%failure, "this node could not take the cell over");
+            return Ok(End::LetGo);
+        }
+        Err(failure)
+    }
+
+    /// Waits for an order to let go of the cell.
+    pub(crate) async fn ordered(&self) -> Move {
+        match &self.member {
+            Some(member) => member.ordered().await,
+            None => pending().await,
+        }
+    }
+
+    /// Returns the time to drain. In a cluster there is none after a failure, as another node may serve
+    /// already, and little if one is to.
+    pub(crate) fn drain_max(&self, cause: &Cause) -> Duration {
+        let usual = if self.member.is_some() {
+            MOVE_DRAIN_MAX
+        } else {
+            DRAIN_MAX
+        };
+        match cause {
+            Cause::Stop(stop) => stop.drain.unwrap_or(usual),
+            Cause::Order(_) => MOVE_DRAIN_MAX,
+            Cause::Failed(_) if self.member.is_some() => Duration::ZERO,
+            Cause::Failed(_) => DRAIN_MAX,
+        }
+    }
+
+    /// Returns the time after which the process ends by force.
+    pub(crate) fn end_max(&self, cause: &Cause, drain_max: Duration) -> Duration {
+        match cause {
+            // A database that is slow must not end a node that is to stand by.
+            Cause::Failed(_) | Cause::Order(_) if self.member.is_some() => END_MAX,
+            Cause::Stop(_) | Cause::Failed(_) | Cause::Order(_) => {
+                drain_max + END_MAX.saturating_sub(DRAIN_MAX)
+            }
+        }
+    }
+
+    /// Notes that this node serves no longer.
+    pub(crate) fn stop_serving(&self, cause: &Cause) {
+        if let Cause::Stop(_) = cause {
+            // No client is to wait for a process that ends.
+            self.sockets.lock().clear();
+        }
+        if let Some(member) = &self.member {
+            member.stand_by();
+        }
+        self.node.health.set(State::Draining);
+    }
+
+    /// Returns the outcome of a run, once the journal is closed.
+    pub(crate) async fn ended(
+        &self,
+        cause: Cause,
+        deadline: Instant,
+        standby: Standby,
+    ) -> Result<End, Failure> {
+        if let Some(member) = &self.member {
+            let order = match cause {
+                Cause::Order(order) => Some(order),
+                Cause::Stop(_) | Cause::Failed(_) => None,
+            };
+            member.on_released(order);
+            standby.end().await;
+        }
+        match cause {
+            Cause::Order(_) => return Ok(End::LetGo),
+            Cause::Failed(_) if self.member.as_deref().is_some_and(Member::has_lost) => {
+                return Ok(End::LetGo);
+            }
+            Cause::Failed(reason) => return Ok(End::Failed { reason }),
+            Cause::Stop(_) => {}
+        }
+        self.http.end(HTTP_END_MAX, pending()).await;
+        if let Some(trace) = &self.trace {
+            trace.flush(TRACE_END_MAX);
+        }
+        tracing::info!("stopped");
+        Ok(End::Stopped { deadline })
+    }
+}

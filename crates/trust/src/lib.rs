@@ -1,0 +1,12 @@
+//! TLS of connections that the broker opens to databases and stores. Certificates are always checked.
+//!
+//! - `authorities`: whose certificates are good
+//! - `postgres`: sessions with PostgreSQL
+//!
+//! This crate knows nothing of what goes over a connection.
+
+mod authorities;
+mod postgres;
+
+pub use authorities::{connect, connector};
+pub use postgres::PostgresTls;
