@@ -3,6 +3,7 @@
 //! Three connections: one for commits, one for the beat, one for all else, so that no publication holds up a
 //! commit or a beat. Commits are single statements: no transaction of a stopped node holds anything.
 
+mod files;
 mod line;
 mod nodes;
 mod tables;
@@ -19,8 +20,8 @@ use tokio_postgres::config::{Host, SslMode};
 use self::line::{Connection, Line, Target};
 pub use self::nodes::{DatabaseFacts, PostgresDirectory};
 use crate::database::{
-    BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
-    Reference, Row, append_part, copy_part,
+    BLOCK_BYTES, Body, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Reference, Row,
+    append_part, copy_part,
 };
 use crate::objects::Part;
 
@@ -283,7 +284,7 @@ impl Database for Postgres {
                 }
             }
             for file in &publication.changed {
-                put(&transaction, cell, file).await?;
+                files::put(&transaction, cell, file).await?;
             }
             // Last, so that a claim waits for a moment only, also for a node that is stopped here.
             transaction.batch_execute(tables::SHORT).await?;
@@ -424,67 +425,6 @@ fn joined(kept: Kept, from: u64, bytes: usize, parts: Vec<(u64, Vec<u8>)>) -> Ve
         }
     }
     read
-}
-
-async fn put(
-    transaction: &tokio_postgres::Transaction<'_>,
-    cell: i32,
-    file: &ChangedFile,
-) -> Result<(), tokio_postgres::Error> {
-    let name = &file.name;
-    if let Some(parts) = &file.parts {
-        return put_parts(transaction, cell, file, parts).await;
-    }
-    if file.is_new {
-        let names = std::slice::from_ref(name);
-        transaction
-            .execute(tables::REMOVE_BLOCKS, &[&cell, &names])
-            .await?;
-    }
-    let numbers: Vec<i32> = file.blocks.iter().map(|(at, _)| number((*at).into())).collect();
-    let bodies: Vec<&[u8]> = file.blocks.iter().map(|(_, body)| body.as_slice()).collect();
-    transaction
-        .execute(tables::PUT_BLOCKS, &[&cell, name, &numbers, &bodies])
-        .await?;
-    let end = number(file.bytes.div_ceil(BLOCK_BYTES as u64));
-    transaction
-        .execute(tables::CUT_BLOCKS, &[&cell, name, &end])
-        .await?;
-    transaction
-        .execute(tables::PUT_FILE, &[&cell, name, &signed(file.bytes), &false])
-        .await?;
-    Ok(())
-}
-
-/// Puts parts in the place of everything of a file's name.
-async fn put_parts(
-    transaction: &tokio_postgres::Transaction<'_>,
-    cell: i32,
-    file: &ChangedFile,
-    parts: &[Part],
-) -> Result<(), tokio_postgres::Error> {
-    let name = &file.name;
-    let names = std::slice::from_ref(name);
-    let objects: Vec<&str> = parts.iter().map(|part| part.object.as_str()).collect();
-    transaction
-        .execute(tables::REMOVE_BLOCKS, &[&cell, &names])
-        .await?;
-    for text in [tables::REMOVE_ROWS, tables::REMOVE_PARTS] {
-        transaction.execute(text, &[&cell, &names, &objects]).await?;
-    }
-    let places: Vec<i64> = parts.iter().map(|part| signed(part.at)).collect();
-    let bytes: Vec<i32> = parts.iter().map(|part| number(part.bytes.into())).collect();
-    let checksums: Vec<i64> = parts.iter().map(|part| part.checksum.into()).collect();
-    transaction
-        .execute(
-            tables::PUT_PARTS,
-            &[&cell, name, &places, &bytes, &objects, &checksums],
-        )
-        .await?;
-    transaction
-        .execute(tables::PUT_FILE, &[&cell, name, &signed(file.bytes), &true])
-        .await?;
-    Ok(())
 }
 
 fn signed(number: u64) -> i64 {

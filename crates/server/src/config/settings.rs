@@ -3,6 +3,8 @@
 //! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it. The
 //! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
 //! has no table.
+//!
+//! Length: one table of all settings.
 
 use super::cluster::{OptionalDatabase, OptionalLogin, OptionalObjects};
 use super::definition::Definition;
@@ -350,6 +352,9 @@ settings! {
 
         /// Patterns that all clients may subscribe to together.
         patterns_max: Count = "100000", in 0..=100_000_000;
+
+        /// Distinct filters that all clients may listen with together.
+        filters_max: Count = "1000", in 0..=1_000_000;
 
         /// Clients that may have subscriptions or listen.
         clients_max: Count = "10000000", in 1..=1_000_000_000;

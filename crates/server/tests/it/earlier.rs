@@ -1,6 +1,10 @@
 //! A data directory of an earlier build, killed, opens with everything in it (`tests/data/earlier.py` made it).
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -11,17 +11,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("access", &["model"]),
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
+    ("expr", &[]),
     ("journal", &["model"]),
     ("trust", &[]),
     ("objects", &["trust"]),
     ("cluster", &["journal", "model", "objects", "trust"]),
     ("queue", &["model"]),
-    ("routing", &[]),
+    ("routing", &["expr"]),
     ("store", &["journal", "model"]),
     ("topics", &["counters", "journal", "model", "store"]),
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
-    ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    (
+        "live-topics",
+        &["expr", "journal", "model", "routing", "store", "topics"],
+    ),
     ("apps", &["journal", "model", "store", "topics"]),
     (
         "delivery",
@@ -30,7 +34,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "expr", "journal", "model", "queue", "routing", "store",
+            "topics",
         ],
     ),
     (
@@ -115,7 +120,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("kafka-client", &["kafka-wire", "model"]),
     (
         "sinks",
-        &["amqp-wire", "kafka-client", "model", "objects", "trust"],
+        &["amqp-wire", "expr", "kafka-client", "model", "objects", "trust"],
     ),
     ("http", &["access", "net", "ws"]),
     (

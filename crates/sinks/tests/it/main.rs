@@ -20,6 +20,7 @@ mod moto;
 mod parquet;
 mod peer;
 mod postgres;
+mod rollup;
 mod s3;
 mod script;
 mod server;
