@@ -77,7 +77,7 @@ const SOCKETS: &[&str] = &[
     "simulation/",
     "sinks/src/amqp/link.rs",
     "sinks/src/http.rs",
-    "sinks/src/remote/link.rs",
+    "objects/src/remote/link.rs",
     "sinks/src/target/mongodb/link.rs",
 ];
 

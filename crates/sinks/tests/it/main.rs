@@ -9,12 +9,14 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+mod between;
 mod clickhouse;
 mod ducklake;
 mod fake;
 mod files;
 mod memory;
 mod mongodb;
+mod moto;
 mod parquet;
 mod peer;
 mod postgres;
