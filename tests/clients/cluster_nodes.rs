@@ -41,6 +41,11 @@ fn shown(cluster: &Cluster, node: usize) -> Value {
     serde_json::from_str(body).unwrap_or_default()
 }
 
+/// Returns how many nodes one of them sees.
+fn nodes(cluster: &Cluster, node: usize) -> usize {
+    shown(cluster, node)["nodes"].as_array().map_or(0, Vec::len)
+}
+
 fn signal(cluster: &mut Cluster, node: usize, signal: Signal) {
     let process = Pid::from_child(cluster.process(node));
     kill_process(process, signal).unwrap();
@@ -134,6 +139,9 @@ fn an_owner_whose_process_ends_is_replaced_before_its_lease() {
 #[test]
 fn an_order_moves_the_cell_and_both_nodes_go_on() {
     let Some(cluster) = start() else { return };
+    until("the owner sees the other node", &cluster, |cluster| {
+        nodes(cluster, 0) == 2
+    });
     let status = stafett(&["cluster", "status", "--http", &cluster.http[1]]);
     assert!(status.contains("owner") && status.contains("standby"), "{status}");
     // The node that stands by passes the order on.
@@ -183,8 +191,7 @@ fn a_node_that_is_told_to_stop_lets_go_of_the_cell_at_once() {
     let took = ended.elapsed();
     println!("from SIGTERM to a node that serves: {took:?}");
     assert!(cluster.process(0).wait().unwrap().success());
-    let status = shown(&cluster, 1);
-    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(1), "{status}");
+    until("it has left", &cluster, |cluster| nodes(cluster, 1) == 1);
 }
 
 #[test]

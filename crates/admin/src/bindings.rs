@@ -21,7 +21,7 @@ use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 use stafett_messaging::exchanges::{BindError, UnbindError};
 use stafett_messaging::{Binding, Destination, NewBinding, Unbind};
 use stafett_model::Namespace;
-use stafett_routing::{HeaderMatch, HeaderValue, Mode};
+use stafett_routing::{Filter, HeaderMatch, HeaderValue, Mode};
 
 use crate::access;
 use crate::exchanges::NAMESPACE;
@@ -79,6 +79,9 @@ struct Definition {
     /// `all`, the default, if the message needs all of these headers, or `any`.
     #[serde(default, rename = "match")]
     mode: Match,
+    /// Condition on the content of messages: an expression.
+    #[serde(default)]
+    filter: Option<String>,
 }
 
 /// A binding.
@@ -97,6 +100,8 @@ struct BindingStatus {
     headers: BTreeMap<String, Value>,
     #[serde(rename = "match")]
     mode: Match,
+    /// Condition on the content of messages.
+    filter: Option<String>,
     /// True if it survives a restart.
     durable: bool,
 }
@@ -371,6 +376,9 @@ impl BindingStatus {
                 Some(Mode::Any) => Match::Any,
                 Some(Mode::All) | None => Match::All,
             },
+            filter: headers
+                .and_then(|headers| headers.filter.as_deref())
+                .map(|filter| filter.source().to_owned()),
             durable: binding.durable,
         }
     }
@@ -409,11 +417,13 @@ impl Definition {
         });
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         // Bindings that differ in their headers alone are two: the headers are part of the identity.
-        let arguments = if pairs.is_empty() && self.mode == Match::All {
-            String::new()
-        } else {
-            serde_json::json!([self.mode, self.headers]).to_string()
+        let arguments = match &self.filter {
+            Some(filter) => serde_json::json!([self.mode, self.headers, filter]).to_string(),
+            None if pairs.is_empty() && self.mode == Match::All => String::new(),
+            None => serde_json::json!([self.mode, self.headers]).to_string(),
         };
+        let filter = self.filter.as_deref().map(Filter::compile).transpose();
+        let filter = filter.map_err(|why| Problem::bad_request(format!("filter: {why}")))?;
         Ok(NewBinding {
             source: self.source.into(),
             destination: match self.to {
@@ -428,6 +438,7 @@ impl Definition {
                     Match::Any => Mode::Any,
                 },
                 pairs,
+                filter: filter.map(Arc::new),
             },
             arguments: arguments.into(),
         })

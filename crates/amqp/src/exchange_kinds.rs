@@ -9,7 +9,7 @@ use stafett_broker::Broker;
 use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{Difference, Exchange};
 use stafett_model::Namespace;
-use stafett_routing::{ExchangeKind, HashOn, HeaderMatch, HeaderValue, Mode, Property};
+use stafett_routing::{ExchangeKind, Filter, HashOn, HeaderMatch, HeaderValue, Mode, Property};
 
 use crate::arguments;
 use crate::exception::Exception;
@@ -182,7 +182,10 @@ pub(crate) fn difference(
     (name, received, current)
 }
 
-/// Converts the arguments of a binding to a headers exchange.
+/// Argument of a binding: a condition on the content of messages.
+const FILTER: &str = "x-stafett-filter";
+
+/// Converts the arguments of a binding: those of a headers exchange, and the filter.
 pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> {
     let kind = arguments.get("x-match");
     let (mode, with_x) = match kind.as_ref().map(|value| value.text()) {
@@ -198,13 +201,26 @@ pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> 
     };
     let mut pairs = Vec::new();
     for (name, value) in arguments.iter() {
-        if name == "x-match" || (!with_x && name.starts_with("x-")) {
+        if name == "x-match" || name == FILTER || (!with_x && name.starts_with("x-")) {
             continue;
         }
         let wanted = (value != Value::Void).then(|| header_value(&value));
         pairs.push((name.into_bytes(), wanted));
     }
-    Ok(HeaderMatch { mode, pairs })
+    let filter = filter(arguments)?.map(Arc::new);
+    Ok(HeaderMatch { mode, pairs, filter })
+}
+
+fn filter(arguments: &Table) -> Result<Option<Filter>, Exception> {
+    let Some(value) = arguments.get(FILTER) else {
+        return Ok(None);
+    };
+    let refused = |why: String| Exception::precondition(format!("{FILTER}: {why}"));
+    let source = value
+        .text()
+        .ok_or_else(|| refused("it has to be a text".to_owned()))?;
+    let compiled = Filter::compile(source);
+    compiled.map(Some).map_err(|why| refused(why.to_string()))
 }
 
 /// Converts a value for comparison in routing: integers of all widths are one kind, and so are both kinds of

@@ -78,7 +78,9 @@ fn mac(key: &Key, side: u8, challenges: &[Challenge; 2], wish: &str) -> Hmac<Sha
     #[expect(clippy::expect_used, reason = "a key of any length is one (RFC 2104)")]
     let mut mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("any key is taken");
     mac.update(&[side]);
-    challenges.iter().for_each(|challenge| mac.update(challenge));
+    for challenge in challenges {
+        mac.update(challenge);
+    }
     mac.update(wish.as_bytes());
     mac
 }

@@ -18,6 +18,7 @@
 //! - `in_transit`: messages taken out of an outbox and not written yet
 //! - `message`: messages and their encoded forms
 //! - `duplicates`: the duplicate filter
+//! - `filters`: conditions of listening clients
 //! - `log_state`, `log_delivery`: stored topics behind live ones
 //! - `load`, `stored`: loading and stored format of subscriptions
 //! - `row_compaction`: compaction of stored subscriptions
@@ -25,6 +26,7 @@
 
 mod clients;
 mod duplicates;
+mod filters;
 mod in_transit;
 mod live;
 mod load;
@@ -42,6 +44,7 @@ mod topics;
 
 pub use clients::{CLIENT_NAME_BYTES_MAX, ClientName, ClientNumber};
 pub use duplicates::{DuplicateRule, SameBy};
+pub use filters::{Filter, FilterError};
 pub use live::{Live, Published, TooManyClients};
 pub use log_delivery::{HeldSubscription, LogRule, PendingAppends, StartFrom};
 pub use log_state::{GapNotice, GapReason, LogPosition};

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::clients::{ClientName, ClientNumber, Clients, position};
 use super::duplicates::{DuplicateCheck, DuplicateRule, Duplicates};
+use super::filters::{ClientFilters, Filter, FilterError, Filters, Verdicts};
 use super::log_delivery::{LiveLogs, PendingAppends};
 use super::log_state::{LogPosition, PartitionProgress, Positions};
 use super::message::{Encoded, Message};
@@ -32,8 +33,8 @@ pub struct Live {
     patterns: SharedLock<Patterns>,
     any_patterns: AtomicBool,
     clients: SharedLock<Clients>,
-    /// Outboxes of the listening clients, by client number.
-    listeners: SharedLock<Vec<Option<Arc<Outbox>>>>,
+    listeners: SharedLock<Listeners>,
+    filters: Filters,
     duplicates: Duplicates,
     /// Turns, a semaphore of one permit each: held by the change of a client until it is stored.
     pub(crate) turns: Box<[Semaphore]>,
@@ -48,6 +49,13 @@ pub struct Live {
     pub(crate) ended: CancellationToken,
     clock: Arc<Clock>,
     pub(crate) metrics: Arc<LiveMetrics>,
+}
+
+/// Listening clients, by client number.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    pub(crate) outboxes: Vec<Option<Arc<Outbox>>>,
+    pub(crate) filters: ClientFilters,
 }
 
 /// Outcome of a publish.
@@ -76,6 +84,7 @@ impl Live {
             any_patterns: AtomicBool::new(false),
             clients: SharedLock::default(),
             listeners: SharedLock::default(),
+            filters: Filters::default(),
             duplicates,
             turns: (0..TURNS).map(|_| Semaphore::new(1)).collect(),
             logs: SharedLock::default(),
@@ -163,10 +172,15 @@ impl Live {
         log: Option<(usize, &PartitionProgress)>,
     ) -> usize {
         let mut encoded = Encoded::new(message);
+        let mut verdicts = Verdicts::new(&message, &self.metrics);
         let mut receivers = 0;
-        let mut deliver = |listeners: &[Option<Arc<Outbox>>], client: u32| {
-            if let Some(Some(outbox)) = listeners.get(position(ClientNumber(client))) {
+        let mut deliver = |listeners: &Listeners, client: u32| {
+            if let Some(Some(outbox)) = listeners.outboxes.get(position(ClientNumber(client))) {
                 if log.is_some_and(|(_, progress)| progress.is_held(client, outbox, message.topic)) {
+                    return;
+                }
+                let filter = listeners.filters.get(ClientNumber(client));
+                if filter.is_some_and(|filter| !verdicts.admits(filter)) {
                     return;
                 }
                 let log_position = log
@@ -206,6 +220,21 @@ impl Live {
     /// Lets a client listen with an outbox. An outbox that it listened with before is notified and gets
     /// nothing more.
     pub fn listen(&self, name: &ClientName, outbox: &Arc<Outbox>) -> Result<ClientNumber, TooManyClients> {
+        self.listen_filtered(name, outbox, None)
+    }
+
+    /// Returns a filter for [`Live::listen_filtered`].
+    pub fn filter(&self, source: &str) -> Result<Arc<Filter>, FilterError> {
+        self.filters.get(source, self.settings.filters_max)
+    }
+
+    /// Lets a client listen like [`Live::listen`]; it gets the messages for which the filter is true.
+    pub fn listen_filtered(
+        &self,
+        name: &ClientName,
+        outbox: &Arc<Outbox>,
+        filter: Option<Arc<Filter>>,
+    ) -> Result<ClientNumber, TooManyClients> {
         let number = {
             let mut clients = self.clients_mut();
             if clients.len() >= self.settings.clients_max && clients.find(name).is_none() {
@@ -215,7 +244,7 @@ impl Live {
             clients.pin(number);
             number
         };
-        let before = self.register_listener(number, outbox);
+        let before = self.register_listener(number, outbox, filter);
         match before {
             // The listening client keeps the pin.
             None => {
@@ -234,17 +263,23 @@ impl Live {
     }
 
     /// Directs a client's messages to `outbox` from now on; returns the previous outbox.
-    fn register_listener(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> Option<Arc<Outbox>> {
+    fn register_listener(
+        &self,
+        number: ClientNumber,
+        outbox: &Arc<Outbox>,
+        filter: Option<Arc<Filter>>,
+    ) -> Option<Arc<Outbox>> {
         let logs = self.logs_in_force();
         let logs = logs.as_deref();
         let mut still = logs.map(LiveLogs::pause_delivery);
         let place = position(number);
         let before = {
             let mut listeners = self.listeners_mut();
-            if listeners.len() <= place {
-                listeners.resize(place + 1, None);
+            if listeners.outboxes.len() <= place {
+                listeners.outboxes.resize(place + 1, None);
             }
-            listeners.get_mut(place)?.replace(Arc::clone(outbox))
+            listeners.filters.set(number, filter);
+            listeners.outboxes.get_mut(place)?.replace(Arc::clone(outbox))
         };
         let is_new = before.as_ref().is_none_or(|before| !Arc::ptr_eq(before, outbox));
         let mut left = None;
@@ -275,9 +310,13 @@ impl Live {
         let mut still = logs.map(LiveLogs::pause_delivery);
         let is_here = {
             let mut listeners = self.listeners_mut();
-            let slot = listeners.get_mut(position(number));
+            let slot = listeners.outboxes.get_mut(position(number));
             let slot = slot.filter(|slot| slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, outbox)));
-            slot.is_some_and(|slot| slot.take().is_some())
+            let is_here = slot.is_some_and(|slot| slot.take().is_some());
+            if is_here {
+                listeners.filters.set(number, None);
+            }
+            is_here
         };
         let mut left = None;
         if let Some((logs, still)) = logs.zip(still.as_mut()).filter(|_| is_here) {
@@ -289,12 +328,12 @@ impl Live {
 
     /// Returns the outbox that a client listens with.
     pub(crate) fn listener(&self, number: ClientNumber) -> Option<Arc<Outbox>> {
-        self.listeners().get(position(number)).cloned().flatten()
+        self.listeners().outboxes.get(position(number)).cloned().flatten()
     }
 
     pub(crate) fn is_listening(&self, number: ClientNumber, outbox: &Arc<Outbox>) -> bool {
         let listeners = self.listeners();
-        let current = listeners.get(position(number)).and_then(Option::as_ref);
+        let current = listeners.outboxes.get(position(number)).and_then(Option::as_ref);
         current.is_some_and(|current| Arc::ptr_eq(current, outbox))
     }
 
@@ -306,11 +345,11 @@ impl Live {
         self.clients.write()
     }
 
-    pub(crate) fn listeners(&self) -> ReadGuard<'_, Vec<Option<Arc<Outbox>>>> {
+    pub(crate) fn listeners(&self) -> ReadGuard<'_, Listeners> {
         self.listeners.read()
     }
 
-    fn listeners_mut(&self) -> WriteGuard<'_, Vec<Option<Arc<Outbox>>>> {
+    fn listeners_mut(&self) -> WriteGuard<'_, Listeners> {
         self.listeners.write()
     }
 

@@ -13,6 +13,8 @@ pub struct LiveMetrics {
     pub(crate) duplicates: Counter,
     pub(crate) duplicates_forgotten: Counter,
     pub(crate) taken_over: Counter,
+    pub(crate) filtered: Counter,
+    pub(crate) filter_errors: Counter,
     pub(crate) caught_up_bytes: Counter,
     pub(crate) missed: Counter,
     pub(crate) listening: Gauge,
@@ -36,7 +38,7 @@ impl LiveMetrics {
 
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("live");
-        let counters: [(&str, &str, &Counter); 10] = [
+        let counters: [(&str, &str, &Counter); 12] = [
             ("published", "Messages published", &self.published),
             (
                 "unheard",
@@ -58,6 +60,16 @@ impl LiveMetrics {
                 "duplicates_forgotten",
                 "What the duplicate filter forgot before its window was over, for want of room",
                 &self.duplicates_forgotten,
+            ),
+            (
+                "filtered",
+                "Messages that a receiver's filter left out, one per receiver",
+                &self.filtered,
+            ),
+            (
+                "filter_errors",
+                "Evaluations of a filter that was neither true nor false",
+                &self.filter_errors,
             ),
             (
                 "taken_over",
@@ -88,6 +100,10 @@ impl LiveMetrics {
             "Changes refused because the client has too many subscriptions",
             self.refused_lists.clone(),
         );
+        self.register_gauges(registry);
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
         let gauges: [(&str, &str, &Gauge); 4] = [
             ("clients_listening", "Clients that listen", &self.listening),
             ("topics", "Topics that somebody subscribes to", &self.topics),

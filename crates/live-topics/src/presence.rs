@@ -153,7 +153,10 @@ impl Live {
         let (mut found, mut end) = (Vec::new(), None);
         {
             let listeners = self.listeners();
-            let behind = listeners.get(position(ClientNumber(first))..).unwrap_or_default();
+            let behind = listeners
+                .outboxes
+                .get(position(ClientNumber(first))..)
+                .unwrap_or_default();
             for (looked_at, (number, listener)) in (first..).zip(behind).enumerate() {
                 if looked_at == CLIENTS_AT_ONCE {
                     end = Some(u64::from(number));
@@ -247,7 +250,7 @@ impl Live {
         let listeners = self.listeners();
         let mut listening = 0;
         ids.for_each(|id| {
-            let listens = matches!(listeners.get(position(ClientNumber(id))), Some(Some(_)));
+            let listens = matches!(listeners.outboxes.get(position(ClientNumber(id))), Some(Some(_)));
             listening += usize::from(listens);
         });
         Audience {
@@ -263,7 +266,10 @@ impl Live {
             let client = clients.get(ClientNumber(number))?;
             Some(ClientPresence {
                 client: client.name.clone(),
-                listening: matches!(listeners.get(position(ClientNumber(number))), Some(Some(_))),
+                listening: matches!(
+                    listeners.outboxes.get(position(ClientNumber(number))),
+                    Some(Some(_))
+                ),
                 subscriptions: client.subscriptions(),
             })
         };

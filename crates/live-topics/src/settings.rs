@@ -9,6 +9,8 @@ pub struct LiveSettings {
     pub subscriptions_max: usize,
     /// Bound on the patterns of all clients together: each publish may have to examine many of them.
     pub patterns_max: usize,
+    /// Bound on the distinct filters of all clients together: each publish may have to evaluate many of them.
+    pub filters_max: usize,
     /// Bound on the clients that have subscriptions or listen.
     pub clients_max: usize,
     /// Rules of the duplicate filter; empty by default.
@@ -24,6 +26,7 @@ impl Default for LiveSettings {
         Self {
             subscriptions_max: 4_194_304,
             patterns_max: 100_000,
+            filters_max: 1000,
             clients_max: 10_000_000,
             duplicates: Vec::new(),
             duplicates_max: 1_000_000,

@@ -40,6 +40,8 @@ pub enum Command<'a> {
     Listen {
         outbox_bytes: Option<usize>,
         overflow: Option<Overflow>,
+        /// Condition on deliveries.
+        filter: Option<Cow<'a, str>>,
     },
     Leave,
     Subscribe(Names),
@@ -116,6 +118,7 @@ struct Fields<'a> {
     count: Option<&'a RawValue>,
     outbox_bytes: Option<&'a RawValue>,
     overflow: Option<&'a RawValue>,
+    filter: Option<&'a RawValue>,
 }
 
 /// Reads a field so that an explicit `null` counts as present.
@@ -211,6 +214,7 @@ impl<'a> Fields<'a> {
                 Ok(Command::Listen {
                     outbox_bytes: outbox_bytes.and_then(|bytes| usize::try_from(bytes).ok()),
                     overflow: self.overflow.map(overflow_of).transpose()?,
+                    filter: self.filter.map(|raw| text_of("filter", raw)).transpose()?,
                 })
             }
             "leave" => Ok(Command::Leave),

@@ -75,6 +75,7 @@ struct Wanted {
     topics: NameList,
     patterns: Vec<Pattern>,
     from: StartFrom,
+    filter: Option<String>,
 }
 
 pub(crate) async fn get(
@@ -96,6 +97,11 @@ pub(crate) async fn get(
 
 async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Result<Events, Fault> {
     let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
+    let filter = wanted
+        .filter
+        .as_deref()
+        .map(|filter| live.filter(filter))
+        .transpose()?;
     let client = wanted.client;
     let mut changes = Vec::new();
     if !wanted.topics.is_empty() && wanted.from == StartFrom::New {
@@ -112,7 +118,7 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
         result?;
     }
     let outbox = Outbox::new(&EVENTS, front.settings().bound(), Arc::clone(live.metrics()));
-    let number = live.listen(&client, &outbox)?;
+    let number = live.listen_filtered(&client, &outbox, filter)?;
     let listening = Listening {
         live: Arc::clone(live),
         number,
@@ -136,12 +142,13 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
 
 impl Wanted {
     fn read(query: Option<&str>, topic_bytes_max: usize) -> Result<Self, Fault> {
-        let query = Query::lenient(query, &["client_id", "topic", "pattern", "from"])?;
+        let query = Query::lenient(query, &["client_id", "topic", "pattern", "from", "filter"])?;
         let mut wanted = Self {
             client: query::client(&query)?,
             topics: NameList::default(),
             patterns: Vec::new(),
             from: query::from(&query)?,
+            filter: query.get("filter").map(str::to_owned),
         };
         for (key, name) in query.pairs() {
             match key {

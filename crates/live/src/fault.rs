@@ -1,7 +1,7 @@
 //! Errors of commands: the only place that maps errors to texts on the wire.
 
 use stafett_http::Problem;
-use stafett_live_topics::{ChangeError, TooManyClients};
+use stafett_live_topics::{ChangeError, FilterError, TooManyClients};
 
 /// Error of a command.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +35,8 @@ pub enum Fault {
     OutcomeUnknown,
     #[error("{max} clients may listen on one connection")]
     Crowded { max: usize },
+    #[error("Key 'filter': {0}")]
+    Filter(#[from] FilterError),
     #[error(transparent)]
     Change(#[from] ChangeError),
     #[error(transparent)]
@@ -57,7 +59,9 @@ impl Fault {
             | Self::TooLong { .. }
             | Self::Both(..)
             | Self::Query(_)
+            | Self::Filter(FilterError::Bad(_))
             | Self::NotListening => "bad_state",
+            Self::Filter(FilterError::TooMany { .. }) => "too_many_filters",
             Self::Command => "bad_command",
             Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
                 "too_many_subscriptions"
@@ -81,6 +85,7 @@ impl Fault {
             | Self::TooLong { .. }
             | Self::Both(..)
             | Self::Query(_)
+            | Self::Filter(_)
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
             Self::Overloaded | Self::NotStored => "The message was refused, and nothing of it was stored",

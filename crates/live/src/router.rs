@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use stafett_http::front_page::{self, Link};
 use stafett_http::{Policy, Problem, Upgrade, answer, body};
+use stafett_live_topics::FilterError;
 use stafett_ws::frame::put_text;
 use stafett_ws::{connection, msgpack};
 
@@ -162,14 +163,17 @@ fn status_of(fault: &Fault) -> StatusCode {
         | Fault::TooLong { .. }
         | Fault::Both(..)
         | Fault::NotListening
+        | Fault::Filter(FilterError::Bad(_))
         | Fault::Command
         | Fault::Query(_)
         | Fault::Binary => StatusCode::BAD_REQUEST,
         Fault::Overloaded | Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(change) if change.is_outcome_unknown() => StatusCode::SERVICE_UNAVAILABLE,
-        Fault::Change(_) | Fault::Clients(_) | Fault::Crowded { .. } | Fault::NotStored => {
-            StatusCode::INSUFFICIENT_STORAGE
-        }
+        Fault::Filter(FilterError::TooMany { .. })
+        | Fault::Change(_)
+        | Fault::Clients(_)
+        | Fault::Crowded { .. }
+        | Fault::NotStored => StatusCode::INSUFFICIENT_STORAGE,
     }
 }
 

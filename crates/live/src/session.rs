@@ -272,12 +272,13 @@ impl Session {
             Command::Listen {
                 outbox_bytes,
                 overflow,
+                filter,
             } => {
                 let bound = OutboxBound {
                     bytes: outbox_bytes.unwrap_or(self.bound.bytes),
                     overflow: overflow.unwrap_or(self.bound.overflow),
                 };
-                match self.listen(client, bound) {
+                match self.listen(client, bound, filter.as_deref()) {
                     Ok(()) => json::success(id, &[]),
                     Err(fault) => json::error(id, &fault),
                 }
@@ -293,14 +294,15 @@ impl Session {
         (self.dialect.frame)(&answer, out);
     }
 
-    fn listen(&mut self, client: ClientName, bound: OutboxBound) -> Result<(), Fault> {
+    fn listen(&mut self, client: ClientName, bound: OutboxBound, filter: Option<&str>) -> Result<(), Fault> {
+        let filter = filter.map(|filter| self.live.filter(filter)).transpose()?;
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(&client) {
             return Err(Fault::Crowded { max: CLIENTS_MAX });
         }
         let outbox = self
             .outbox
             .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
-        let number = self.live.listen(&client, outbox)?;
+        let number = self.live.listen_filtered(&client, outbox, filter)?;
         if let Some(entry) = self.unnamed.take() {
             client::introduce(&entry, Some(&client));
         }

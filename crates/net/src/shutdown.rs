@@ -49,7 +49,6 @@ impl Shutdown {
     }
 
     /// Returns a token to keep for as long as a socket accepts connections.
-    #[must_use]
     pub fn accepting(&self) -> TaskTrackerToken {
         self.accepting.token()
     }

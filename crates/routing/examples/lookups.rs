@@ -53,6 +53,7 @@ fn main() {
         let pattern = match of {
             ExchangeKind::Headers => Pattern {
                 headers: HeaderMatch {
+                    filter: None,
                     mode: Mode::All,
                     pairs: vec![(
                         Bytes::from_static(b"device"),

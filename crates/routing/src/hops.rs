@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
+use crate::filter::Filter;
+
 /// A destination in which messages are stored. The router only compares targets and passes them on.
 pub trait Target: Ord + Clone {
     /// Returns a unique name of the target. It decides the target's share of a hash exchange, so it must be
@@ -17,6 +19,14 @@ pub trait Target: Ord + Clone {
 pub enum Hop<T> {
     Target(T),
     Exchange(Arc<str>),
+    /// A hop of messages that a filter admits.
+    Filtered(Arc<FilteredHop<T>>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilteredHop<T> {
+    pub filter: Arc<Filter>,
+    pub hop: Hop<T>,
 }
 
 /// Most hops of a list; more are kept as a tree.
@@ -156,7 +166,7 @@ mod tests {
         let mut all = Vec::new();
         hops.each(|hop| match hop {
             Hop::Target(target) => all.push(*target),
-            Hop::Exchange(_) => {}
+            Hop::Exchange(_) | Hop::Filtered(_) => {}
         });
         all
     }

@@ -9,12 +9,14 @@
 //! - [`live`]: subscriptions of clients to live topics
 //! - `router`: exchanges by name, and routing through them
 //! - `spec`: settings of exchanges and bindings
+//! - `filter`: conditions of bindings on content
 //! - `message_view`: the parts of a message that routing uses
 //! - `routes`: result of routing
 //! - `tables`: one table of bindings per kind of exchange; `hash_trie`: the structure behind the large ones;
 //!   `cache_prefetch`: prefetch of memory
 
 mod cache_prefetch;
+mod filter;
 mod hash;
 mod hash_trie;
 mod hops;
@@ -25,7 +27,8 @@ mod routes;
 mod spec;
 mod tables;
 
-pub use hops::{Hop, Target};
+pub use filter::Filter;
+pub use hops::{FilteredHop, Hop, Target};
 pub use message_view::{HeaderValue, KeyOnly, MessageView};
 pub use router::{BindError, Names, PREFETCH_MAX, Router};
 pub use routes::{DependsOn, Routes};

@@ -1,8 +1,12 @@
 //! The parts of a message that routing uses.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_expr::Value;
 
+use crate::filter::Filter;
 use crate::spec::Property;
 
 /// A message as seen by exchanges. Headers and properties are read only when an exchange on the way needs
@@ -20,6 +24,11 @@ pub trait MessageView {
     fn headers(&self, visit: &mut dyn FnMut(&[u8], HeaderValue));
 
     fn property(&self, property: Property) -> Option<Bytes>;
+
+    /// Returns true if a filter is true of the message.
+    fn admits(&self, _: &Filter) -> bool {
+        false
+    }
 
     /// Returns true if the message waits at an exchange that delays.
     fn is_delayed(&self) -> bool {
@@ -42,6 +51,22 @@ pub enum HeaderValue {
 }
 
 impl HeaderValue {
+    /// Returns the header as filters see it. Lists and tables are bytes.
+    pub fn into_value(self) -> Value<'static> {
+        let text = |bytes: Bytes| match String::from_utf8(bytes.to_vec()) {
+            Ok(text) => Value::Text(Cow::Owned(text)),
+            Err(why) => Value::Bytes(Cow::Owned(why.into_bytes())),
+        };
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Bool(it) => Value::Bool(it),
+            Self::Integer(number) => i64::try_from(number).map_or(Value::Double(number as f64), Value::Int),
+            Self::Float(bits) => Value::Double(f64::from_bits(bits)),
+            Self::Text(bytes) => text(bytes),
+            Self::Other(other) => Value::Bytes(Cow::Owned(other.to_vec())),
+        }
+    }
+
     /// Returns the bytes to be hashed.
     pub(crate) fn to_bytes(&self) -> Bytes {
         match self {

@@ -135,6 +135,7 @@ impl<T: Target> Exchange<T> {
         }
         let before = routes.added();
         self.table.route(&self.kind, message, names, routes);
+        routes.ask_filters(message);
         if routes.added() == before
             && let Some(alternate) = &self.alternate
         {

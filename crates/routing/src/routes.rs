@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::hops::{Hop, Hops, Target};
+use crate::filter::Filter;
+use crate::hops::{FilteredHop, Hop, Hops, Target};
+use crate::message_view::MessageView;
 
 /// Most exchanges that are compared one by one instead of in a set.
 const LOOKED_THROUGH_MAX: usize = 16;
@@ -20,6 +22,10 @@ pub struct Routes<T> {
     seen: HashSet<Arc<str>>,
     /// Number of hop sets added; several may contain the same target.
     added: usize,
+    /// Hops of the exchange that is being visited whose filters have not been asked yet.
+    filtered: Vec<Arc<FilteredHop<T>>>,
+    /// Verdicts of filters on the message.
+    verdicts: Vec<(Arc<Filter>, bool)>,
 }
 
 /// Input that a route depended on: messages with equal input have the same route.
@@ -40,6 +46,8 @@ impl<T> Default for Routes<T> {
             exchanges: Vec::new(),
             seen: HashSet::new(),
             added: 0,
+            filtered: Vec::new(),
+            verdicts: Vec::new(),
         }
     }
 }
@@ -70,6 +78,7 @@ impl<T: Target> Routes<T> {
         self.seen.clear();
         self.depends_on = DependsOn::Nothing;
         self.added = 0;
+        self.verdicts.clear();
     }
 
     pub(crate) fn depend(&mut self, on: DependsOn) {
@@ -106,11 +115,48 @@ impl<T: Target> Routes<T> {
 
     /// Adds the hops of bindings.
     pub(crate) fn add(&mut self, hops: &Hops<T>) {
-        self.added += usize::from(!hops.is_empty());
-        hops.each(|hop| match hop {
-            Hop::Target(target) => self.targets.push(target.clone()),
-            Hop::Exchange(name) => self.add_exchange(name),
+        let asked_later = self.filtered.len();
+        let mut count = 0;
+        hops.each(|hop| {
+            count += 1;
+            match hop {
+                Hop::Target(target) => self.targets.push(target.clone()),
+                Hop::Exchange(name) => self.add_exchange(name),
+                Hop::Filtered(filtered) => self.filtered.push(Arc::clone(filtered)),
+            }
         });
+        self.added += usize::from(count > self.filtered.len() - asked_later);
+    }
+
+    /// Adds the filtered hops whose filters admit the message. Equal filters are asked once.
+    pub(crate) fn ask_filters(&mut self, message: &dyn MessageView) {
+        if self.filtered.is_empty() {
+            return;
+        }
+        self.depend(DependsOn::Message);
+        for filtered in std::mem::take(&mut self.filtered) {
+            let known = self
+                .verdicts
+                .iter()
+                .find(|(filter, _)| *filter == filtered.filter);
+            let verdict = if let Some((_, verdict)) = known {
+                *verdict
+            } else {
+                let verdict = message.admits(&filtered.filter);
+                self.verdicts.push((Arc::clone(&filtered.filter), verdict));
+                verdict
+            };
+            if !verdict {
+                continue;
+            }
+            self.added += 1;
+            match &filtered.hop {
+                Hop::Target(target) => self.targets.push(target.clone()),
+                Hop::Exchange(name) => self.add_exchange(name),
+                // A binding has one filter.
+                Hop::Filtered(_) => {}
+            }
+        }
     }
 
     /// Returns the number of additions. An unchanged number means that an exchange matched nothing.

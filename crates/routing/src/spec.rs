@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::filter::Filter;
 use crate::message_view::HeaderValue;
 
 /// Rule by which an exchange selects bindings.
@@ -57,12 +58,14 @@ pub struct Pattern {
     pub headers: HeaderMatch,
 }
 
-/// Headers that a binding requires.
+/// Headers that a binding requires, and its condition on the content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HeaderMatch {
     pub mode: Mode,
     /// Names and values; `None` accepts any value. A name occurs at most once.
     pub pairs: Vec<(Bytes, Option<HeaderValue>)>,
+    /// Condition beside the rule of the exchange, of any kind but one that spreads by hash.
+    pub filter: Option<Arc<Filter>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +84,8 @@ pub enum BadPattern {
     Weight { given: String, max: u32 },
     #[error("an exchange that spreads by hash has at most {max} destinations")]
     TooMany { max: usize },
+    #[error("an exchange that spreads by hash takes no filters")]
+    Filtered,
     #[error("this exchange has no bindings: the routing key is the name of the target")]
     ByName,
 }

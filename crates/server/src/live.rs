@@ -18,6 +18,7 @@ pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
     LiveSettings {
         subscriptions_max: size(live.subscriptions_max),
         patterns_max: size(live.patterns_max),
+        filters_max: size(live.filters_max),
         clients_max: size(live.clients_max),
         duplicates: duplicates.rules,
         duplicates_max: duplicates.max,

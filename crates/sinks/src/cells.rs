@@ -127,6 +127,28 @@ pub(crate) fn decimal(number: &str, precision: u16, scale: u16) -> Option<String
     })
 }
 
+/// Returns a number of at most `whole` digits before its point in units of its last decimal. Digits are never
+/// rounded away.
+pub(crate) fn scaled(json: &str, whole: u16, scale: u16) -> Option<i128> {
+    if !json.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
+        return None;
+    }
+    let plain = decimal(json, whole + scale, scale)?;
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let width = usize::from(scale);
+    format!("{whole}{fraction:0<width$}").parse().ok()
+}
+
+/// Returns the text of a number in units of its last decimal.
+pub(crate) fn unscaled(value: i128, scale: u16) -> String {
+    let (sign, digits) = (if value < 0 { "-" } else { "" }, value.unsigned_abs().to_string());
+    let width = usize::from(scale) + 1;
+    let padded = format!("{digits:0>width$}");
+    let (whole, fraction) = padded.split_at(padded.len() - usize::from(scale));
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{sign}{whole}{point}{fraction}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +224,23 @@ mod tests {
             assert!(shown(kind, json).is_err(), "{kind} {json}");
         }
         assert_eq!(shown("bigint", "[1]"), Err("[1] is no bigint".to_owned()));
+    }
+
+    #[test]
+    fn numbers_keep_all_their_digits() {
+        for (json, scale, units, text) in [
+            ("1.5", 2, 150, "1.50"),
+            ("-0.05", 2, -5, "-0.05"),
+            ("12e2", 0, 1200, "1200"),
+            ("0", 3, 0, "0.000"),
+            ("999999999999999", 0, 999_999_999_999_999, "999999999999999"),
+        ] {
+            assert_eq!(scaled(json, 15, scale), Some(units), "{json}");
+            assert_eq!(unscaled(units, scale), text);
+        }
+        assert_eq!(
+            (scaled("1.5", 15, 0), scaled("true", 15, 0), scaled("1e19", 15, 0)),
+            (None, None, None)
+        );
     }
 }

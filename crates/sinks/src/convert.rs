@@ -7,8 +7,10 @@ use stafett_model::StoredRecord;
 
 use crate::cells;
 use crate::columns::{Column, Kind, Origin};
+use crate::computed::Source;
 use crate::document::{Document, cited, write_line, write_object, write_string};
 use crate::headers;
+use crate::rollup::{Groups, Rollup};
 use crate::rows::{Cell, Cells, Rows};
 use crate::target::Place;
 use crate::transform::{Step, Verdict};
@@ -27,8 +29,10 @@ pub enum OnUnknown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Converted {
     Row,
-    /// A step, by number, left the record out.
-    Dropped(usize),
+    /// A condition left the record out. `has_failed` if it was neither true nor false.
+    Dropped {
+        has_failed: bool,
+    },
 }
 
 /// Reason why a record is poison.
@@ -115,6 +119,24 @@ impl Converter {
             self.push_whole(place, record, None, rows)?;
             return Ok(Converted::Row);
         }
+        let document = match self.changed(place, record)? {
+            Ok(document) => document,
+            Err(dropped) => return Ok(dropped),
+        };
+        if self.is_whole {
+            self.push_whole(place, record, Some(&document), rows)?;
+        } else {
+            self.push_columns(place, record, &document, rows)?;
+        }
+        Ok(Converted::Row)
+    }
+
+    /// Returns the fields of a record behind all steps, unless one leaves it out.
+    fn changed<'r>(
+        &self,
+        place: &Place,
+        record: &'r StoredRecord,
+    ) -> Result<Result<Document<'r>, Converted>, Reason> {
         let value = record.value.as_deref().unwrap_or(b"null");
         let text = std::str::from_utf8(value).map_err(|why| Reason {
             class: "not_json",
@@ -126,9 +148,9 @@ impl Converter {
         };
         let mut document = Document::parse(text).map_err(not_json)?;
         for (number, step) in self.steps.iter().enumerate() {
-            match step.apply(&mut document) {
+            match step.apply(&mut document, Source { place, record }) {
                 Ok(Verdict::Keep) => {}
-                Ok(Verdict::Drop) => return Ok(Converted::Dropped(number)),
+                Ok(Verdict::Drop { has_failed }) => return Ok(Err(Converted::Dropped { has_failed })),
                 Err(text) => {
                     return Err(Reason {
                         class: "transform",
@@ -137,11 +159,22 @@ impl Converter {
                 }
             }
         }
-        if self.is_whole {
-            self.push_whole(place, record, Some(&document), rows)?;
-        } else {
-            self.push_columns(place, record, &document, rows)?;
-        }
+        Ok(Ok(document))
+    }
+
+    /// Adds a record to its groups.
+    pub fn fold(
+        &mut self,
+        rollup: &Rollup,
+        place: &Place,
+        record: &StoredRecord,
+        groups: &mut Groups,
+    ) -> Result<Converted, Reason> {
+        let document = match self.changed(place, record)? {
+            Ok(document) => document,
+            Err(dropped) => return Ok(dropped),
+        };
+        groups.add(rollup, &document)?;
         Ok(Converted::Row)
     }
 

@@ -39,6 +39,26 @@ impl Fields {
         self.table.remove(name)
     }
 
+    /// Takes a field if it has that word.
+    pub(crate) fn takes_word(&mut self, name: &str, word: &str) -> bool {
+        let is_it = self.table.get(name).and_then(Value::as_str) == Some(word);
+        if is_it {
+            self.table.remove(name);
+        }
+        is_it
+    }
+
+    /// Returns a whole number from 0 on.
+    pub(crate) fn whole(&mut self, name: &str, max: u64) -> Read<Option<u64>> {
+        let number = self.typed(name, "a whole number from 0", |value| {
+            u64::try_from(value.as_integer()?).ok()
+        })?;
+        match number {
+            Some(number) if number > max => Err(self.bad(name, format!("it is at most {max}"))),
+            number => Ok(number),
+        }
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.table.contains_key(name)
     }

@@ -97,6 +97,10 @@ pub async fn flush(
                 let why = format!("the target refused a batch without rows: {class}: {text}");
                 return Err(TargetError::Stop(why).into());
             }
+            Err(TargetError::Poison { class, text }) if batch.is_whole => {
+                let why = format!("the target refused the figures of a batch: {class}: {text}");
+                return Err(TargetError::Stop(why).into());
+            }
             Err(TargetError::Poison { class, text }) => {
                 if let Refused::Culprit(row) = search.refused() {
                     culprits.push(Poison {

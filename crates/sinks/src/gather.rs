@@ -1,9 +1,12 @@
 //! Rows of one partition until they are due: full, or a time after the last flush. Pure; the clock is an
 //! argument.
 
+use std::sync::Arc;
+
 use stafett_model::StoredRecord;
 
 use crate::convert::{Converted, Converter, Reason};
+use crate::rollup::{Groups, Rollup};
 use crate::rows::Rows;
 use crate::target::Place;
 
@@ -59,7 +62,18 @@ pub struct Batch {
     pub poison: Vec<Poison>,
     /// Records between `from` and `next`, also those without a row.
     pub records: u64,
+    pub dropped: Dropped,
+    /// True if rows are not those of single records: they are all stored, or none.
+    pub is_whole: bool,
     pub cause: Cause,
+}
+
+/// Records that conditions left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub records: u64,
+    /// Those of them on which a condition failed.
+    pub failed: u64,
 }
 
 /// Gathered rows of a partition.
@@ -73,9 +87,11 @@ pub struct Gather {
     rows: Rows,
     poison: Vec<Poison>,
     records: u64,
-    dropped: u64,
+    dropped: Dropped,
     flushed_ms: u64,
     begun: Option<u64>,
+    /// Groups of records that are summed up instead of written.
+    groups: Option<(Arc<Rollup>, Groups)>,
 }
 
 impl Gather {
@@ -98,9 +114,25 @@ impl Gather {
             rows: Rows::new(width),
             poison: Vec::new(),
             records: 0,
-            dropped: 0,
+            dropped: Dropped::default(),
             flushed_ms: now_ms,
             begun: begun.filter(|end| *end > from),
+            groups: None,
+        }
+    }
+
+    /// Sums records up, if there is a roll-up.
+    #[must_use]
+    pub fn summing(mut self, rollup: Option<&Arc<Rollup>>) -> Self {
+        self.groups = rollup.map(|rollup| (Arc::clone(rollup), Groups::default()));
+        self
+    }
+
+    /// Returns the rows of the batch, and their memory.
+    fn size(&self) -> (usize, usize) {
+        match &self.groups {
+            Some((_, groups)) => (groups.len(), groups.bytes()),
+            None => (self.rows.len(), self.rows.bytes()),
         }
     }
 
@@ -123,9 +155,16 @@ impl Gather {
         if self.begun.is_some_and(|end| offset >= end) {
             return false;
         }
-        match converter.convert(&self.place, record, &mut self.rows) {
+        let result = match &mut self.groups {
+            Some((rollup, groups)) => converter.fold(rollup, &self.place, record, groups),
+            None => converter.convert(&self.place, record, &mut self.rows),
+        };
+        match result {
             Ok(Converted::Row) => {}
-            Ok(Converted::Dropped(_)) => self.dropped += 1,
+            Ok(Converted::Dropped { has_failed }) => {
+                self.dropped.records += 1;
+                self.dropped.failed += u64::from(has_failed);
+            }
             Err(reason) => self.poison.push(Poison { offset, reason }),
         }
         self.records += 1;
@@ -144,7 +183,8 @@ impl Gather {
         if self.begun.is_some() {
             return false;
         }
-        self.rows.len() >= self.rules.records || self.rows.bytes() >= self.rules.bytes
+        let (rows, bytes) = self.size();
+        rows >= self.rules.records || bytes >= self.rules.bytes
     }
 
     /// Returns why a flush is due.
@@ -155,9 +195,10 @@ impl Gather {
         if let Some(end) = self.begun {
             return (self.next >= end).then_some(Cause::Begun);
         }
-        if self.rows.len() >= self.rules.records {
+        let (rows, bytes) = self.size();
+        if rows >= self.rules.records {
             Some(Cause::Full)
-        } else if self.rows.bytes() >= self.rules.bytes {
+        } else if bytes >= self.rules.bytes {
             Some(Cause::Bytes)
         } else if now_ms >= self.deadline() {
             Some(Cause::Time)
@@ -187,13 +228,18 @@ impl Gather {
 
     /// Takes the batch, and begins the next one behind it.
     pub fn take(&mut self, cause: Cause, now_ms: u64) -> Batch {
+        if let Some((rollup, groups)) = &mut self.groups {
+            groups.drain(rollup, self.from, &mut self.rows);
+        }
         let batch = Batch {
+            is_whole: self.groups.is_some(),
             place: self.place.clone(),
             from: self.from,
             next: self.next,
             rows: std::mem::replace(&mut self.rows, Rows::new(self.width)),
             poison: std::mem::take(&mut self.poison),
             records: std::mem::take(&mut self.records),
+            dropped: std::mem::take(&mut self.dropped),
             cause,
         };
         self.from = self.next;

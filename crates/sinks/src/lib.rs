@@ -15,17 +15,19 @@
 //! - [`definition`]: a sink as its file declares it; `fields`, `secret`: parts of it
 //! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them;
 //!   `headers`: those of a record
-//! - `document`: fields of a record; [`transform`]: changes to them ([`personal`]: hashes and masks);
+//! - `document`: fields of a record; [`transform`]: changes to them ([`personal`]: hashes and masks;
+//!   `computed`: conditions, expressions and times);
 //!   [`convert`]: a record as a row
+//! - [`rollup`]: records of a batch summed up by time and attributes
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
-//! - [`pace`]: limits, and poison by period
+//! - [`pace`]: limits, and poison by period; [`quiet`]: times of day without writes
 //!
 //! With I/O:
 //! - [`target`]: the trait of stores, and one folder for each kind
 //! - [`flush`]: one batch into a target
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
-//! - [`trial`]: rows of the last records, without a target
+//! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
 //!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
@@ -41,16 +43,20 @@ pub mod gather;
 pub mod http;
 pub mod pace;
 pub mod positions;
+pub mod quiet;
+pub mod rollup;
 pub mod rows;
 pub mod runner;
 pub mod status;
 pub mod target;
 pub mod transform;
 pub mod trial;
+pub mod verify;
 
 mod amqp;
 mod cells;
 mod claims;
+mod computed;
 mod dead;
 mod document;
 mod fields;

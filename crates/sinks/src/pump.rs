@@ -15,6 +15,7 @@ use crate::convert::Converter;
 use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::gather::{Cause, Gather};
 use crate::positions::{first_of, pass_gap};
+use crate::quiet::left_ms;
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::runner::RunError;
 use crate::status::{State, Status};
@@ -63,6 +64,7 @@ pub(crate) struct Pump {
     pub(crate) orders: watch::Receiver<Order>,
     pub(crate) news: mpsc::Sender<News>,
     pub(crate) now_ms: fn() -> u64,
+    pub(crate) wall_ms: fn() -> i64,
     /// Messages of a queue, until they are read.
     pub(crate) feed: Option<Feed>,
     /// Id of the topic that the target has taken over; `None` before, and without ids.
@@ -104,13 +106,16 @@ struct Course {
 
 impl Course {
     /// Gathers records that are there, and returns why a flush is due.
-    fn due(&mut self, order: Order, now_ms: u64) -> Option<Cause> {
+    ///
+    /// While the store is left alone, rows are written only at the end.
+    fn due(&mut self, order: Order, now_ms: u64, is_quiet: bool) -> Option<Cause> {
         if let Some(piece) = self.ahead.take() {
             self.ahead = take(&mut self.gather, &mut self.converter, piece);
         }
         match order {
             Order::Run if self.is_over => (!self.gather.is_empty()).then_some(Cause::Stop),
             Order::Finish => self.gather.due_at_end(now_ms),
+            Order::Run if is_quiet => None,
             Order::Run => self.gather.due(now_ms),
             Order::Pause => None,
         }
@@ -251,7 +256,8 @@ impl Pump {
         let mut course = self.course(writer, opened);
         loop {
             let order = *self.orders.borrow();
-            let cause = course.due(order, (self.now_ms)());
+            let quiet_ms = left_ms(&self.definition.quiet, (self.wall_ms)());
+            let cause = course.due(order, (self.now_ms)(), quiet_ms > 0);
             if let Some(cause) = cause
                 && course.begin_flush(cause, (self.now_ms)())
             {
@@ -265,7 +271,7 @@ impl Pump {
                     (_, writer) => course.idle = writer,
                 }
             }
-            let Some(event) = self.event(&mut course, order, cause).await else {
+            let Some(event) = self.event(&mut course, order, cause, quiet_ms).await else {
                 return End::Finished;
             };
             match event {
@@ -340,7 +346,8 @@ impl Pump {
                 opened.next,
                 opened.begun,
                 (self.now_ms)(),
-            ),
+            )
+            .summing(definition.rollup.as_ref()),
             reader: self.reader(opened.next),
             idle: Some(writer),
             flight: JoinSet::new(),
@@ -351,9 +358,17 @@ impl Pump {
     }
 
     /// Waits for the next event. `None` if the runner is gone.
-    async fn event(&mut self, course: &mut Course, order: Order, cause: Option<Cause>) -> Option<Event> {
+    async fn event(
+        &mut self,
+        course: &mut Course,
+        order: Order,
+        cause: Option<Cause>,
+        quiet_ms: u64,
+    ) -> Option<Event> {
         let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none() && !course.is_over;
-        let deadline = if cause.is_none() && !course.gather.is_empty() {
+        let deadline = if quiet_ms > 0 {
+            quiet_ms
+        } else if cause.is_none() && !course.gather.is_empty() {
             course.gather.deadline().saturating_sub((self.now_ms)())
         } else {
             u64::from(u32::MAX)
@@ -365,7 +380,10 @@ impl Pump {
             }
             piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
             changed = self.orders.changed() => changed.ok().map(|()| Event::Order),
-            () = sleep(Duration::from_millis(deadline)) => Some(Event::Due),
+            () = sleep(Duration::from_millis(deadline)) => {
+                self.status.limited(quiet_ms);
+                Some(Event::Due)
+            }
         }
     }
 

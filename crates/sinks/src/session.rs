@@ -170,6 +170,7 @@ impl<'a> Work<'a> {
                 orders: received.clone(),
                 news: self.news.clone(),
                 now_ms: self.runner.now_ms,
+                wall_ms: self.runner.surroundings.wall,
                 feed: feed.take(),
                 topic: None,
                 unwritten,

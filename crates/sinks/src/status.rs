@@ -43,6 +43,8 @@ pub struct Status {
     rows: AtomicU64,
     bytes: AtomicU64,
     poison: AtomicU64,
+    dropped: AtomicU64,
+    expression_errors: AtomicU64,
     limited_ms: AtomicU64,
     flush_ms: AtomicU64,
     flushes: [AtomicU64; CAUSES.len()],
@@ -72,6 +74,8 @@ pub struct Snapshot {
     pub rows: u64,
     pub bytes: u64,
     pub poison: u64,
+    pub dropped: u64,
+    pub expression_errors: u64,
     pub flush_ms: u64,
     pub limited_ms: u64,
     /// By the words of causes and classes.
@@ -89,6 +93,8 @@ impl Status {
             rows: AtomicU64::default(),
             bytes: AtomicU64::default(),
             poison: AtomicU64::default(),
+            dropped: AtomicU64::default(),
+            expression_errors: AtomicU64::default(),
             limited_ms: AtomicU64::default(),
             flush_ms: AtomicU64::default(),
             flushes: Default::default(),
@@ -111,6 +117,8 @@ impl Status {
             rows: value(&self.rows),
             bytes: value(&self.bytes),
             poison: value(&self.poison),
+            dropped: value(&self.dropped),
+            expression_errors: value(&self.expression_errors),
             flush_ms: value(&self.flush_ms),
             limited_ms: value(&self.limited_ms),
             flushes: flushes
@@ -204,6 +212,8 @@ impl Status {
         add(&self.rows, flushed.rows);
         add(&self.bytes, batch.rows.bytes() as u64);
         add(&self.poison, flushed.poison);
+        add(&self.dropped, batch.dropped.records);
+        add(&self.expression_errors, batch.dropped.failed);
         add(&self.flush_ms, took_ms);
         let cause = CAUSES.iter().position(|cause| *cause == batch.cause);
         if let Some(counter) = cause.and_then(|cause| self.flushes.get(cause)) {
@@ -240,6 +250,8 @@ impl Status {
         line("rows_total", "", value(&self.rows));
         line("bytes_total", "", value(&self.bytes));
         line("poison_total", "", value(&self.poison));
+        line("dropped_total", "", value(&self.dropped));
+        line("expression_errors_total", "", value(&self.expression_errors));
         line("limited_ms_total", "", value(&self.limited_ms));
         line("flush_ms_total", "", value(&self.flush_ms));
         for (cause, counter) in CAUSES.iter().zip(&self.flushes) {

@@ -7,8 +7,11 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use stafett_expr::Expression;
+
 use crate::cells::{decimal, string};
 use crate::columns::Kind;
+use crate::computed::{self, Source, TwoTimes, View};
 use crate::document::{Document, Field, cited};
 use crate::personal::{HashKey, Mask};
 use crate::secret::SecretError;
@@ -29,15 +32,21 @@ pub enum Step {
     Hash(Vec<Path>, HashKey),
     /// A field of which a part stays.
     Mask(Path, Mask),
+    /// Condition of records that stay.
+    Where(Expression),
+    /// Names and values of fields.
+    Set(Vec<(String, Expression)>),
+    Time(TwoTimes),
 }
 
 /// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Keep,
-    /// The record gets no row.
-    #[allow(dead_code, reason = "conditions are not built in yet")]
-    Drop,
+    /// The record gets no row: its condition is false, or has failed.
+    Drop {
+        has_failed: bool,
+    },
 }
 
 /// Meaning of a cast.
@@ -63,7 +72,7 @@ pub struct Flatten {
 }
 
 impl Step {
-    pub(crate) fn apply(&self, document: &mut Document<'_>) -> Result<Verdict, String> {
+    pub(crate) fn apply(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<Verdict, String> {
         match self {
             Self::Keep(paths) => keep(document, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>()),
             Self::Drop(paths) => paths.iter().for_each(|path| drop_path(document, path)),
@@ -93,6 +102,9 @@ impl Step {
                 // The value itself is not told: the mask hides it.
                 left.ok_or_else(|| format!("{name} is no IP address"))
             })?,
+            Self::Where(condition) => return Ok(judge(condition, &View { document, source })),
+            Self::Set(fields) => computed::set(document, source, fields)?,
+            Self::Time(times) => times.apply(document)?,
         }
         Ok(Verdict::Keep)
     }
@@ -106,8 +118,21 @@ impl Step {
             | Self::Rename(_)
             | Self::Cast(_)
             | Self::Flatten(_)
-            | Self::Mask(..) => Ok(()),
+            | Self::Mask(..)
+            | Self::Where(_)
+            | Self::Set(_)
+            | Self::Time(_) => Ok(()),
         }
+    }
+}
+
+/// Keeps a record for which the condition is true.
+fn judge(condition: &Expression, view: &View<'_>) -> Verdict {
+    let result = condition.is_true(view);
+    match result {
+        Ok(true) => Verdict::Keep,
+        Ok(false) => Verdict::Drop { has_failed: false },
+        Err(_) => Verdict::Drop { has_failed: true },
     }
 }
 
@@ -313,7 +338,12 @@ mod tests {
 
     fn done(step: &Step, json: &str) -> Result<String, String> {
         let mut document = Document::parse(json).unwrap();
-        step.apply(&mut document)?;
+        let (place, record) = computed::tests::place_and_record();
+        let source = Source {
+            place: &place,
+            record: &record,
+        };
+        step.apply(&mut document, source)?;
         let mut out = Vec::new();
         document.write(&mut out);
         Ok(String::from_utf8(out).unwrap())

@@ -6,6 +6,7 @@ use crate::convert::Converter;
 use crate::definition::{Definition, OnGap};
 use crate::gather::Poison;
 use crate::reader::{ReadError, Reader};
+use crate::rollup::Groups;
 use crate::rows::Rows;
 use crate::target::Place;
 
@@ -74,6 +75,7 @@ async fn partition_tried(
         definition.on_unknown,
     );
     let mut rows = Rows::new(definition.columns.len());
+    let mut groups = Groups::default();
     let mut poison = Vec::new();
     let mut next = range.start;
     let mut reader = Reader::spawn(client.clone(), place.clone(), None, next, OnGap::Skip);
@@ -87,12 +89,19 @@ async fn partition_tried(
             .iter()
             .filter(|record| range.contains(&record.offset.0))
         {
-            if let Err(reason) = converter.convert(&place, record, &mut rows) {
+            let result = match &definition.rollup {
+                Some(rollup) => converter.fold(rollup, &place, record, &mut groups),
+                None => converter.convert(&place, record, &mut rows),
+            };
+            if let Err(reason) = result {
                 let offset = record.offset.0;
                 poison.push(Poison { offset, reason });
             }
         }
         next = piece.next;
+    }
+    if let Some(rollup) = &definition.rollup {
+        groups.drain(rollup, range.start, &mut rows);
     }
     Ok(Tried { place, rows, poison })
 }

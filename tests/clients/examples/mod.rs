@@ -1,4 +1,4 @@
-//! The examples in Java, as their READMEs run them, while the broker and they themselves are killed.
+//! Examples, as their READMEs run them, while the broker and they themselves are killed.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use crate::broker::external;
 use crate::peer;
 
 mod connect;
+mod pipeline;
 mod streams;
 
 /// Builds an example, unless tests cannot kill its broker.

@@ -79,6 +79,9 @@ pub struct SinkState {
     pub bytes: u64,
     /// Records that went to the dead letters.
     pub poison: u64,
+    /// Records that conditions left out, and those of them on which a condition failed.
+    pub dropped: u64,
+    pub expression_errors: u64,
     /// Time spent on flushes, and waiting for limits.
     pub flush_ms: u64,
     pub limited_ms: u64,

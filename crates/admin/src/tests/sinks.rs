@@ -91,6 +91,23 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
         (status, &refused["code"]),
         (StatusCode::CONFLICT, &"no_runner".into())
     );
+    assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::OK);
+    assert_eq!(
+        world.send("DELETE /v1/sinks/s", "").await.0,
+        StatusCode::NOT_FOUND
+    );
+}
+
+#[tokio::test]
+async fn replays_from_no_place_are_refused_before_a_runner_is_asked() {
+    let world = World::new().await;
+    let (status, made) = world.send("PUT /v1/topics/log", r#"{"partitions":1}"#).await;
+    assert!(status.is_success(), "{made}");
+    let definition = r#"{"from":"log","to":"files","columns":{"z":{}}}"#;
+    assert_eq!(
+        world.send("PUT /v1/sinks/s", definition).await.0,
+        StatusCode::CREATED
+    );
     let (status, refused) = world.send("POST /v1/sinks/s/replay", "{}").await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
     for (wanted, why) in [
@@ -136,9 +153,4 @@ async fn a_sink_is_defined_shown_paused_and_deleted() {
         .send("POST /v1/sinks/hook/replay", r#"{"from":"earliest"}"#)
         .await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{refused}");
-    assert_eq!(world.send("DELETE /v1/sinks/s", "").await.0, StatusCode::OK);
-    assert_eq!(
-        world.send("DELETE /v1/sinks/s", "").await.0,
-        StatusCode::NOT_FOUND
-    );
 }

@@ -107,6 +107,29 @@ async fn only_who_subscribes_and_listens_gets_a_message() {
 }
 
 #[tokio::test]
+async fn who_listens_with_a_filter_gets_what_it_lets_through() {
+    let live = start(&mut Arc::default(), LiveSettings::default()).await;
+    let outboxes = [outbox(&live), outbox(&live), outbox(&live)];
+    let filters = [Some("value.n > 1"), Some("value.n > 1 && topic == 'a'"), None];
+    for ((client, outbox), filter) in (1..).zip(&outboxes).zip(filters) {
+        let filter = filter.map(|filter| live.filter(filter).unwrap());
+        live.listen_filtered(&number(client), outbox, filter).unwrap();
+        subscribe(&live, client, &["a", "b"]).await.unwrap();
+    }
+    assert_eq!(publish(&live, "a", r#"{"n":1}"#), Published::To(1));
+    assert_eq!(publish(&live, "a", r#"{"n":2}"#), Published::To(3));
+    assert_eq!(publish(&live, "b", r#"{"n":2}"#), Published::To(2));
+    assert_eq!(publish(&live, "b", r#"{"m":2}"#), Published::To(1));
+    assert_eq!(taken(&outboxes[0]), [r#"a={"n":2}"#, r#"b={"n":2}"#]);
+    assert_eq!(taken(&outboxes[1]), [r#"a={"n":2}"#]);
+    assert_eq!(taken(&outboxes[2]).len(), 4);
+    // The filter goes with the listening.
+    live.listen(&number(1), &outboxes[0]).unwrap();
+    assert_eq!(publish(&live, "a", "1"), Published::To(2));
+    assert_eq!(taken(&outboxes[0]), ["a=1"]);
+}
+
+#[tokio::test]
 async fn who_subscribes_by_name_and_by_patterns_gets_a_message_once() {
     let live = start(&mut Arc::default(), LiveSettings::default()).await;
     let one = outbox(&live);

@@ -74,7 +74,7 @@ impl NodeFacts {
             };
             if socket.ip().is_unspecified() {
                 is_unknown |= host.is_none_or(|host| host.is_loopback());
-                let host = host.unwrap_or(Ipv4Addr::LOCALHOST.into());
+                let host = host.unwrap_or_else(|| Ipv4Addr::LOCALHOST.into());
                 *address = SocketAddr::new(host, socket.port()).to_string();
             }
         }

@@ -66,7 +66,7 @@ impl Registry {
         let shared = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("cluster-nodes".into())
-            .spawn(move || shared.run(facts))?;
+            .spawn(move || shared.run(&facts))?;
         Ok(Self {
             state,
             thread: Some(thread),
@@ -106,12 +106,12 @@ impl Drop for Registry {
 }
 
 impl State {
-    fn run(&self, facts: NodeFacts) {
+    fn run(&self, facts: &NodeFacts) {
         let mut sightings = Sightings::new(self.lease * SILENT_LEASES);
         let mut last = String::new();
         loop {
             let mut pause = interval(self.lease);
-            let looked = self.look(&facts, &mut sightings);
+            let looked = self.look(facts, &mut sightings);
             let said = match looked {
                 Ok(true) => String::new(),
                 Ok(false) => {
@@ -139,14 +139,13 @@ impl State {
     /// Registers the node where that is not done, and looks at all nodes. False if another has its name.
     fn look(&self, facts: &NodeFacts, sightings: &mut Sightings) -> Result<bool, DatabaseError> {
         let joined = self.orders.lock().joined.clone();
-        let (number, facts) = match joined {
-            Some(joined) => joined,
-            None => {
-                let mut facts = facts.clone();
-                let number = self.directory.join(&mut facts)?;
-                self.orders.lock().joined = Some((number, facts.clone()));
-                (number, facts)
-            }
+        let (number, facts) = if let Some(joined) = joined {
+            joined
+        } else {
+            let mut facts = facts.clone();
+            let number = self.directory.join(&mut facts)?;
+            self.orders.lock().joined = Some((number, facts.clone()));
+            (number, facts)
         };
         let roll = self.directory.roll(number, facts.incarnation)?;
         let is_registered = roll.is_registered;

@@ -16,6 +16,7 @@ use stafett_topics::{LogRead, ReadEnd, SkipReason, read_log};
 
 use super::{LiveLogs, Partition, record};
 use crate::clients::{ClientName, ClientNumber};
+use crate::filters::Verdicts;
 use crate::live::Live;
 use crate::log_state::{
     Beginning, CatchUpPass, CatchUpRange, CatchUpRanges, GapReason, LogPosition, NextRead, PartitionProgress,
@@ -333,12 +334,18 @@ impl Live {
     ) -> CatchUpBatch {
         let next = run.next.min(step.limit);
         let (mut topics, mut messages) = (Vec::new(), Vec::new());
+        let filter = self.listeners().filters.get(client).cloned();
         let is_wanted = |topic: &str, offset| {
             topics.push((offset, logs.short_hash(topic)));
             // A client that has unsubscribed meanwhile gets nothing more.
             step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
         };
         record::each(run, step.at, next, is_wanted, |message, offset| {
+            if let Some(filter) = &filter
+                && !Verdicts::new(message, &self.metrics).admits(filter)
+            {
+                return;
+            }
             let hash = self.topics.hash(message.topic);
             messages.push((offset, hash, Encoded::new(*message).form(outbox.format())));
         });

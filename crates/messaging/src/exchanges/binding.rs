@@ -3,7 +3,7 @@
 //! ```text
 //! key    text namespace, text source, u8 destination (1 queue, 2 exchange, 3 topic), text its name,
 //!        bytes binding key, bytes arguments
-//! value  u8 version = 1, u8 mode (0 all, 1 any), each pair of headers: bytes name, value
+//! value  u8 version, u8 mode (0 all, 1 any), in version 2: text filter, each pair of headers: bytes name, value
 //!
 //! a value  0 any value matches; 1 nothing; 2 u8 bool; 3 i128; 4 u64 bits of a double; 5 bytes text;
 //!          6 bytes other
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_model::Namespace;
 use stafett_model::codec::{get, get_bytes, get_text, put_bytes, put_text};
-use stafett_routing::{HeaderMatch, HeaderValue, Hop, Mode, Pattern};
+use stafett_routing::{Filter, HeaderMatch, HeaderValue, Hop, Mode, Pattern};
 
 use super::target::Target;
 
@@ -45,6 +45,8 @@ pub struct Binding {
 }
 
 const VERSION: u8 = 1;
+/// Version of bindings with a filter.
+const FILTERED: u8 = 2;
 
 impl Destination {
     pub fn name(&self) -> &Arc<str> {
@@ -110,6 +112,10 @@ impl Binding {
             Mode::Any => 1,
         };
         let mut out = vec![VERSION, mode];
+        if let Some(filter) = &headers.filter {
+            out = vec![FILTERED, mode];
+            put_text(filter.source(), &mut out);
+        }
         for (name, value) in &headers.pairs {
             put_bytes(name, &mut out);
             put_value(value.as_ref(), &mut out);
@@ -134,7 +140,7 @@ impl Binding {
         let arguments = Bytes::copy_from_slice(get_bytes(rest)?);
         let is_end = rest.is_empty();
         let rest = &mut value;
-        let [VERSION, mode] = get(rest)? else {
+        let [version @ (VERSION | FILTERED), mode] = get(rest)? else {
             return None;
         };
         let mode = match mode {
@@ -145,7 +151,11 @@ impl Binding {
         let mut headers = HeaderMatch {
             mode,
             pairs: Vec::new(),
+            filter: None,
         };
+        if version == FILTERED {
+            headers.filter = Some(Arc::new(Filter::compile(get_text(rest)?).ok()?));
+        }
         while !rest.is_empty() {
             let name = Bytes::copy_from_slice(get_bytes(rest)?);
             headers.pairs.push((name, get_value(rest)?));
@@ -222,10 +232,16 @@ mod tests {
         let any = HeaderMatch {
             mode: Mode::Any,
             pairs,
+            filter: None,
+        };
+        let filtered = HeaderMatch {
+            filter: Some(Arc::new(Filter::compile("value.a == 1").unwrap())),
+            ..any.clone()
         };
         for (headers, destination) in [
             (None, Destination::Queue("q".into())),
             (Some(Box::new(any.clone())), Destination::Exchange("x".into())),
+            (Some(Box::new(filtered)), Destination::Queue("q".into())),
             (
                 Some(Box::new(HeaderMatch {
                     mode: Mode::All,

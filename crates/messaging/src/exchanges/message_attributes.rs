@@ -4,13 +4,18 @@
 //! the broker a reader for it. So dead letters and messages delayed over a restart are routed like new
 //! ones.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use jiff::Timestamp;
+use stafett_expr::{Found, NoJson, Paths, Record, Value, Variable};
 use stafett_model::Message;
-use stafett_routing::{HeaderValue, MessageView, Property};
+use stafett_routing::{Filter, HeaderValue, MessageView, Property};
+
+use super::metrics::ExchangeMetrics;
 
 /// Reader of the headers and properties that a front end keeps in its messages.
 pub trait ReadAttributes: Send + Sync + fmt::Debug {
@@ -60,6 +65,7 @@ pub(crate) struct RoutedMessage<'a> {
     pub(crate) facts: &'a AttributeReaders,
     /// True if the message still has to wait at a delaying exchange.
     pub(crate) delayed: bool,
+    pub(crate) metrics: &'a ExchangeMetrics,
 }
 
 impl MessageView for RoutedMessage<'_> {
@@ -87,7 +93,53 @@ impl MessageView for RoutedMessage<'_> {
         reader.property(kept, property)
     }
 
+    fn admits(&self, filter: &Filter) -> bool {
+        let verdict = filter.is_true(self);
+        if verdict.is_err() {
+            self.metrics.filter_errors.inc();
+        }
+        verdict.unwrap_or(false)
+    }
+
     fn is_delayed(&self) -> bool {
         self.delayed
+    }
+}
+
+/// The message as filters see it.
+impl Record for RoutedMessage<'_> {
+    fn variable(&self, variable: Variable) -> Value<'_> {
+        let message = self.message;
+        match variable {
+            Variable::Key => message.key.as_deref().map_or(Value::Null, Value::of_bytes),
+            Variable::Timestamp => {
+                let time = Timestamp::from_millisecond(message.timestamp_ms).ok();
+                time.filter(|_| message.timestamp_ms >= 0)
+                    .map_or(Value::Null, Value::Time)
+            }
+            Variable::Exchange => Value::Text(Cow::Borrowed(&message.exchange)),
+            Variable::RoutingKey => Value::Text(Cow::Borrowed(self.key)),
+            Variable::Priority => Value::Int(message.priority.into()),
+            Variable::Value
+            | Variable::Headers
+            | Variable::Topic
+            | Variable::Partition
+            | Variable::Offset => Value::Null,
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<Value<'_>> {
+        let mut found = None;
+        self.headers(&mut |known, value| {
+            if known == name.as_bytes() {
+                found = Some(value.into_value());
+            }
+        });
+        found
+    }
+
+    fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {
+        let text = std::str::from_utf8(&self.message.value).map_err(|_| NoJson)?;
+        paths.read(text, found)
     }
 }

@@ -8,6 +8,7 @@ pub(crate) struct ExchangeMetrics {
     pub(crate) published: Counter,
     pub(crate) unroutable: Counter,
     pub(crate) without_key: Counter,
+    pub(crate) filter_errors: Counter,
 }
 
 impl ExchangeMetrics {
@@ -23,6 +24,11 @@ impl ExchangeMetrics {
             "without_key",
             "Dead letters and delayed messages that a compacted topic did not get, as they have no key",
             self.without_key.clone(),
+        );
+        registry.register(
+            "filter_errors",
+            "Evaluations of a binding's filter that was neither true nor false",
+            self.filter_errors.clone(),
         );
     }
 }

@@ -186,6 +186,7 @@ impl Resolver {
             message,
             facts: self.exchanges.facts(),
             delayed: false,
+            metrics: &self.exchanges.metrics,
         };
         let mut found = Routes::default();
         let names = self.default_exchange_names(namespace);

@@ -243,6 +243,7 @@ impl<'a> Plan<'a> {
             message,
             facts: self.resolver.exchanges.facts(),
             delayed: message.delay_ms.is_some_and(|ms| ms > 0),
+            metrics: &self.resolver.exchanges.metrics,
         };
         let names = self.resolver.default_exchange_names(self.namespace);
         let routed = self.router.route(self.exchange, &seen, &names, &mut self.routes);

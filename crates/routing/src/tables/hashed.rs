@@ -57,6 +57,9 @@ impl<T> Default for Hashed<T> {
 impl<T: Target> Hashed<T> {
     pub(crate) fn check(&self, pattern: &Pattern, hop: &Hop<T>) -> Result<(), BadPattern> {
         weight(pattern)?;
+        if pattern.headers.filter.is_some() {
+            return Err(BadPattern::Filtered);
+        }
         // One more binding of a bound hop may change its weight only.
         if self.hops.len() >= HOPS_MAX && !self.hops.contains_key(hop) {
             return Err(BadPattern::TooMany { max: HOPS_MAX });
@@ -205,6 +208,7 @@ fn identity<T: Target>(hop: &Hop<T>) -> Vec<u8> {
     match hop {
         Hop::Target(target) => target.identity(),
         Hop::Exchange(name) => [b"exchange:", name.as_bytes()].concat(),
+        Hop::Filtered(filtered) => identity(&filtered.hop),
     }
 }
 

@@ -5,11 +5,13 @@ mod headers;
 mod keyed;
 mod topic;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::cache_prefetch;
 use crate::hash_trie::PrefetchedSlot;
-use crate::hops::{Hop, Hops, Target};
+use crate::hops::{FilteredHop, Hop, Hops, Target};
 use crate::message_view::MessageView;
 use crate::router::Names;
 use crate::router::PREFETCH_MAX;
@@ -52,6 +54,7 @@ impl<T: Target> Table<T> {
 
     pub(crate) fn bind(&mut self, pattern: &Pattern, hop: Hop<T>) -> Result<(), BadPattern> {
         self.check(pattern, &hop)?;
+        let hop = filtered(pattern, hop);
         match self {
             Self::ByName => {}
             Self::Direct(keys) => keys.bind(&pattern.key, hop),
@@ -64,6 +67,7 @@ impl<T: Target> Table<T> {
     }
 
     pub(crate) fn unbind(&mut self, pattern: &Pattern, hop: &Hop<T>) -> bool {
+        let hop = &filtered(pattern, hop.clone());
         match self {
             Self::ByName => false,
             Self::Direct(keys) => keys.unbind(&pattern.key, hop),
@@ -125,6 +129,17 @@ impl<T: Target> Table<T> {
                 headers.route(message, routes);
             }
             Self::Hashed(hashed) => hashed.route(kind, message, routes),
+        }
+    }
+}
+
+/// Returns a hop with the filter of its binding, if there is one.
+fn filtered<T>(pattern: &Pattern, hop: Hop<T>) -> Hop<T> {
+    match &pattern.headers.filter {
+        None => hop,
+        Some(filter) => {
+            let filter = Arc::clone(filter);
+            Hop::Filtered(Arc::new(FilteredHop { filter, hop }))
         }
     }
 }

@@ -251,7 +251,8 @@ impl Member {
 
     /// Notes that listeners serve.
     pub(crate) fn on_serving(&self) {
-        if let Some(claimed_at) = self.claimed_at.lock().take() {
+        let claimed_at = self.claimed_at.lock().take();
+        if let Some(claimed_at) = claimed_at {
             self.metrics.opening.observe(claimed_at.elapsed().as_secs_f64());
         }
         self.metrics.is_owner.set(1);

@@ -125,7 +125,7 @@ impl Relay {
                 match reached {
                     Ok(Ok(stream)) => return Found::Owner(stream, owner),
                     Ok(Err(why)) => {
-                        tracing::trace!(owner = %owner.facts.name, %why, "the owner does not take a connection")
+                        tracing::trace!(owner = %owner.facts.name, %why, "the owner does not take a connection");
                     }
                     Err(_) => return Found::Nowhere,
                 }

@@ -351,6 +351,9 @@ settings! {
         /// Patterns that all clients may subscribe to together.
         patterns_max: Count = "100000", in 0..=100_000_000;
 
+        /// Distinct filters that all clients may listen with together.
+        filters_max: Count = "1000", in 0..=1_000_000;
+
         /// Clients that may have subscriptions or listen.
         clients_max: Count = "10000000", in 1..=1_000_000_000;
 

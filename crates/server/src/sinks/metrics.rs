@@ -15,12 +15,20 @@ use super::SinksHere;
 
 type Value = fn(&SinkState) -> u64;
 
-const COUNTERS: [(&str, &str, Value); 6] = [
+const COUNTERS: [(&str, &str, Value); 8] = [
     ("sink_rows", "Rows written", |state| state.rows),
     ("sink_bytes", "Bytes of rows written", |state| state.bytes),
     ("sink_poison", "Records that went to the dead letters", |state| {
         state.poison
     }),
+    ("sink_dropped", "Records that conditions left out", |state| {
+        state.dropped
+    }),
+    (
+        "sink_expression_errors",
+        "Records of which a condition was neither true nor false; they are left out",
+        |state| state.expression_errors,
+    ),
     ("sink_flush_ms", "Time spent on flushes", |state| state.flush_ms),
     ("sink_limited_ms", "Time spent waiting for limits", |state| {
         state.limited_ms

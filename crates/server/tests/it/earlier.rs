@@ -1,7 +1,12 @@
 //! A data directory of an earlier build, killed, opens with everything in it (`tests/data/earlier.py` made it).
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -9,10 +14,20 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{Folder, Running, ended, get, serve};
+use crate::common::{Folder, Running, connect, ended, serve};
 
 const BY_CODEC: u64 = 120;
 const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+
+fn get(http: SocketAddr, path: &str) -> String {
+    let mut stream = connect(http);
+    let guest = "authorization: Basic Z3Vlc3Q6Z3Vlc3Q=";
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {http}\r\n{guest}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
 
 fn json(http: SocketAddr, path: &str) -> Value {
     let answer = get(http, path);
@@ -61,7 +76,8 @@ fn check_records(running: &Running) {
 fn check_all(running: &Running) {
     check_records(running);
     let http = running.address("http");
-    assert!(get(http, "/v1/topics/gone").starts_with("HTTP/1.1 404"));
+    let gone = get(http, "/v1/topics/gone");
+    assert!(gone.starts_with("HTTP/1.1 404"), "{gone}");
     let group = json(http, "/v1/groups/readers");
     let commits = group["commits"].as_array().unwrap().iter();
     let committed: Vec<_> = commits

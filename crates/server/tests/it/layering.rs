@@ -11,16 +11,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("access", &["model"]),
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
+    ("expr", &[]),
     ("journal", &["model"]),
     ("trust", &[]),
     ("cluster", &["journal", "model", "trust"]),
     ("queue", &["model"]),
-    ("routing", &[]),
+    ("routing", &["expr"]),
     ("store", &["journal", "model"]),
     ("topics", &["counters", "journal", "model", "store"]),
     ("groups", &["counters", "journal", "model", "store", "topics"]),
     ("transactions", &["groups", "journal", "model", "store", "topics"]),
-    ("live-topics", &["journal", "model", "routing", "store", "topics"]),
+    (
+        "live-topics",
+        &["expr", "journal", "model", "routing", "store", "topics"],
+    ),
     ("apps", &["journal", "model", "store", "topics"]),
     (
         "delivery",
@@ -29,7 +33,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
+            "access", "counters", "delivery", "expr", "journal", "model", "queue", "routing", "store",
+            "topics",
         ],
     ),
     (
@@ -112,7 +117,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "kafka-client", "model", "trust"]),
+    ("sinks", &["amqp-wire", "expr", "kafka-client", "model", "trust"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

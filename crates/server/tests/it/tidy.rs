@@ -25,6 +25,7 @@ const SLACK: usize = 10;
 const CORE: &[&str] = &[
     "model",
     "access",
+    "expr",
     "journal",
     "cluster",
     "queue",

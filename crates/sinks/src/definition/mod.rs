@@ -1,9 +1,12 @@
 //! A sink as its file declares it: `[sink.NAME]`. Unknown fields are refused, with their path.
 
+mod rollups;
 mod sources;
 mod steps;
 mod stores;
 mod targets;
+
+use std::sync::Arc;
 
 use toml::Value;
 
@@ -12,6 +15,8 @@ use crate::convert::{OnUnknown, default_fits};
 use crate::fields::Fields;
 use crate::gather::FlushRules;
 use crate::pace::Rate;
+use crate::quiet::Quiet;
+use crate::rollup::{Merge, Rollup};
 use crate::secret::SecretError;
 use crate::transform::Step;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
@@ -60,7 +65,11 @@ pub struct Definition {
     pub poison_max: (u64, u64),
     pub on_gap: OnGap,
     pub rate: Rate,
+    /// Times of day in which nothing is written.
+    pub quiet: Vec<Quiet>,
     pub steps: Vec<Step>,
+    /// Sums instead of rows.
+    pub rollup: Option<Arc<Rollup>>,
 }
 
 /// Position of partitions of which the target knows nothing.
@@ -101,6 +110,22 @@ pub enum Mode {
     Upsert {
         key: Vec<String>,
     },
+    /// Figures are added to those that are there.
+    Rollup {
+        key: Vec<String>,
+        merges: Vec<(String, Merge)>,
+        threshold: Option<(String, u64)>,
+    },
+}
+
+impl Mode {
+    fn of(rollup: &Rollup) -> Self {
+        Self::Rollup {
+            key: rollup.key(),
+            merges: rollup.merges(),
+            threshold: rollup.threshold.clone(),
+        }
+    }
 }
 
 impl Definition {
@@ -198,9 +223,16 @@ impl Definition {
         }
         let place = fields.flag("place")?.unwrap_or(false);
         let steps = steps::read(&mut fields)?;
-        let columns = columns(&mut fields, &target, place, !steps.is_empty())?;
+        let rollup = rollups::read(&mut fields, &target)?.map(Arc::new);
+        let columns = match &rollup {
+            Some(rollup) => rollup.columns(),
+            None => columns(&mut fields, &target, place, !steps.is_empty())?,
+        };
         target.takes(&columns).map_err(|why| fields.bad("columns", why))?;
-        let mode = mode(&mut fields, &target, &columns)?;
+        let mode = match &rollup {
+            Some(rollup) => Mode::of(rollup),
+            None => mode(&mut fields, &target, &columns)?,
+        };
         let flush = flush(&mut fields, target.flush_records())?;
         let on_unknown = [
             ("rest", OnUnknown::Rest),
@@ -211,12 +243,8 @@ impl Definition {
         let dead_letters = fields.word("on_poison", &[("dead_letter", true), ("stop", false)])?;
         let poison_max = fields.rate("poison_max")?.unwrap_or((100, 60_000));
         let on_gap = fields.word("on_gap", &[("stop", OnGap::Stop), ("skip", OnGap::Skip)])?;
-        let mut limit = fields.below("limit")?;
-        let rate = Rate {
-            rows_per_s: limit.count("rows_per_s")?,
-            bytes_per_s: limit.size("bytes_per_s")?,
-        };
-        limit.end()?;
+        let rate = rate(&mut fields)?;
+        let quiet = quiet(&mut fields)?;
         fields.end()?;
         Ok(Self {
             name: name.to_owned(),
@@ -232,9 +260,32 @@ impl Definition {
             poison_max,
             on_gap: on_gap.unwrap_or(OnGap::Stop),
             rate,
+            quiet,
             steps,
+            rollup,
         })
     }
+}
+
+fn rate(fields: &mut Fields) -> Result<Rate, DefinitionError> {
+    let mut limit = fields.below("limit")?;
+    let rate = Rate {
+        rows_per_s: limit.count("rows_per_s")?,
+        bytes_per_s: limit.size("bytes_per_s")?,
+    };
+    limit.end()?;
+    Ok(rate)
+}
+
+fn quiet(fields: &mut Fields) -> Result<Vec<Quiet>, DefinitionError> {
+    let texts = fields.texts("quiet")?.unwrap_or_default();
+    let read = texts.iter().map(|text| {
+        Quiet::parse(text).ok_or_else(|| {
+            let why = format!("{text:?} is no time of day, such as 08:00-09:00 Europe/Stockholm");
+            fields.bad("quiet", why)
+        })
+    });
+    read.collect()
 }
 
 fn begin(fields: &mut Fields) -> Result<Begin, DefinitionError> {
@@ -440,12 +491,16 @@ mod tests {
                 "sink.events-pg.to: the target delta is not built in yet",
             ),
             (
+                ("place = true", "quiet = [\"at noon\"]"),
+                "sink.events-pg.quiet: \"at noon\" is no time of day, such as 08:00-09:00 Europe/Stockholm",
+            ),
+            (
                 ("[sink.events-pg]", "[sunk.events-pg]"),
                 "sunk: there is no such field",
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash and mask",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);

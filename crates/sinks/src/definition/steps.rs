@@ -2,9 +2,12 @@
 
 use toml::Value;
 
+use stafett_expr::{Expression, zone};
+
 use super::DefinitionError;
 use super::sources::login;
 use crate::columns::Kind;
+use crate::computed::{TwoTimes, Unit, VARIABLES};
 use crate::fields::Fields;
 use crate::personal::{HashKey, Mask};
 use crate::transform::{Cast, Flatten, Step};
@@ -20,7 +23,7 @@ pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
     };
     let mut read = Vec::with_capacity(steps.len());
     for (place, value) in steps.into_iter().enumerate() {
-        let why = "a step has one of keep, drop, rename, cast, flatten, hash and mask";
+        let why = "a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time";
         let bad = fields.bad(&format!("transform.{place}"), why);
         let Value::Table(table) = value else {
             return Err(bad);
@@ -86,8 +89,65 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
             Ok(Step::Hash(named, HashKey::new(key)))
         }
         "mask" => mask(Fields::new("mask", value)?),
+        "where" => match value.as_str() {
+            Some(text) => expression("where".to_owned(), text).map(Step::Where),
+            None => Err(refused("where".to_owned(), "it has to be an expression")),
+        },
+        "set" => set(Fields::new("set", value)?),
+        "time" => two_times(Fields::new("time", value)?).map(Step::Time),
         _ => Err(bad),
     }
+}
+
+fn set(fields: Fields) -> Result<Step, DefinitionError> {
+    let fields = fields.rest().map(|(path, name, value)| match value.as_str() {
+        Some(text) => Ok((name, expression(path, text)?)),
+        None => Err(refused(
+            path,
+            "it has to be an expression: a text in it has quotes of its own",
+        )),
+    });
+    Ok(Step::Set(fields.collect::<Result<_, _>>()?))
+}
+
+fn expression(path: String, text: &str) -> Result<Expression, DefinitionError> {
+    Expression::compile(text, VARIABLES).map_err(|why| refused(path, &why.to_string()))
+}
+
+/// Reads the time of records, and the zone of their days.
+pub(super) fn time(fields: &mut Fields) -> Result<TwoTimes, DefinitionError> {
+    let units = [
+        ("ms", Unit::Milliseconds),
+        ("s", Unit::Seconds),
+        ("us", Unit::Microseconds),
+    ];
+    let field = fields.required("field")?;
+    let unit = fields.word("unit", &units)?.unwrap_or(Unit::Milliseconds);
+    let zone_field = fields.text("zone_field")?;
+    let named = fields.text("zone")?;
+    let zone = named.as_deref().map(zone).transpose();
+    let zone = zone.map_err(|why| fields.bad("zone", why.to_string()))?;
+    Ok(TwoTimes {
+        field,
+        unit,
+        utc: None,
+        local: None,
+        zone_field,
+        zone,
+    })
+}
+
+fn two_times(mut fields: Fields) -> Result<TwoTimes, DefinitionError> {
+    let mut times = time(&mut fields)?;
+    (times.utc, times.local) = (fields.text("utc")?, fields.text("local")?);
+    if times.utc.is_none() && times.local.is_none() {
+        return Err(fields.bad("utc", "a time goes into utc, into local, or into both"));
+    }
+    if times.local.is_some() && times.zone.is_none() && times.zone_field.is_none() {
+        return Err(fields.bad("zone", "a local time needs a zone, or a zone_field"));
+    }
+    fields.end()?;
+    Ok(times)
 }
 
 fn is_cast(kind: Kind) -> bool {

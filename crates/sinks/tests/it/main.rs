@@ -18,6 +18,7 @@ mod mongodb;
 mod parquet;
 mod peer;
 mod postgres;
+mod rollup;
 mod s3;
 mod script;
 mod server;

@@ -1,10 +1,11 @@
 //! Stand-ins of stores in processes of their own: each says its port on its first line, and ends with its input.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+pub(crate) use crate::server::skip;
 
 /// A server; it ends with this.
 pub(crate) struct Peer {
@@ -22,18 +23,6 @@ impl Drop for Peer {
 /// Returns a path of the checkout.
 pub(crate) fn checkout(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
-/// Says that the calling test is skipped, and why.
-pub(crate) fn skip(missing: &str) {
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    let line = format!("skipped: {test}: no {missing} (install with: scripts/setup)\n");
-    std::io::stderr().write_all(line.as_bytes()).unwrap();
-    let folder = checkout("target/clients");
-    fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("skipped");
-    let mut file = File::options().create(true).append(true).open(path).unwrap();
-    file.write_all(line.as_bytes()).unwrap();
 }
 
 /// Returns Python with the packages of the tests.

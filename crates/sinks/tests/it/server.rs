@@ -10,7 +10,14 @@ use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 use tokio_util::task::TaskTracker;
 
-use crate::peer::skip;
+#[path = "skip.rs"]
+mod skip;
+
+#[allow(
+    unused_imports,
+    reason = "each test is a program of its own, and not all of them skip for other reasons"
+)]
+pub(crate) use skip::skip;
 
 /// Port that names the socket.
 const PORT: u16 = 5432;

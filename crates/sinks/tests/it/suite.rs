@@ -104,7 +104,8 @@ pub(crate) async fn life(
         opened.next,
         opened.begun,
         0,
-    );
+    )
+    .summing(definition.rollup.as_ref());
     let end = log.last().map_or(0, |last| last.offset.0 + 1);
     let mut ahead = log
         .iter()
@@ -131,7 +132,7 @@ pub(crate) async fn life(
 }
 
 /// Returns a hook that fails at the n-th step, and the count of steps.
-fn killing_at(n: u64) -> (Steps, Arc<AtomicU64>) {
+pub(crate) fn killing_at(n: u64) -> (Steps, Arc<AtomicU64>) {
     let reached = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&reached);
     let steps = Steps::new(move |step| {

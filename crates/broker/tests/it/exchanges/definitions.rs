@@ -74,6 +74,7 @@ async fn an_exchange_comes_back_as_it_was_declared_with_bindings_by_headers() {
         destination: to_queue("q"),
         key: Bytes::from_static(b"\xff"),
         headers: HeaderMatch {
+            filter: None,
             mode: Mode::Any,
             pairs: vec![(Bytes::from_static(b"a"), Some(HeaderValue::Integer(1)))],
         },

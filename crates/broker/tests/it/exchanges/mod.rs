@@ -6,6 +6,7 @@ mod delayed;
 mod faults;
 mod faults_delayed;
 mod faults_deletion;
+mod filters;
 mod publish;
 mod races;
 mod steps;

@@ -25,6 +25,24 @@ async fn what_comes_between_listen_and_resume_comes_once() {
 }
 
 #[tokio::test]
+async fn a_filter_holds_for_what_is_caught_up_with_too() {
+    let charts = away().await;
+    let (_, outbox) = charts.listen();
+    let filter = charts.live().filter("value % 10 == 3").unwrap();
+    charts.live().listen_filtered(&ME, &outbox, Some(filter)).unwrap();
+    charts
+        .subscribe(&["charts/a"], StartFrom::Earliest, &outbox)
+        .await;
+    charts.publish("charts/a", 20..30);
+    let found = wait_for(&outbox, 3).await;
+    let expected: Vec<_> = [3..4, 13..14, 23..24]
+        .into_iter()
+        .flat_map(|numbers| numbered("charts/a", numbers))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn a_message_that_waits_when_an_earlier_one_is_asked_for_comes_at_its_place() {
     let charts = away().await;
     let (_, outbox) = charts.listen();

@@ -644,9 +644,10 @@ async fn a_limit_of_bytes_counts_messages_from_before_a_restart() {
             .filter(|one| **one == AppendOutcome::Stored)
             .count();
         // 190 bytes before the restart, and 3 for each behind it.
-        let expected = match overflow {
-            Overflow::DropHead => (166, 300),
-            _ => (203, 103),
+        let expected = if overflow == Overflow::DropHead {
+            (166, 300)
+        } else {
+            (203, 103)
         };
         assert_eq!((world.ready("q"), stored as u64), expected, "{overflow:?}");
     }

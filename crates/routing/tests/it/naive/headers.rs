@@ -24,6 +24,7 @@ fn wanted() -> impl Strategy<Value = Pattern> {
     (any::<bool>(), pairs).prop_map(|(all, pairs)| Pattern {
         key: Bytes::new(),
         headers: HeaderMatch {
+            filter: None,
             mode: if all { Mode::All } else { Mode::Any },
             pairs: pairs
                 .into_iter()

@@ -78,6 +78,7 @@ fn wanted(mode: &str, text: &'static str) -> Pattern {
     Pattern {
         key: Bytes::new(),
         headers: HeaderMatch {
+            filter: None,
             mode: if mode.starts_with("any") {
                 Mode::Any
             } else {

@@ -6,6 +6,7 @@ mod look;
 mod metrics;
 mod run;
 mod runner;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -101,6 +102,14 @@ pub(super) fn describe() -> Command {
                 "Show rows as they would be written, and poison; nothing is written",
             )
             .arg(last),
+            of(
+                "verify",
+                "Compare roll-ups with what their topics say; exit code 1 if there is a difference",
+            ),
+            of(
+                "recompute",
+                "Compute roll-ups again from their topics, up to where they are",
+            ),
         ])
         .subcommands(of_kept())
 }
@@ -170,6 +179,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "resume" => look::pause(matches, &sinks, false),
         "accept-gap" => look::accept_gap(matches, &sinks),
         "dry-run" => look::dry_run(matches, &sinks),
+        "verify" => verify::compare(matches, &sinks),
+        "recompute" => verify::again(matches, &sinks),
         _ => Ok(()),
     }?)
 }

@@ -240,6 +240,8 @@ fn shown(snapshot: Snapshot) -> SinkState {
         rows: snapshot.rows,
         bytes: snapshot.bytes,
         poison: snapshot.poison,
+        dropped: snapshot.dropped,
+        expression_errors: snapshot.expression_errors,
         flush_ms: snapshot.flush_ms,
         limited_ms: snapshot.limited_ms,
         flushes: words(snapshot.flushes),

@@ -1,4 +1,4 @@
-//! ClickHouse over HTTP: a batch is one insert, under a token by which the table knows it when it comes again.
+//! ClickHouse over HTTP: a batch is one insert, under a token by which the table knows it again.
 //!
 //! ```text
 //! bounds of the batch in the ledger

@@ -26,7 +26,7 @@ pub(super) fn look(spec: &ClickhouseSpec) -> String {
     )
 }
 
-/// Returns the statements that make what is missing. A table that does not know inserts again is refused.
+/// Returns the statement of a missing table. One that does not know inserts again is refused.
 pub(super) fn missing(
     spec: &ClickhouseSpec,
     columns: &[Column],

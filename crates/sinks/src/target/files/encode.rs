@@ -1,4 +1,4 @@
-//! Rows as the bytes of a file: NDJSON or CSV, compressed, or Parquet. The same rows are always the same bytes.
+//! Rows as the bytes of a file: NDJSON or CSV, compressed, or Parquet. The same rows are the same bytes.
 
 use std::io::{self, Write};
 

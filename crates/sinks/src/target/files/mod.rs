@@ -178,8 +178,8 @@ impl Files {
         Ok(step)
     }
 
-    /// Returns the first manifest of a run whose records begin at a position or behind it, as those of its last
-    /// one do. The run is behind the first number.
+    /// Returns the first manifest of a run whose records begin at a position or behind it, as those of its
+    /// last one do. The run is behind the first number.
     async fn first_behind(
         &mut self,
         place: &Place,

@@ -9,7 +9,7 @@
 //! | `date` | days |
 //! | `uuid` | 16 bytes |
 //!
-//! Columns have field ids, from 1 on in the order of the definition. A column is optional unless `null = false`.
+//! Columns have field ids, in a file of a folder from 1 on. A column is optional unless `null = false`.
 //! The same rows are always the same bytes.
 
 use std::ops::Range;

@@ -80,7 +80,7 @@ impl Address {
                         "the login is SCRAM-SHA-256: another authMechanism is not there",
                     ));
                 }
-                // What the sink does is its own: writes are confirmed by a majority, and go to the primary.
+                // Others have no effect: writes go to the primary, and a majority confirms them.
                 _ => {}
             }
         }

@@ -52,7 +52,7 @@ fn close(out: &mut Vec<u8>, at: usize) {
     patch_length(out, at);
 }
 
-/// Writes the length of what begins at a place there.
+/// Writes the length of the bytes from a place on, at that place.
 pub(super) fn patch_length(out: &mut [u8], at: usize) {
     let length = i32::try_from(out.len() - at).unwrap_or(i32::MAX);
     if let Some(place) = out.get_mut(at..at + 4) {

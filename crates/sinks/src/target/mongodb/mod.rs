@@ -16,6 +16,7 @@ mod answer;
 mod bson;
 mod errors;
 mod link;
+mod position;
 mod rows;
 mod scram;
 
@@ -33,22 +34,18 @@ use answer::Answer;
 use bson::Fields;
 use errors::DUPLICATE;
 use link::{Link, Message};
+use position::{find, named};
 
 pub(crate) use rows::ID;
 
 /// Digits of a decimal.
 pub(crate) const DIGITS_MAX: u16 = 34;
-const POSITIONS: &str = "stafett_positions";
 /// Bytes of a command, from which on the next document goes into another one. A server takes 48 MB.
 const COMMAND_BYTES: usize = 16 << 20;
 /// Documents of a command, as servers take them.
 const COMMAND_ROWS: usize = 100_000;
 /// Bytes of a document, as servers take them.
 const DOCUMENT_BYTES_MAX: usize = 16 << 20;
-/// Positions of an answer.
-const POSITIONS_MAX: i64 = 100_000;
-/// Tries to set a position while other writers change it.
-const TRIES: usize = 8;
 /// Poison that never reached the server.
 const NO_DOCUMENT: &str = "no_document";
 
@@ -67,25 +64,6 @@ pub struct Mongodb {
 impl std::fmt::Debug for Mongodb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Mongodb({})", self.spec.url)
-    }
-}
-
-/// A position as the database has it.
-struct Stored {
-    next: i64,
-    epoch: i64,
-    generation: i64,
-    topic: Option<Uuid>,
-}
-
-impl Stored {
-    fn of(document: &Answer) -> Option<Self> {
-        Some(Self {
-            next: document.integer("next")?,
-            epoch: document.integer("epoch")?,
-            generation: document.integer("generation").unwrap_or(0),
-            topic: document.text("topic_id").and_then(|id| id.parse().ok()),
-        })
     }
 }
 
@@ -129,128 +107,6 @@ impl Mongodb {
         let answer = link.ask(message).await?;
         self.link = Some(link);
         Ok(answer)
-    }
-
-    fn position_id(&self, place: &Place) -> String {
-        format!("{}/{place}", self.sink)
-    }
-
-    /// Changes the position of a place, and returns it as it is then; `None` if it is not there, or not under
-    /// that epoch.
-    async fn change(
-        &mut self,
-        place: &Place,
-        epoch: Option<i64>,
-        upsert: bool,
-        fill: impl FnOnce(&mut Fields<'_>) -> Result<(), TargetError>,
-    ) -> Result<Option<Stored>, TargetError> {
-        let id = self.position_id(place);
-        let mut update = Vec::new();
-        fill(&mut Fields(&mut update))?;
-        let answer = self
-            .ask(|database| {
-                Message::new(database, |command| {
-                    command.text("findAndModify", POSITIONS);
-                    nested(command, "query", |query| {
-                        query.text(ID, &id);
-                        if let Some(epoch) = epoch {
-                            query.long("epoch", epoch);
-                        }
-                    });
-                    nested(command, "update", |inner| inner.0.extend_from_slice(&update));
-                    command.boolean("upsert", upsert);
-                    command.boolean("new", true);
-                    concern(command);
-                })
-            })
-            .await?;
-        let Some(value) = answer.document("value") else {
-            return Ok(None);
-        };
-        let stored = Stored::of(value);
-        stored
-            .map(Some)
-            .ok_or_else(|| TargetError::Stop(format!("the position {id} cannot be read")))
-    }
-
-    async fn stored(&mut self, place: &Place) -> Result<Option<Stored>, TargetError> {
-        let id = self.position_id(place);
-        let found = self
-            .ask(|database| find(database, |query| query.text(ID, &id)))
-            .await?;
-        let first = found
-            .document("cursor")
-            .and_then(|cursor| cursor.documents("firstBatch").next());
-        Ok(first.and_then(Stored::of))
-    }
-
-    /// Sets a position; that of a known epoch, or whatever is there.
-    async fn put_position(
-        &mut self,
-        place: &Place,
-        known: Option<i64>,
-        start: Start,
-    ) -> Result<(), TargetError> {
-        let (next, worker) = (signed(start.next)?, self.worker.clone());
-        for _ in 0..TRIES {
-            let before = self.stored(place).await?;
-            if known.is_some() && before.as_ref().map(|it| it.epoch) != known {
-                return Err(TargetError::Fenced(place.clone()));
-            }
-            let epoch = before.as_ref().map(|it| it.epoch);
-            // Records of another topic have the same offsets as those of the former one.
-            let is_other = before
-                .as_ref()
-                .is_some_and(|it| start.topic.is_some() && it.topic != start.topic);
-            let (sink, topic) = (self.sink.clone(), place.clone());
-            let changed = self
-                .change(place, epoch, before.is_none(), |update| {
-                    nested(update, "$set", |set| {
-                        set.long("next", next);
-                        set.text("worker", &worker);
-                        if let Some(id) = start.topic {
-                            set.text("topic_id", &id.to_string());
-                        }
-                        if before.is_none() {
-                            named(set, &sink, &topic);
-                        }
-                    });
-                    nested(update, "$inc", |inc| {
-                        inc.long("epoch", 1);
-                        inc.long("generation", is_other.into());
-                    });
-                    Ok(())
-                })
-                .await?;
-            if changed.is_some() {
-                self.places.remove(place);
-                return Ok(());
-            }
-        }
-        Err(TargetError::Retry(format!(
-            "other writers change the position of {place}"
-        )))
-    }
-
-    /// Refuses a part that does not begin at the position, before anything is written.
-    async fn check(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
-        let id = self.position_id(part.place);
-        let (epoch, from) = (signed(part.epoch)?, signed(part.from)?);
-        let found = self
-            .ask(|database| {
-                find(database, |query| {
-                    query.text(ID, &id);
-                    query.long("epoch", epoch);
-                    query.long("next", from);
-                })
-            })
-            .await?;
-        let cursor = found.document("cursor");
-        if cursor.is_some_and(|cursor| cursor.documents("firstBatch").next().is_some()) {
-            Ok(())
-        } else {
-            Err(TargetError::Fenced(part.place.clone()))
-        }
     }
 
     /// Writes rows by commands of bounded size. Returns those whose ids are there already, unless they are
@@ -314,47 +170,6 @@ impl Mongodb {
         }
         Ok(there)
     }
-
-    async fn move_position(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
-        let id = self.position_id(part.place);
-        let (epoch, from, next) = (signed(part.epoch)?, signed(part.from)?, signed(part.next)?);
-        let moved = self
-            .ask(|database| {
-                let mut message = Message::new(database, |fields| {
-                    fields.text("update", POSITIONS);
-                    concern(fields);
-                })
-                .with_documents("updates");
-                let pushed: Result<usize, ()> = message.push(|update| {
-                    nested(update, "q", |query| {
-                        query.text(ID, &id);
-                        query.long("epoch", epoch);
-                        query.long("next", from);
-                    });
-                    nested(update, "u", |change| {
-                        nested(change, "$set", |set| set.long("next", next));
-                    });
-                    Ok(())
-                });
-                debug_assert!(pushed.is_ok(), "nothing fails");
-                message
-            })
-            .await?;
-        if let Some(error) = moved.documents("writeErrors").next() {
-            let why = errors::of_document(error);
-            // A position is no row that may be at fault.
-            return Err(if let TargetError::Poison { text, .. } = why {
-                TargetError::Stop(text)
-            } else {
-                why
-            });
-        }
-        if moved.integer("n") == Some(1) {
-            Ok(())
-        } else {
-            Err(TargetError::Fenced(part.place.clone()))
-        }
-    }
 }
 
 /// Writes a document whose fields cannot fail.
@@ -372,25 +187,6 @@ fn concern(command: &mut Fields<'_>) {
         concern.text("w", "majority");
         concern.boolean("j", true);
     });
-}
-
-fn find(database: &str, query: impl FnOnce(&mut Fields<'_>)) -> Message {
-    Message::new(database, |command| {
-        command.text("find", POSITIONS);
-        nested(command, "filter", query);
-        command.long("batchSize", POSITIONS_MAX);
-        command.long("limit", POSITIONS_MAX);
-        nested(command, "readConcern", |concern| {
-            concern.text("level", "majority");
-        });
-    })
-}
-
-/// Writes the fields of a position that never change.
-fn named(fields: &mut Fields<'_>, sink: &str, place: &Place) {
-    fields.text("sink", sink);
-    fields.text("topic", &place.topic);
-    fields.long("partition", place.partition.into());
 }
 
 fn document_id(place: &Place, offset: u64, generation: i64) -> String {

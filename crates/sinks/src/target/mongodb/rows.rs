@@ -8,7 +8,7 @@ use crate::rows::{Cell, Rows};
 pub(crate) const ID: &str = "_id";
 
 /// Writes a row into a document: its id, then a field for each column. A record that goes over as it came has
-/// its fields there. The error says what no document takes.
+/// its fields there. The error names a value that no document takes.
 pub(super) fn write(
     fields: &mut Fields<'_>,
     id: &str,

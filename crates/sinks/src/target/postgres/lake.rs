@@ -88,7 +88,8 @@ impl Lake {
         self.table.clone().ok_or_else(missing)
     }
 
-    /// Looks at the table, and at the folder of the lake. Returns what is missing: the lake's own tools make it.
+    /// Looks at the table, and at the folder of the lake. Returns statements for missing parts, which the
+    /// lake's own tools execute.
     pub(super) async fn look(&mut self, client: &Client) -> Result<Vec<String>, TargetError> {
         let catalog = quoted(&self.spec.catalog_schema);
         self.check(client, &catalog).await?;
@@ -335,7 +336,7 @@ impl Table {
         Ok(0)
     }
 
-    /// Stores what is known of the values of a file.
+    /// Stores counts and bounds of the values of a file.
     async fn describe(&self, client: &Client, file: i64, staged: &Staged) -> Result<(), TargetError> {
         let Self { catalog, id, .. } = self;
         let failed = |why: tokio_postgres::Error| taken(&why);

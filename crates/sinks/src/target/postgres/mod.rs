@@ -13,6 +13,7 @@
 mod binary;
 mod closing;
 mod errors;
+mod figures;
 mod lake;
 mod stats;
 mod tables;
@@ -30,8 +31,10 @@ use uuid::Uuid;
 use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::{DucklakeSpec, Mode, PostgresSpec};
+use crate::rows::Slice;
 use closing::Closing;
 use errors::{refused, stopped};
+pub use figures::Figures;
 use lake::Lake;
 use tables::Tables;
 
@@ -154,7 +157,8 @@ impl Postgres {
         })
     }
 
-    /// Returns what is missing, and makes it if `make` says so; a table of a lake is made by its own tools.
+    /// Returns statements for missing parts, and executes them if `make` says so; those of a lake are left to
+    /// its own tools.
     async fn look(
         &mut self,
         tables: &Tables,
@@ -258,7 +262,7 @@ impl Postgres {
                 let staged = client.batch_execute(&tables.make_staging()).await;
                 staged.map_err(|why| stopped(&why))?;
             }
-            copy(client, &tables.copy(), &columns, part, mode != Mode::Append).await?;
+            copy(client, &tables.copy(), &columns, &part.rows, mode != Mode::Append).await?;
             steps.reach("copied")?;
             if mode != Mode::Append {
                 let merged = client.batch_execute(&tables.merge()).await;
@@ -308,7 +312,7 @@ async fn copy(
     client: &Client,
     statement: &str,
     columns: &[Column],
-    part: &Part<'_>,
+    rows: &Slice<'_>,
     with_offset: bool,
 ) -> Result<(), TargetError> {
     use futures_sink::Sink;
@@ -317,7 +321,7 @@ async fn copy(
         .await
         .map_err(|why| stopped(&why))?;
     let mut sink = pin!(sink);
-    let mut chunks = binary::Chunks::new(columns, &part.rows, with_offset, CHUNK_BYTES);
+    let mut chunks = binary::Chunks::new(columns, rows, with_offset, CHUNK_BYTES);
     while let Some(chunk) = chunks.next() {
         std::future::poll_fn(|context| sink.as_mut().poll_ready(context))
             .await

@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 use super::errors::stopped;
 use crate::columns::{Column, Kind};
 use crate::definition::{Mode, PostgresSpec};
+use crate::rollup::{MEMBER_BYTES, Merge};
 use crate::target::TargetError;
 
 /// Temporary table of an upsert, and its column of the order.
@@ -18,6 +19,9 @@ pub(super) struct Tables {
     name: String,
     columns: Vec<Column>,
     key: Vec<String>,
+    /// Columns that are added to, in a roll-up.
+    merges: Vec<(String, Merge)>,
+    threshold: Option<(String, u64)>,
 }
 
 /// Returns an identifier in quotes.
@@ -37,7 +41,15 @@ impl Tables {
             columns: columns.to_vec(),
             key: match mode {
                 Mode::Append => Vec::new(),
-                Mode::Upsert { key } => key.clone(),
+                Mode::Upsert { key } | Mode::Rollup { key, .. } => key.clone(),
+            },
+            merges: match mode {
+                Mode::Append | Mode::Upsert { .. } => Vec::new(),
+                Mode::Rollup { merges, .. } => merges.clone(),
+            },
+            threshold: match mode {
+                Mode::Append | Mode::Upsert { .. } => None,
+                Mode::Rollup { threshold, .. } => threshold.clone(),
             },
         }
     }
@@ -46,7 +58,7 @@ impl Tables {
         format!("{}.{}", quoted(&self.schema), quoted(name))
     }
 
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         self.qualified(&self.name)
     }
 
@@ -75,15 +87,136 @@ impl Tables {
     }
 
     pub(super) fn make_staging(&self) -> String {
+        let is_members = |name: &str| self.members_columns().any(|known| known == name);
+        let column = |column: &Column| {
+            let name = quoted(&column.name);
+            if is_members(&column.name) {
+                format!("''::bytea AS {name}")
+            } else {
+                name
+            }
+        };
+        let columns: Vec<_> = self.columns.iter().map(column).collect();
         format!(
             "CREATE TEMPORARY TABLE {STAGING} ON COMMIT DROP AS SELECT {}, 0::bigint AS {ORDER} FROM {} LIMIT 0",
-            self.columns(),
+            columns.join(", "),
             self.table()
         )
     }
 
+    /// Returns the columns that count distinct values.
+    fn members_columns(&self) -> impl Iterator<Item = &str> {
+        let members = self.merges.iter().filter(|(_, merge)| *merge == Merge::Members);
+        members.map(|(name, _)| name.as_str())
+    }
+
+    /// Returns the table of the distinct values that were counted.
+    pub(super) fn members(&self) -> Option<String> {
+        self.members_columns().next()?;
+        Some(self.qualified(&format!("{}_members", self.name)))
+    }
+
+    fn key_list(&self) -> String {
+        list(self.key.iter().map(|name| &**name))
+    }
+
+    /// Returns the statement's parts that keep new distinct values, and the expressions of their counts.
+    ///
+    /// Values and rows are taken in order, so that two writers cannot wait for each other.
+    fn count_members(&self) -> (String, Vec<(String, String)>) {
+        let Some(members) = self.members() else {
+            return (String::new(), Vec::new());
+        };
+        let key = self.key_list();
+        let values = self.members_columns().map(|name| {
+            format!(
+                "SELECT {key}, '{text}' AS stafett_value, substring({column} FROM 1 + {MEMBER_BYTES} * stafett_place FOR {MEMBER_BYTES}) \
+                 AS stafett_member FROM {STAGING}, generate_series(0, length({column}) / {MEMBER_BYTES} - 1) stafett_place",
+                text = name.replace('\'', "''"),
+                column = quoted(name)
+            )
+        });
+        let values = values.collect::<Vec<_>>().join(" UNION ALL ");
+        let with = format!(
+            "WITH stafett_new AS (INSERT INTO {members} ({key}, stafett_value, stafett_member) SELECT * FROM ({values}) wanted \
+             ORDER BY {key}, stafett_value, stafett_member ON CONFLICT DO NOTHING RETURNING {key}, stafett_value) "
+        );
+        let same: Vec<_> = self
+            .key
+            .iter()
+            .map(|name| format!("stafett_new.{0} = {STAGING}.{0}", quoted(name)))
+            .collect();
+        let counts = self.members_columns().map(|name| {
+            let count = format!(
+                "(SELECT count(*) FROM stafett_new WHERE {} AND stafett_value = '{}')",
+                same.join(" AND "),
+                name.replace('\'', "''")
+            );
+            (name.to_owned(), count)
+        });
+        (with, counts.collect())
+    }
+
+    /// Figures are added to those that are there.
+    fn add_figures(&self) -> String {
+        let (columns, key) = (self.columns(), self.key_list());
+        let (with, counts) = self.count_members();
+        let set = |(name, merge): &(String, Merge)| {
+            let name = quoted(name);
+            match merge {
+                Merge::Add | Merge::Members => format!("{name} = there.{name} + excluded.{name}"),
+                Merge::Least => format!("{name} = LEAST(there.{name}, excluded.{name})"),
+                Merge::Greatest => format!("{name} = GREATEST(there.{name}, excluded.{name})"),
+            }
+        };
+        let sets: Vec<_> = self.merges.iter().map(set).collect();
+        let value = |column: &Column| {
+            let count = counts.iter().find(|(name, _)| *name == column.name);
+            count.map_or_else(|| quoted(&column.name), |(_, count)| count.clone())
+        };
+        let values: Vec<_> = self.columns.iter().map(value).collect();
+        format!(
+            "{with}INSERT INTO {} AS there ({columns}) SELECT {} FROM {STAGING} ORDER BY {key} \
+             ON CONFLICT ({key}) DO UPDATE SET {}",
+            self.table(),
+            values.join(", "),
+            sets.join(", ")
+        )
+    }
+
+    /// Returns the statements that make table and view beside the table of a roll-up.
+    fn beside(&self) -> Vec<String> {
+        let mut made = Vec::new();
+        if let Some(members) = self.members() {
+            let key: Vec<_> = self
+                .columns
+                .iter()
+                .filter(|column| self.key.contains(&column.name))
+                .map(declared)
+                .collect();
+            made.push(format!(
+                "CREATE TABLE IF NOT EXISTS {members} ({}, stafett_value text, stafett_member bytea, \
+                 PRIMARY KEY ({}, stafett_value, stafett_member));",
+                key.join(", "),
+                self.key_list()
+            ));
+        }
+        if let Some((name, least)) = &self.threshold {
+            made.push(format!(
+                "CREATE OR REPLACE VIEW {} AS SELECT * FROM {} WHERE {} >= {least};",
+                self.qualified(&format!("{}_shown", self.name)),
+                self.table(),
+                quoted(name)
+            ));
+        }
+        made
+    }
+
     /// Of the rows with one key, the last wins: a statement may touch a row once only.
     pub(super) fn merge(&self) -> String {
+        if !self.merges.is_empty() {
+            return self.add_figures();
+        }
         let (columns, key) = (self.columns(), list(self.key.iter().map(|name| &**name)));
         let others = self
             .columns
@@ -163,7 +296,9 @@ impl Tables {
     pub(super) async fn missing(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let there = self.types(client, &self.name).await?;
         if there.is_empty() {
-            return Ok(vec![self.create()]);
+            let mut missing = vec![self.create()];
+            missing.extend(self.beside());
+            return Ok(missing);
         }
         let mut missing = Vec::new();
         for column in &self.columns {

@@ -1,0 +1,166 @@
+//! Records per second of a core from JSON to rows, by what is done on the way: `transforms COUNT`.
+//!
+//! Build it with `cargo build --release -p stafett-sinks --example transforms`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a program to measure with: it ends at the first failure"
+)]
+
+use bytes::Bytes;
+use stafett_model::{Headers, Offset, StoredRecord};
+use stafett_sinks::convert::Converter;
+use stafett_sinks::definition::Definition;
+use stafett_sinks::gather::{Cause, Gather};
+use stafett_sinks::target::Place;
+
+const COLUMNS: &str = r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+event_type = { from = "eventType", type = "text" }
+retention = { from = "retentionTime", type = "bigint" }
+application = { from = "applicationId", type = "text" }
+country = { type = "text" }
+platform = { type = "text" }
+score = { type = "double" }
+at = { type = "timestamptz" }
+active = { type = "boolean" }
+message = { type = "text" }
+"#;
+
+/// Ways from records to rows, none of which writes: nothing changed, changed as for a warehouse, a condition, and
+/// summed up.
+const WAYS: [(&str, &str); 5] = [
+    ("columns", COLUMNS),
+    (
+        "drop, flatten and two times",
+        r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+event_type = { from = "eventType", type = "text" }
+retention = { from = "retentionTime", type = "bigint" }
+country = { from = "context_country", type = "text" }
+city = { from = "context_place_city", type = "text" }
+ts_utc = { type = "timestamptz" }
+ts_local = { type = "timestamp" }
+[[sink.rate.transform]]
+drop = ["message", "active"]
+[[sink.rate.transform]]
+flatten = { field = "context" }
+[[sink.rate.transform]]
+time = { field = "at", utc = "ts_utc", local = "ts_local", zone_field = "zone", zone = "UTC" }
+"#,
+    ),
+    (
+        "a condition, true of half",
+        r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+event_type = { from = "eventType", type = "text" }
+[[sink.rate.transform]]
+where = "value.eventType == 'QUIT' && value.retentionTime >= 500 && value.context.country in ['NO', 'SE']"
+"#,
+    ),
+    (
+        "a field computed",
+        r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+seconds = { type = "bigint" }
+[[sink.rate.transform]]
+set = { seconds = "value.retentionTime / 1000" }
+"#,
+    ),
+    (
+        "a roll-up by day, week and month, and three sets",
+        r#"
+[sink.rate.rollup]
+time = { field = "at", zone_field = "zone", zone = "UTC" }
+every = ["day", "week", "month"]
+by = [["application"], ["application", "platform"], ["application", "platform", "country"]]
+[sink.rate.rollup.attributes]
+application = "applicationId"
+platform = "platform"
+country = "context.country"
+[sink.rate.rollup.values]
+visits = { count = true }
+retention = { sum = "retentionTime" }
+"#,
+    ),
+];
+
+/// Returns the time that this thread has had a processor.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanos: f64 = text.split(' ').next().unwrap().parse().unwrap();
+    nanos / 1e9
+}
+
+/// Prints the rate from records to rows, by the time of the processor.
+fn convert(records: &[StoredRecord], what: &str, fields: &str) {
+    let mode = if fields.contains("rollup") {
+        "mode = \"rollup\"\n"
+    } else {
+        ""
+    };
+    let text = format!(
+        "[sink.rate]\nfrom = \"rate\"\nto = \"postgres\"\nurl = \"env:NONE\"\ntable = \"rate\"\n{mode}{fields}"
+    );
+    let sink = Definition::parse(&text).unwrap().remove(0);
+    let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
+    let place = Place {
+        topic: "rate".to_owned(),
+        partition: 0,
+    };
+    let gather = Gather::new(place, sink.flush, sink.columns.len(), 0, None, 0);
+    let mut gather = gather.summing(sink.rollup.as_ref());
+    let (mut rows, begun) = (0, cpu_seconds());
+    for (count, record) in (1..).zip(records) {
+        assert!(gather.push(record, &mut converter));
+        if count % 30_000 == 0 {
+            let batch = gather.take(Cause::Full, 0);
+            assert!(batch.poison.is_empty(), "{:?}", batch.poison.first());
+            rows += batch.rows.len();
+        }
+    }
+    let rate = records.len() as f64 / (cpu_seconds() - begun) / 1000.0;
+    println!("{what:?}: {rate:.0} k/s per core, {rows} rows");
+}
+
+fn record(offset: u64) -> StoredRecord {
+    let value = format!(
+        "{{\"id\":{offset},\"eventType\":\"QUIT\",\"retentionTime\":{},\"applicationId\":\"app-{}\",\"country\":\"SE\",\
+         \"zone\":\"Europe/Stockholm\",\"context\":{{\"country\":\"SE\",\"place\":{{\"city\":\"Kista\"}}}},\
+         \"platform\":\"android\",\"score\":{}.25,\"at\":\"2026-11-22T10:{:02}:{:02}Z\",\"active\":true,\
+         \"message\":\"a line of a log, as applications write them, long enough to make up four hundred bytes of a whole \
+         record\"}}",
+        offset % 1000,
+        offset % 7,
+        offset % 100,
+        offset / 60 % 60,
+        offset % 60
+    );
+    StoredRecord {
+        offset: Offset(offset),
+        timestamp: 0,
+        key: None,
+        value: Some(Bytes::from(value)),
+        headers: Headers::default(),
+    }
+}
+
+fn main() {
+    let count = std::env::args()
+        .nth(1)
+        .map_or(1_000_000, |count| count.parse().unwrap());
+    let records: Vec<_> = (0..count).map(record).collect();
+    let bytes: usize = records
+        .iter()
+        .map(|record| record.value.as_ref().map_or(0, Bytes::len))
+        .sum();
+    println!("{count} records of {} bytes", bytes / records.len().max(1));
+    for (what, fields) in WAYS {
+        convert(&records, what, fields);
+    }
+}

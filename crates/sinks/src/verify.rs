@@ -1,0 +1,232 @@
+//! A roll-up computed again from the log, up to the positions that its store has: compared with the store, or
+//! put in its place.
+
+use std::collections::BTreeMap;
+
+use stafett_kafka_client::{Client, ClientError, Place as Position};
+
+use crate::convert::{Converter, write_plain};
+use crate::definition::{Definition, OnGap, TargetSpec};
+use crate::reader::Reader;
+use crate::rollup::{Groups, MEMBER_BYTES, Rollup};
+use crate::rows::{Cell, Rows};
+use crate::target::postgres::{Figures, Postgres};
+use crate::target::{Place, Steps, TargetError};
+use crate::trial::TrialError;
+
+/// Reason why a roll-up cannot be computed again.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error("{0} is no roll-up")]
+    NoRollup(String),
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Records(#[from] TrialError),
+    #[error("records {from} to {to} of {place} were summed up, and are no longer in the topic")]
+    Gone { place: Place, from: u64, to: u64 },
+}
+
+impl From<ClientError> for VerifyError {
+    fn from(why: ClientError) -> Self {
+        Self::Records(why.into())
+    }
+}
+
+/// Cells of a row as text.
+type Row = Vec<Option<String>>;
+
+/// A row that is not the same on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    pub key: Row,
+    /// Values in the store, and as computed; `None` if there is no such row.
+    pub stored: Option<Row>,
+    pub computed: Option<Row>,
+}
+
+/// Result of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Records that were read.
+    pub records: u64,
+    /// Rows of the store.
+    pub rows: usize,
+    /// In the order of their keys.
+    pub differences: Vec<Difference>,
+}
+
+/// A roll-up computed again.
+struct Computed {
+    figures: Figures,
+    rows: Rows,
+    records: u64,
+}
+
+/// Compares the store of a roll-up with its log.
+pub async fn verify(client: &Client, sink: &Definition) -> Result<Verified, VerifyError> {
+    let (computed, _) = compute(client, sink).await?;
+    let texts = computed.rows.all();
+    let texts = texts.iter().map(|(_, cells)| {
+        let text = |cell: &Cell| (*cell != Cell::Null).then(|| text_of(&computed.rows, *cell));
+        cells.iter().map(text).collect::<Row>()
+    });
+    let keys = sink.rollup.as_ref().map_or(0, |rollup| rollup.key().len());
+    let differences = compare(&computed.figures.rows, texts, keys);
+    Ok(Verified {
+        records: computed.records,
+        rows: computed.figures.rows.len(),
+        differences,
+    })
+}
+
+/// Replaces the rows of a roll-up by those of its log. Returns their number.
+pub async fn recompute(client: &Client, sink: &Definition) -> Result<usize, VerifyError> {
+    let (computed, mut target) = compute(client, sink).await?;
+    target.replace_figures(&computed.figures, &computed.rows).await?;
+    Ok(computed.rows.len())
+}
+
+/// Returns a cell as the store has it as text: hashes of distinct values as their number.
+fn text_of(rows: &Rows, cell: Cell) -> String {
+    if let Cell::Bytes(members) = cell {
+        return (rows.piece(members).len() / MEMBER_BYTES).to_string();
+    }
+    let mut out = Vec::new();
+    write_plain(&mut out, rows, cell);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Returns the rows that differ; the first `keys` cells of a row are its key.
+fn compare(stored: &[Row], computed: impl Iterator<Item = Row>, keys: usize) -> Vec<Difference> {
+    let mut all: BTreeMap<Row, (Option<Row>, Option<Row>)> = BTreeMap::new();
+    for row in stored {
+        let (key, values) = row.split_at(keys.min(row.len()));
+        all.entry(key.to_vec()).or_default().0 = Some(values.to_vec());
+    }
+    for mut row in computed {
+        let values = row.split_off(keys.min(row.len()));
+        all.entry(row).or_default().1 = Some(values);
+    }
+    all.retain(|_, (stored, computed)| stored != computed);
+    let difference = |(key, (stored, computed))| Difference {
+        key,
+        stored,
+        computed,
+    };
+    all.into_iter().map(difference).collect()
+}
+
+async fn compute(client: &Client, sink: &Definition) -> Result<(Computed, Postgres), VerifyError> {
+    let (Some(rollup), TargetSpec::Postgres(spec)) = (&sink.rollup, &sink.target) else {
+        return Err(VerifyError::NoRollup(sink.name.clone()));
+    };
+    let ready = sink
+        .with_keys()
+        .map_err(|why| TrialError::Unreadable(why.to_string()))?;
+    let mut target = Postgres::new(&sink.name, spec, &sink.columns, &sink.mode, Steps::default());
+    let figures = target.figures().await?;
+    let mut groups = Groups::default();
+    let mut records = 0;
+    for (place, first, next) in &figures.places {
+        let range = *first..*next;
+        check_start(client, place, &range).await?;
+        records += fold(client, &ready, rollup, place, range, &mut groups).await?;
+    }
+    let mut rows = Rows::new(sink.columns.len());
+    groups.drain(rollup, 0, &mut rows);
+    let computed = Computed {
+        figures,
+        rows,
+        records,
+    };
+    Ok((computed, target))
+}
+
+/// Checks that a place still has all records of a range.
+async fn check_start(
+    client: &Client,
+    place: &Place,
+    range: &std::ops::Range<u64>,
+) -> Result<(), VerifyError> {
+    let topic = client.topic(&place.topic).await?;
+    let starts = client.offsets(&[&topic], Position::Start).await?;
+    let at = topic
+        .partitions
+        .iter()
+        .position(|partition| u32::try_from(partition.index) == Ok(place.partition));
+    let start = at.and_then(|at| starts.first()?.get(at).copied().flatten());
+    let start = start
+        .and_then(|start| u64::try_from(start).ok())
+        .unwrap_or(u64::MAX);
+    if start > range.start && !range.is_empty() {
+        return Err(VerifyError::Gone {
+            place: place.clone(),
+            from: range.start,
+            to: start.min(range.end),
+        });
+    }
+    Ok(())
+}
+
+/// Sums up the records of a range. Returns their number. Poison is left out, as the sink left it out.
+async fn fold(
+    client: &Client,
+    sink: &Definition,
+    rollup: &Rollup,
+    place: &Place,
+    range: std::ops::Range<u64>,
+    groups: &mut Groups,
+) -> Result<u64, VerifyError> {
+    let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
+    let mut records = 0;
+    let mut next = range.start;
+    let mut reader = Reader::spawn(client.clone(), place.clone(), None, next, OnGap::Skip);
+    while next < range.end {
+        let Some(piece) = reader.next().await else {
+            break;
+        };
+        let piece = piece.map_err(TrialError::from)?;
+        for record in &piece.records {
+            if range.contains(&record.offset.0) {
+                records += 1;
+                let _ = converter.fold(rollup, place, record, groups);
+            }
+        }
+        next = piece.next;
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_other_missing_or_too_many_are_found() {
+        let row = |texts: [&str; 3]| {
+            texts
+                .map(|text| (!text.is_empty()).then(|| text.to_owned()))
+                .to_vec()
+        };
+        let stored = [row(["a", "x", "1"]), row(["a", "y", "2"]), row(["b", "x", ""])];
+        let computed = [row(["b", "x", ""]), row(["a", "y", "3"]), row(["c", "x", "4"])];
+        let found = compare(&stored, computed.into_iter(), 2);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|it| (it.key.clone(), it.stored.clone(), it.computed.clone()))
+            .collect();
+        let (key, value) = (
+            |a: &str, b: &str| row([a, b, ""])[..2].to_vec(),
+            |text: &str| Some(vec![Some(text.to_owned())]),
+        );
+        assert_eq!(
+            shown,
+            [
+                (key("a", "x"), value("1"), None),
+                (key("a", "y"), value("2"), value("3")),
+                (key("c", "x"), None, value("4")),
+            ]
+        );
+    }
+}
