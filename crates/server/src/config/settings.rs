@@ -482,7 +482,7 @@ settings! {
         /// With an object store: bytes per second that are committed within the database.
         inline_bytes_per_second: Bytes = "4MiB", in 0..=TIB;
 
-        /// Time between two puts of commits, which have what gathered meanwhile.
+        /// Time between two puts of commits, each with the records that gathered meanwhile.
         linger_ms: Time = "50ms", in 0..=10 * SECOND;
 
         /// Space in `data_dir` for copies of objects, and of own segments that are objects.
