@@ -473,7 +473,7 @@ settings! {
         objects: OptionalObjects = "";
 
         /// Login of the object store, `env:NAME` or `file:PATH` of a text `KEY:SECRET`. Empty:
-        /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment.
+        /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of the environment.
         objects_login: OptionalLogin = "";
 
         /// With an object store: larger commits and files are objects. 0: all are.
