@@ -439,6 +439,7 @@ export type Begins = "earliest" | "latest";
 
 export type Binding = {
   durable: boolean;
+  filter: string | null;
   headers: { [name: string]: unknown };
   id: string;
   key: string | null;
@@ -1263,6 +1264,7 @@ export type NamespaceList = {
 };
 
 export type NewBinding = {
+  filter?: string | null;
   headers?: { [name: string]: unknown };
   key?: string;
   match?: Match;
@@ -1850,6 +1852,8 @@ export type Shutdown = {
 export type Sink = {
   bytes: number;
   definition: unknown;
+  dropped: number;
+  expression_errors: number;
   fenced: number;
   flush_ms: number;
   flushes: { [name: string]: number };
@@ -1899,6 +1903,8 @@ export type SinkReplay = {
 
 export type SinkSummary = {
   bytes: number;
+  dropped: number;
+  expression_errors: number;
   fenced: number;
   flush_ms: number;
   flushes: { [name: string]: number };

@@ -1,12 +1,16 @@
-//! The database of a cell: the order of its commits, their bytes, and its owner.
+//! The database of a cell: the order of its commits, their bytes or the objects that hold them, and its
+//! owner.
 //!
 //! ```text
-//! cell    epoch, owner
-//! beat    beat of the owner
-//! range   seq 0, 1, 2, …: (epoch, nonce, name, at, body)   arrival segments, in the order of commits;
-//!                                                          a row without a name is a fence
-//! file    name, bytes                                      everything else, in blocks
-//! block   name, number, body
+//! cell     epoch, owner
+//! beat     beat of the owner
+//! range    seq 0, 1, 2, …: (epoch, nonce, name, at, body or object)   arrival segments, in the order of
+//!                                                                     commits; a fence has no name
+//! file     name, bytes                                                everything else, in blocks or parts;
+//!                                                                     arrival segments once they are sealed
+//! block    name, number, body
+//! part     name, at, bytes, object, checksum
+//! garbage  object, since                                              objects that nothing refers to
 //! ```
 //!
 //! **A commit** inserts one row at the next `seq`. It inserts nothing unless the cell has the epoch of the
@@ -19,9 +23,13 @@
 //!
 //! **A publication** changes files and removes segments. It is one transaction that ends with a check of the
 //! epoch under a lock of the cell's row. Deleted rows free their keys. A late copy of a committed row could
-//! take one again; its segment is one that the checkpoint knows as replaced, and its answer goes nowhere.
+//! take one again; its segment is sealed, or one that the checkpoint knows as replaced, and its answer goes
+//! nowhere. A file in parts is not looked for in rows.
 
 use std::fmt;
+use std::time::Duration;
+
+use crate::objects::Part;
 
 /// Random number that makes a row or a node unmistakable.
 pub type Nonce = [u8; 16];
@@ -70,7 +78,23 @@ pub struct Row<'a> {
     /// Segment and position of the body; `None` for a fence.
     pub name: Option<&'a str>,
     pub at: u64,
-    pub body: &'a [u8],
+    pub body: Body<'a>,
+}
+
+/// Bytes of a row.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    Inline(&'a [u8]),
+    Object(&'a Part),
+}
+
+impl Body<'_> {
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Inline(body) => body.len() as u64,
+            Self::Object(part) => part.bytes.into(),
+        }
+    }
 }
 
 /// Changes of files that count together.
@@ -90,6 +114,8 @@ pub struct ChangedFile {
     pub is_new: bool,
     /// Changed blocks by number.
     pub blocks: Vec<(u32, Vec<u8>)>,
+    /// All of the file as objects, in place of all blocks, rows and parts of its name.
+    pub parts: Option<Vec<Part>>,
 }
 
 /// The way in which the contents of a name are kept.
@@ -97,6 +123,16 @@ pub struct ChangedFile {
 pub enum Kept {
     Rows,
     Blocks,
+    Parts,
+}
+
+/// An object that the database knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    pub object: String,
+    pub bytes: u64,
+    /// True if nothing refers to it, and it waits for its deletion.
+    pub is_garbage: bool,
 }
 
 /// The database, as one node sees one cell.
@@ -119,9 +155,17 @@ pub trait Database: Send + Sync + fmt::Debug {
     fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError>;
     /// Returns names and lengths of all segments and files.
     fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError>;
-    /// Reads `bytes` bytes from byte `from` on. Blocks that a file does not have are zeros. Fewer bytes: the
-    /// rest is not there, or not any more.
+    /// Reads `bytes` bytes of rows or blocks from byte `from` on. Blocks that a file does not have are zeros.
+    /// Fewer bytes: the rest is not there, not any more, or in objects.
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError>;
+    /// Returns the objects that hold a file, or a part of it, in the order of their places.
+    fn parts(&self, name: &str, kept: Kept) -> Result<Vec<Part>, DatabaseError>;
+    /// Returns objects behind a name, in the order of names. None: there are no more.
+    fn references(&self, behind: &str) -> Result<Vec<Reference>, DatabaseError>;
+    /// Returns some of the objects that nothing has referred to for a time.
+    fn garbage(&self, age: Duration) -> Result<Vec<String>, DatabaseError>;
+    /// Forgets garbage, which is deleted.
+    fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError>;
 }
 
 /// Returns a random number.

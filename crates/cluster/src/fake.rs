@@ -1,19 +1,24 @@
-//! A database in memory, with faults that a test controls.
+//! A database and an object store in memory, with faults that a test controls.
 //!
 //! A commit can be taken apart as PostgreSQL does it: its conditions are seen in a snapshot at its beginning,
 //! and the key is checked when it lands ([`FakeNode::begin`], [`FakeDatabase::land`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use stafett_model::Lock;
 
 use crate::database::{
-    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row,
-    append_part, copy_part,
+    BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
+    Reference, Row, append_part, copy_part,
 };
+use crate::objects::{Objects, ObjectsError, Part};
 
-/// The database of one cell. Clones are the same one.
+/// Names of a page of a list: few, so that tests see several.
+const PAGE: usize = 3;
+
+/// The database of one cell, and its objects. Clones are the same one.
 #[derive(Debug, Clone)]
 pub struct FakeDatabase(Arc<Lock<Tables>>);
 
@@ -22,6 +27,14 @@ struct Tables {
     owner: Owner,
     rows: BTreeMap<u64, StoredRow>,
     files: BTreeMap<String, (u64, BTreeMap<u32, Vec<u8>>)>,
+    /// Files in parts, with their lengths.
+    parts: BTreeMap<String, (u64, Vec<Part>)>,
+    garbage: BTreeMap<String, u64>,
+    objects: BTreeMap<String, Vec<u8>>,
+    /// Names of all objects there ever were.
+    names: BTreeSet<String>,
+    /// Puts whose answers were lost and that come later.
+    late: Vec<(String, Vec<u8>)>,
 }
 
 /// A row as it is stored.
@@ -31,7 +44,17 @@ pub struct StoredRow {
     pub nonce: Nonce,
     pub name: Option<String>,
     pub at: u64,
+    /// Empty if an object has the bytes.
     pub body: Vec<u8>,
+    pub object: Option<Part>,
+}
+
+impl StoredRow {
+    fn bytes(&self) -> u64 {
+        self.object
+            .as_ref()
+            .map_or(self.body.len() as u64, |part| part.bytes.into())
+    }
 }
 
 /// A commit under way: whether its conditions held at its beginning.
@@ -84,6 +107,7 @@ impl Default for FakeDatabase {
             name: None,
             at: 0,
             body: Vec::new(),
+            object: None,
         };
         tables.rows.insert(0, first);
         Self(Arc::new(Lock::new(tables)))
@@ -109,6 +133,27 @@ impl FakeDatabase {
     /// Ends a commit. True if the row was inserted.
     pub fn land(&self, pending: &Pending) -> bool {
         self.0.lock().land(pending)
+    }
+
+    /// Returns the objects by name.
+    pub fn objects(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.lock().objects.clone()
+    }
+
+    /// Changes an object behind everyone's back; `None` removes it.
+    pub fn tamper(&self, object: &str, body: Option<Vec<u8>>) {
+        let mut tables = self.0.lock();
+        match body {
+            Some(body) => tables.objects.insert(object.to_owned(), body),
+            None => tables.objects.remove(object),
+        };
+    }
+
+    /// Has puts come whose answers were lost.
+    pub fn land_puts(&self) {
+        let mut tables = self.0.lock();
+        let late = std::mem::take(&mut tables.late);
+        tables.objects.extend(late);
     }
 
     /// Returns all rows by their place.
@@ -214,7 +259,7 @@ impl Database for FakeNode {
     fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError> {
         self.of_epoch(epoch, |tables| {
             for name in &publication.removed {
-                tables.remove(name);
+                tables.remove(name, &[]);
             }
             for file in &publication.changed {
                 tables.put(file);
@@ -226,6 +271,8 @@ impl Database for FakeNode {
         self.call(|tables| {
             let files = tables.files.iter();
             let files = files.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Blocks));
+            let parts = tables.parts.iter();
+            let parts = parts.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Parts));
             // The rest of a removed segment does not begin at 0.
             let mut segments: BTreeMap<String, u64> = BTreeMap::new();
             for row in tables.rows.values() {
@@ -233,11 +280,12 @@ impl Database for FakeNode {
                     && (row.at == 0 || segments.contains_key(name))
                 {
                     let end = segments.entry(name.clone()).or_default();
-                    *end = (*end).max(row.at + row.body.len() as u64);
+                    *end = (*end).max(row.at + row.bytes());
                 }
             }
             let segments = segments.into_iter();
             files
+                .chain(parts)
                 .chain(segments.map(|(name, bytes)| (name, bytes, Kept::Rows)))
                 .collect()
         })
@@ -245,6 +293,7 @@ impl Database for FakeNode {
 
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError> {
         self.call(|tables| match kept {
+            Kept::Parts => Vec::new(),
             Kept::Rows => {
                 let mut read = Vec::new();
                 for row in tables.rows.values() {
@@ -266,9 +315,113 @@ impl Database for FakeNode {
             }
         })
     }
+
+    fn parts(&self, name: &str, kept: Kept) -> Result<Vec<Part>, DatabaseError> {
+        self.call(|tables| match kept {
+            Kept::Blocks => Vec::new(),
+            Kept::Parts => tables
+                .parts
+                .get(name)
+                .map_or_else(Vec::new, |(_, parts)| parts.clone()),
+            Kept::Rows => {
+                let rows = tables.rows.values();
+                let rows = rows.filter(|row| row.name.as_deref() == Some(name));
+                rows.filter_map(|row| row.object.clone()).collect()
+            }
+        })
+    }
+
+    fn references(&self, behind: &str) -> Result<Vec<Reference>, DatabaseError> {
+        self.call(|tables| {
+            let mut found: Vec<_> = tables.references();
+            found.retain(|reference| reference.object.as_str() > behind);
+            found.sort_by(|one, other| one.object.cmp(&other.object));
+            found.truncate(PAGE);
+            found
+        })
+    }
+
+    fn garbage(&self, _: Duration) -> Result<Vec<String>, DatabaseError> {
+        self.call(|tables| tables.garbage.keys().cloned().collect())
+    }
+
+    fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {
+        self.call(|tables| tables.garbage.retain(|object, _| !objects.contains(object)))
+    }
+}
+
+impl FakeNode {
+    fn object_call<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> Result<R, ObjectsError> {
+        self.call(work).map_err(|error| match error {
+            DatabaseError::Unreachable(why) => ObjectsError::Unreachable(why),
+            DatabaseError::Refused(why) => ObjectsError::Refused(why),
+        })
+    }
+}
+
+impl Objects for FakeNode {
+    fn prepare(&self) -> Result<(), ObjectsError> {
+        Ok(())
+    }
+
+    fn put(&self, name: &str, body: &[u8]) -> Result<(), ObjectsError> {
+        let put = self.object_call(|tables| {
+            tables.use_name(name);
+            tables.objects.insert(name.to_owned(), body.to_vec());
+        });
+        let mut tables = self.database.0.lock();
+        if put.is_err() && !tables.objects.contains_key(name) {
+            tables.late.push((name.to_owned(), body.to_vec()));
+        }
+        put
+    }
+
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, ObjectsError> {
+        self.object_call(|tables| tables.objects.get(name).cloned())
+    }
+
+    fn delete(&self, name: &str) -> Result<(), ObjectsError> {
+        self.object_call(|tables| {
+            let is_needed = tables
+                .references()
+                .iter()
+                .any(|it| it.object == name && !it.is_garbage);
+            assert!(!is_needed, "{name} is needed");
+            tables.objects.remove(name);
+        })
+    }
+
+    fn list(&self, behind: &str) -> Result<Vec<(String, u64)>, ObjectsError> {
+        self.object_call(|tables| {
+            let objects = tables.objects.iter();
+            let behind = objects.filter(|(name, _)| name.as_str() > behind);
+            let named = behind.map(|(name, body)| (name.clone(), body.len() as u64));
+            named.take(PAGE).collect()
+        })
+    }
 }
 
 impl Tables {
+    fn use_name(&mut self, name: &str) {
+        assert!(self.names.insert(name.to_owned()), "{name} was used");
+    }
+
+    fn references(&self) -> Vec<Reference> {
+        let of = |part: &Part| Reference {
+            object: part.object.clone(),
+            bytes: part.bytes.into(),
+            is_garbage: false,
+        };
+        let rows = self.rows.values().filter_map(|row| row.object.as_ref()).map(of);
+        let parts = self.parts.values().flat_map(|(_, parts)| parts).map(of);
+        let garbage = self.garbage.iter().map(|(object, bytes)| Reference {
+            object: object.clone(),
+            bytes: *bytes,
+            is_garbage: true,
+        });
+        rows.chain(parts).chain(garbage).collect()
+    }
+
     fn begin(&self, row: &Row<'_>) -> Pending {
         let before = row.link.seq.checked_sub(1).and_then(|seq| self.rows.get(&seq));
         Pending {
@@ -278,7 +431,14 @@ impl Tables {
                 nonce: row.link.nonce,
                 name: row.name.map(str::to_owned),
                 at: row.at,
-                body: row.body.to_vec(),
+                body: match row.body {
+                    Body::Inline(body) => body.to_vec(),
+                    Body::Object(_) => Vec::new(),
+                },
+                object: match row.body {
+                    Body::Inline(_) => None,
+                    Body::Object(part) => Some(part.clone()),
+                },
             },
             holds: self.owner.epoch == row.epoch && before.is_some_and(|before| before.nonce == row.previous),
         }
@@ -288,18 +448,45 @@ impl Tables {
         if !pending.holds || self.rows.contains_key(&pending.seq) {
             return false;
         }
+        // The objects of some tests are elsewhere.
+        if let Some(part) = pending.row.object.as_ref().filter(|_| !self.names.is_empty()) {
+            assert!(self.objects.contains_key(&part.object), "put before it is named");
+        }
         self.rows.insert(pending.seq, pending.row.clone());
         true
     }
 
-    fn remove(&mut self, name: &str) {
+    /// Removes everything of a name; its objects are garbage but for those that are kept.
+    fn remove(&mut self, name: &str, kept: &[Part]) {
         let newest = self.rows.last_key_value().map(|(seq, _)| *seq);
-        self.rows
-            .retain(|seq, row| row.name.as_deref() != Some(name) || Some(*seq) == newest);
+        let mut gone: Vec<Part> = Vec::new();
+        self.rows.retain(|seq, row| {
+            let stays = row.name.as_deref() != Some(name) || Some(*seq) == newest;
+            if !stays {
+                gone.extend(row.object.clone());
+            }
+            stays
+        });
         self.files.remove(name);
+        gone.extend(
+            self.parts
+                .remove(name)
+                .map(|(_, parts)| parts)
+                .unwrap_or_default(),
+        );
+        for part in gone {
+            if !kept.iter().any(|it| it.object == part.object) {
+                self.garbage.insert(part.object, part.bytes.into());
+            }
+        }
     }
 
     fn put(&mut self, file: &ChangedFile) {
+        if let Some(parts) = &file.parts {
+            self.remove(&file.name, parts);
+            self.parts.insert(file.name.clone(), (file.bytes, parts.clone()));
+            return;
+        }
         let (bytes, blocks) = self.files.entry(file.name.clone()).or_default();
         if file.is_new {
             blocks.clear();

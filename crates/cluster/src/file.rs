@@ -1,7 +1,9 @@
-//! A file of the journal: a local copy whose changes go to the database, or one that is read from there.
+//! A file of the journal: a local copy whose changes go to the database or into objects, or one that is read
+//! from there.
 //!
-//! A node has copies of its own files. Those of former owners are read from the database, a window at a time,
-//! and do not change any more, but for the checkpoint, which is copied when it is opened.
+//! A node has copies of its own files, as long as the cache has space for those that do not change any more.
+//! Files of former owners are read from where they are stored, and do not change any more either, but for the
+//! checkpoint, which is copied when it is opened.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -10,11 +12,11 @@ use std::sync::Arc;
 use stafett_journal::disk::storage::{StorageFile, WritePattern};
 use stafett_model::Lock;
 
-use crate::database::{BLOCK_BYTES, ChangedFile, Kept, ROW_BYTES_MAX};
+use crate::database::{BLOCK_BYTES, ChangedFile};
+use crate::objects::Part;
+use crate::remote::Remote;
 use crate::uplink::Uplink;
 
-/// Bytes that are read from the database at a time.
-const WINDOW_BYTES: usize = 256 << 10;
 /// Bytes of blocks that are published at a time.
 pub(crate) const PUBLISHED_BYTES_MAX: usize = 8 << 20;
 
@@ -32,9 +34,12 @@ pub(crate) struct SharedFile {
 struct FileState {
     name: String,
     content: Content,
-    /// Segments: bytes that are committed, and that are written.
+    /// Segments: bytes that are committed, that a commit was begun for, and that are written.
     committed: u64,
+    taken: u64,
     written: u64,
+    /// Segments: committed bytes that are in objects.
+    objects: Vec<Part>,
     /// True if the next commit looks at it.
     is_waiting: bool,
     /// Other files: changed blocks that are not published.
@@ -45,6 +50,10 @@ struct FileState {
     /// True if the database may have something of that name.
     is_known: bool,
     is_removed: bool,
+    /// True if the database has it in parts.
+    is_in_parts: bool,
+    /// The same content, where it is stored, if that is all of it in objects.
+    stored: Option<Arc<Remote>>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,18 +62,21 @@ enum Content {
     Remote(Arc<Remote>),
 }
 
-/// Content in the database.
-#[derive(Debug)]
-pub(crate) struct Remote {
-    pub(crate) name: String,
-    pub(crate) bytes: u64,
-    pub(crate) kept: Kept,
-    /// The bytes that were read last, and their place.
-    window: Lock<(u64, Vec<u8>)>,
+/// A segment's name, and a range of its bytes.
+type Range = (String, u64, u64);
+
+/// A change to publish.
+pub(crate) enum Change {
+    Blocks(ChangedFile),
+    Whole(Whole),
 }
 
-/// A segment's name, and bytes with their place.
-pub(crate) type Piece = (String, u64, Vec<u8>);
+/// A file that is published as objects.
+pub(crate) struct Whole {
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) local: Arc<dyn StorageFile>,
+}
 
 impl SharedFile {
     /// Makes a new file of a local one.
@@ -78,9 +90,9 @@ impl SharedFile {
     }
 
     /// Makes a file that is read from the database.
-    pub(crate) fn remote(uplink: Arc<Uplink>, remote: Remote) -> Self {
+    pub(crate) fn remote(uplink: Arc<Uplink>, remote: Arc<Remote>) -> Self {
         let name = remote.name.clone();
-        Self::of(uplink, &name, Content::Remote(Arc::new(remote)), false)
+        Self::of(uplink, &name, Content::Remote(remote), false)
     }
 
     fn of(uplink: Arc<Uplink>, name: &str, content: Content, is_new: bool) -> Self {
@@ -88,13 +100,17 @@ impl SharedFile {
             name: name.to_owned(),
             content,
             committed: 0,
+            taken: 0,
             written: 0,
+            objects: Vec::new(),
             is_waiting: false,
             dirty: BTreeSet::new(),
             is_resized: false,
             is_new,
             is_known: !is_new,
             is_removed: false,
+            is_in_parts: false,
+            stored: None,
         };
         Self {
             uplink,
@@ -112,7 +128,7 @@ impl SharedFile {
         match self.content() {
             Content::Local(local) => Ok(local),
             Content::Remote(remote) => Err(io::Error::other(format!(
-                "{} is of a former owner and does not change",
+                "{} is stored and does not change any more",
                 remote.name
             ))),
         }
@@ -155,35 +171,63 @@ impl SharedFile {
         state.is_known
     }
 
-    /// Starts looking for new bytes: those written from now on wait for the next commit.
-    pub(crate) fn begin_commit(&self) {
-        self.state.lock().is_waiting = false;
+    /// Takes the bytes that no commit was begun for; those written from now on wait for the next one.
+    pub(crate) fn take_written(&self) -> Option<Range> {
+        let mut state = self.state.lock();
+        state.is_waiting = false;
+        let (from, to) = (state.taken, state.written);
+        state.taken = to;
+        (from < to).then(|| (state.name.clone(), from, to))
     }
 
-    /// Reads the next bytes that are not committed.
-    pub(crate) fn uncommitted(&self) -> io::Result<Option<Piece>> {
+    /// Reads bytes that were written.
+    pub(crate) fn written(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {
         let local = self.local()?;
-        let (name, from, to) = {
-            let state = self.state.lock();
-            (state.name.clone(), state.committed, state.written)
-        };
-        if from == to {
-            return Ok(None);
-        }
-        let bytes = usize::try_from(to - from).map_or(ROW_BYTES_MAX, |bytes| bytes.min(ROW_BYTES_MAX));
-        let mut body = vec![0; bytes];
-        if local.read_at(&mut body, from)? < bytes {
+        let mut body = vec![0; usize::try_from(to - from).unwrap_or(usize::MAX)];
+        if local.read_at(&mut body, from)? < body.len() {
+            let name = self.state.lock().name.clone();
             return Err(io::Error::other(format!("the local copy of {name} is too short")));
         }
-        Ok(Some((name, from, body)))
+        Ok(body)
     }
 
-    pub(crate) fn on_committed(&self, end: u64) {
-        self.state.lock().committed = end;
+    pub(crate) fn on_committed(&self, end: u64, object: Option<Part>) {
+        let mut state = self.state.lock();
+        state.committed = end;
+        state.objects.extend(object);
+    }
+
+    /// Returns length and objects of a segment, all of which is committed. `None` if it is sealed already.
+    pub(crate) fn committed(&self) -> Option<(u64, Vec<Part>)> {
+        let state = self.state.lock();
+        let is_open = state.stored.is_none() && !state.is_removed && state.committed > 0;
+        (is_open && state.committed == state.written).then(|| (state.committed, state.objects.clone()))
+    }
+
+    /// Notes that all of the content is in objects.
+    pub(crate) fn on_stored(&self, bytes: u64, parts: Vec<Part>) {
+        let mut state = self.state.lock();
+        state.is_in_parts = true;
+        state.objects = Vec::new();
+        if state.dirty.is_empty() {
+            state.stored = Some(Arc::new(Remote::of_parts(&state.name, bytes, parts)));
+        }
+    }
+
+    /// Has a stored file read from where it is stored, and returns the name of the local copy, which is not
+    /// needed any more.
+    pub(crate) fn let_go(&self) -> Option<String> {
+        let mut state = self.state.lock();
+        if state.is_removed || matches!(state.content, Content::Remote(_)) {
+            return None;
+        }
+        let stored = state.stored.clone()?;
+        state.content = Content::Remote(stored);
+        Some(state.name.clone())
     }
 
     /// Takes the next changes that are not published: all if the file is new, else some.
-    pub(crate) fn take_change(&self) -> io::Result<Option<ChangedFile>> {
+    pub(crate) fn take_change(&self) -> io::Result<Option<Change>> {
         let Content::Local(local) = self.content() else {
             return Ok(None);
         };
@@ -199,6 +243,14 @@ impl SharedFile {
         let is_new = std::mem::take(&mut state.is_new);
         state.is_known = true;
         state.is_resized = false;
+        let bytes = local.bytes()?;
+        let settings = &self.uplink.settings;
+        let is_large = settings.objects.is_some() && bytes > settings.inline_bytes_max as u64;
+        if WritePattern::of(&state.name) == WritePattern::Once && (is_large || state.is_in_parts) {
+            state.dirty.clear();
+            let name = state.name.clone();
+            return Ok(Some(Change::Whole(Whole { name, bytes, local })));
+        }
         let numbers = match state.dirty.iter().nth(PUBLISHED_BYTES_MAX / BLOCK_BYTES).copied() {
             Some(next) if !is_new => {
                 let rest = state.dirty.split_off(&next);
@@ -208,7 +260,6 @@ impl SharedFile {
         };
         let name = state.name.clone();
         drop(state);
-        let bytes = local.bytes()?;
         let mut blocks = Vec::with_capacity(numbers.len());
         for number in numbers {
             let mut block = vec![0; BLOCK_BYTES];
@@ -218,12 +269,13 @@ impl SharedFile {
                 blocks.push((number, block));
             }
         }
-        Ok(Some(ChangedFile {
+        Ok(Some(Change::Blocks(ChangedFile {
             name,
             bytes,
             is_new,
             blocks,
-        }))
+            parts: None,
+        })))
     }
 
     /// Records that bytes were written.
@@ -233,6 +285,8 @@ impl SharedFile {
         };
         let mut state = self.state.lock();
         if WritePattern::of(&state.name) == WritePattern::Append {
+            // Before a commit can take them.
+            self.uplink.on_written(bytes as u64);
             state.written = state.written.max(last + 1);
             state.is_known = true;
             if !std::mem::replace(&mut state.is_waiting, true) {
@@ -241,6 +295,7 @@ impl SharedFile {
             }
             return;
         }
+        state.stored = None;
         let number = |byte: u64| u32::try_from(byte / BLOCK_BYTES as u64).unwrap_or(u32::MAX);
         state.dirty.extend(number(at)..=number(last));
     }
@@ -248,8 +303,10 @@ impl SharedFile {
     /// Returns an error if a segment is not written from its end on.
     fn check_place(&self, at: u64) -> io::Result<()> {
         let state = self.state.lock();
-        let is_right = WritePattern::of(&state.name) != WritePattern::Append || at == state.written;
-        if is_right {
+        if WritePattern::of(&state.name) != WritePattern::Append {
+            return Ok(());
+        }
+        if at == state.written && state.stored.is_none() {
             return Ok(());
         }
         let (name, written) = (&state.name, state.written);
@@ -309,52 +366,5 @@ impl StorageFile for Handle {
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
         self.0.local()?.reserve(bytes)
-    }
-}
-
-impl Remote {
-    pub(crate) fn new(name: &str, bytes: u64, kept: Kept) -> Self {
-        Self {
-            name: name.to_owned(),
-            bytes,
-            kept,
-            window: Lock::default(),
-        }
-    }
-
-    pub(crate) fn read_at(&self, uplink: &Uplink, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let left = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX);
-        let wanted = buffer.len().min(left);
-        let Some(buffer) = buffer.get_mut(..wanted).filter(|buffer| !buffer.is_empty()) else {
-            return Ok(0);
-        };
-        if self.copy_from_window(buffer, at) {
-            return Ok(wanted);
-        }
-        let bytes = wanted.max(WINDOW_BYTES.min(left));
-        let read = || uplink.database.read(&self.name, self.kept, at, bytes);
-        let read = uplink.until_answered(read)?;
-        if read.len() < bytes {
-            // It is no damage: a former owner that does not know its successor yet must not pass over it.
-            return Err(io::Error::other(format!(
-                "{} is not in the database any more",
-                self.name
-            )));
-        }
-        buffer.copy_from_slice(read.get(..wanted).unwrap_or_default());
-        if bytes <= WINDOW_BYTES {
-            *self.window.lock() = (at, read);
-        }
-        Ok(wanted)
-    }
-
-    fn copy_from_window(&self, buffer: &mut [u8], at: u64) -> bool {
-        let window = self.window.lock();
-        let (from, bytes) = &*window;
-        let begin = at
-            .checked_sub(*from)
-            .and_then(|begin| usize::try_from(begin).ok());
-        let part = begin.and_then(|begin| bytes.get(begin..begin.checked_add(buffer.len())?));
-        part.map(|part| buffer.copy_from_slice(part)).is_some()
     }
 }

@@ -5,33 +5,54 @@
 //! commit of a former owner inserts nothing.
 //!
 //! - `database`: the duties of the database, and the reason why they exclude a former owner
-//! - `storage`, `file`, `uplink`: files over it, with copies in a local folder
+//! - `objects`: the duties of the object store, and objects in a bucket or a folder
+//! - `storage`, `file`, `remote`, `cache`: files over both, with copies in a local folder
+//! - `uplink`, `commits`, `transfer`: the owner's way into both
+//! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
 //! - `ownership`: claims, and the lease that says when one is tried
 //! - `nodes`: the table of nodes, and which of them live; `peer`: the first bytes between two of them
 //! - `postgres`: the database as PostgreSQL
-//! - `fake`: the same in memory, behind the feature `testing`
+//! - `fake`: database and object store in memory, behind the feature `testing`
 //!
 //! This crate knows nothing of brokers, topics or protocols.
 
+mod agreement;
+mod cache;
+mod commits;
 mod database;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 mod file;
+mod keeping;
+mod metrics;
 mod nodes;
+mod objects;
 mod ownership;
 mod peer;
 mod postgres;
+mod remote;
+mod settings;
 mod storage;
+mod transfer;
 mod uplink;
 
+pub use agreement::{Agreement, agreement};
 pub use database::{
-    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, ROW_BYTES_MAX,
-    Row, nonce,
+    BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
+    ROW_BYTES_MAX, Reference, Row, nonce,
 };
+pub use metrics::Metrics;
 pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View};
+pub use objects::{
+    BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
+    open_objects,
+};
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
 pub use peer::{PeerError, Wish, answer, ask, hear};
 pub use postgres::{
     AddressError, DatabaseFacts, Postgres, PostgresDirectory, check_address, without_password,
 };
+pub use settings::Settings;
+/// The place of a login.
+pub use stafett_objects::secret::Secret as Login;
 pub use storage::{Cutoff, SharedStorage};

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use stafett_model::{Lock, WakeUp};
 
-use crate::database::{Database, DatabaseError, Link, Nonce, Owner, Row, nonce};
+use crate::database::{Body, Database, DatabaseError, Link, Nonce, Owner, Row, nonce};
+use crate::storage::SharedStorage;
 
 /// A claim that excluded the former owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,7 @@ impl Candidate {
                 previous: newest.nonce,
                 name: None,
                 at: 0,
-                body: &[],
+                body: Body::Inline(&[]),
             })?;
             if is_in_place {
                 return Ok(link);
@@ -141,6 +142,8 @@ fn short_pause(lease: Duration) -> Duration {
 #[derive(Debug)]
 pub struct Lease {
     state: Arc<LeaseState>,
+    /// Storage whose keeping ends before the cell is let go.
+    kept: Option<Arc<SharedStorage>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -195,6 +198,7 @@ impl Lease {
             .spawn(move || shared.run(answered))?;
         Ok(Self {
             state,
+            kept: None,
             thread: Some(thread),
         })
     }
@@ -204,8 +208,18 @@ impl Lease {
         self.state.kept.lock().loss.clone()
     }
 
+    /// Has the keeping of a storage end before the cell is let go.
+    #[must_use]
+    pub fn of(mut self, storage: Arc<SharedStorage>) -> Self {
+        self.kept = Some(storage);
+        self
+    }
+
     /// Lets go of the cell, once nothing is written to it any more.
     pub fn release(mut self) {
+        if let Some(storage) = self.kept.take() {
+            storage.end_keeping();
+        }
         self.end();
         if self.loss().is_none()
             && let Err(error) = self.state.database.release(self.state.epoch)

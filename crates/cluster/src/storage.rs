@@ -2,20 +2,26 @@
 //!
 //! - A sync of an arrival segment commits all segments (`database.rs`).
 //! - A sync of another file, or of the names, publishes it. Temporary files are local.
+//! - With an object store, large commits and files are objects, and so are segments once they are sealed
+//!   (`keeping`).
 //! - After a commit or publication under another owner's epoch, everything fails: the journal ends, and
 //!   appends that were not committed have no outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use stafett_journal::disk::storage::{Storage, StorageFile, WritePattern};
-use stafett_model::{Lock, LockGuard};
+use stafett_model::{Lock, LockGuard, WakeUp};
 
+use crate::commits::COMMITS_MAX;
 use crate::database::{Database, Kept};
-use crate::file::{Handle, Remote, SharedFile};
+use crate::file::{Handle, SharedFile};
 use crate::ownership::Claim;
+use crate::remote::Remote;
+use crate::settings::Settings;
 use crate::uplink::Uplink;
 
 /// Bytes that are copied from the database at a time.
@@ -26,25 +32,27 @@ const LOCK: &str = "lock";
 /// Storage of the owner of a cell.
 #[derive(Debug)]
 pub struct SharedStorage {
-    uplink: Arc<Uplink>,
+    pub(crate) uplink: Arc<Uplink>,
     scratch: Arc<dyn Storage>,
     names: Lock<Names>,
+    /// The thread that keeps it.
+    pub(crate) keeper: Lock<Option<JoinHandle<()>>>,
+    /// True at the end: the rest of the thread's work is left to the next owner.
+    ending: Lock<bool>,
+    ended: WakeUp,
 }
 
 #[derive(Debug, Default)]
-struct Names {
-    files: BTreeMap<String, Entry>,
+pub(crate) struct Names {
+    pub(crate) files: BTreeMap<String, Entry>,
     /// Names that the database still has.
     removed: BTreeSet<String>,
 }
 
 #[derive(Debug)]
-enum Entry {
-    /// In the database only.
-    Stored {
-        bytes: u64,
-        kept: Kept,
-    },
+pub(crate) enum Entry {
+    /// Of a former owner.
+    Stored(Arc<Remote>),
     Here(Arc<SharedFile>),
 }
 
@@ -60,31 +68,56 @@ impl Cutoff {
 }
 
 impl SharedStorage {
-    /// Opens the storage of a cell that was claimed. `scratch` is for local files: it is emptied. A call
-    /// without an answer is repeated after a `pause`.
+    /// Opens the storage of a cell that was claimed. `scratch` is for local files: it is emptied.
     pub fn open(
         database: Arc<dyn Database>,
         claim: Claim,
         scratch: Arc<dyn Storage>,
-        pause: Duration,
+        settings: Settings,
     ) -> io::Result<Self> {
         for name in scratch.list()? {
             if name != LOCK {
                 scratch.remove(&name)?;
             }
         }
-        let uplink = Arc::new(Uplink::new(database, claim, pause));
+        let uplink = Arc::new(Uplink::new(database, claim, settings, Arc::clone(&scratch)));
         let listed = uplink.until_answered(|| uplink.database.list())?;
-        let stored = |(name, bytes, kept)| (name, Entry::Stored { bytes, kept });
-        let names = Names {
-            files: listed.into_iter().map(stored).collect(),
-            removed: BTreeSet::new(),
-        };
+        let mut names = Names::default();
+        for (name, bytes, kept) in listed {
+            // A late copy of a row may be beside the parts of its segment.
+            if kept == Kept::Rows && names.files.contains_key(&name) {
+                continue;
+            }
+            let remote = Arc::new(Remote::new(&name, bytes, kept));
+            names.files.insert(name, Entry::Stored(remote));
+        }
         Ok(Self {
             uplink,
             scratch,
             names: Lock::new(names),
+            keeper: Lock::default(),
+            ending: Lock::default(),
+            ended: WakeUp::default(),
         })
+    }
+
+    /// Ends the thread that keeps the storage.
+    pub fn end_keeping(&self) {
+        *self.ending.lock() = true;
+        self.ended.notify_all();
+        let thread = self.keeper.lock().take();
+        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.ending.lock()
+    }
+
+    pub(crate) fn wait_for_end(&self, patience: Duration) {
+        let ending = self.ending.lock();
+        drop(self.ended.wait_timeout_while(ending, patience, |ending| !*ending));
     }
 
     pub fn cutoff(&self) -> Cutoff {
@@ -95,7 +128,7 @@ impl SharedStorage {
     fn file_of(&self, names: &mut Names, name: &str) -> io::Result<Arc<SharedFile>> {
         let remote = match names.files.get(name) {
             Some(Entry::Here(file)) => return Ok(Arc::clone(file)),
-            Some(Entry::Stored { bytes, kept }) => Remote::new(name, *bytes, *kept),
+            Some(Entry::Stored(remote)) => Arc::clone(remote),
             None => return Err(io::ErrorKind::NotFound.into()),
         };
         let uplink = Arc::clone(&self.uplink);
@@ -126,9 +159,15 @@ impl SharedStorage {
         }
     }
 
-    fn names(&self) -> io::Result<LockGuard<'_, Names>> {
+    pub(crate) fn names(&self) -> io::Result<LockGuard<'_, Names>> {
         self.uplink.check()?;
         Ok(self.names.lock())
+    }
+}
+
+impl Drop for SharedStorage {
+    fn drop(&mut self) {
+        self.end_keeping();
     }
 }
 
@@ -138,7 +177,7 @@ impl Names {
         let entry = self.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
         let is_known = match &entry {
             Entry::Here(file) => file.remove(),
-            Entry::Stored { .. } => true,
+            Entry::Stored(_) => true,
         };
         if is_known && WritePattern::of(name) != WritePattern::Temporary {
             self.removed.insert(name.to_owned());
@@ -153,7 +192,7 @@ impl Names {
                 file.replaces_another();
                 false
             }
-            Some(Entry::Stored { .. }) => false,
+            Some(Entry::Stored(_)) => false,
             None => true,
         };
         removed.into_iter().filter(is_removed).collect()
@@ -194,10 +233,10 @@ impl Storage for SharedStorage {
         let mut file = self.file_of(&mut names, from)?;
         if file.is_remote() {
             // It becomes a file of another name, with the same content.
-            let Some(Entry::Stored { bytes, kept }) = names.files.get(from) else {
+            let Some(Entry::Stored(remote)) = names.files.get(from) else {
                 return Err(io::ErrorKind::NotFound.into());
             };
-            let local = self.copy(&Remote::new(from, *bytes, *kept))?;
+            let local = self.copy(remote)?;
             file = Arc::new(SharedFile::new(Arc::clone(&self.uplink), from, local));
             file.mark_all()?;
         }
@@ -214,7 +253,11 @@ impl Storage for SharedStorage {
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut names = self.names()?;
         if let Entry::Here(_) = names.take(name)? {
-            self.scratch.remove(name)?;
+            // The cache may have had no space for it any more.
+            match self.scratch.remove(name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -225,7 +268,7 @@ impl Storage for SharedStorage {
                 let mut names = self.names()?;
                 let here = names.files.values().filter_map(|entry| match entry {
                     Entry::Here(file) => Some(Arc::clone(file)),
-                    Entry::Stored { .. } => None,
+                    Entry::Stored(_) => None,
                 });
                 (here.collect::<Vec<_>>(), std::mem::take(&mut names.removed))
             };
@@ -246,5 +289,21 @@ impl Storage for SharedStorage {
 
     fn is_append_only(&self) -> bool {
         true
+    }
+
+    fn sync_threads(&self) -> usize {
+        if self.uplink.settings.objects.is_some() {
+            COMMITS_MAX
+        } else {
+            1
+        }
+    }
+
+    fn syncs_max(&self) -> usize {
+        self.uplink.commits_max()
+    }
+
+    fn gather(&self) {
+        self.uplink.gather();
     }
 }

@@ -1,17 +1,21 @@
-//! The owner's way into the database: commits of segments in the order of writing, and publications of files.
-//!
-//! A commit takes everything that was written to any segment so far. So the rows are in the order of writing,
-//! whichever file a sync was called for, and a new owner finds a prefix of that.
+//! The owner's way into the database and the object store: publications of files, and calls that are repeated
+//! until there is an answer. Commits of segments are in `commits`, puts and gets of objects in `transfer`.
 
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use stafett_journal::disk::storage::Storage;
 use stafett_model::{Lock, WakeUp};
 
-use crate::database::{Database, DatabaseError, Link, Publication, Row, nonce};
-use crate::file::{PUBLISHED_BYTES_MAX, SharedFile};
+use crate::cache::Cache;
+use crate::commits::{Budget, CommitQueue, Pace};
+use crate::database::{Database, DatabaseError, Publication};
+use crate::file::{Change, PUBLISHED_BYTES_MAX, SharedFile};
+use crate::objects::Names;
 use crate::ownership::Claim;
+use crate::settings::Settings;
+use crate::transfer::PutTimes;
 
 /// Most names that are removed at a time.
 const REMOVED_MAX: usize = 8;
@@ -19,32 +23,53 @@ const REMOVED_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Uplink {
     pub(crate) database: Arc<dyn Database>,
-    epoch: u64,
-    /// The owner's last row. Held during a commit.
-    last: Lock<Link>,
-    /// Segments with bytes that are not committed, in the order of writing.
-    waiting: Lock<Vec<Arc<SharedFile>>>,
+    pub(crate) settings: Settings,
+    pub(crate) epoch: u64,
+    pub(crate) names: Arc<Names>,
+    pub(crate) cache: Cache,
+    /// Segments with bytes that wait for a commit, in the order of writing.
+    pub(crate) waiting: Lock<Vec<Arc<SharedFile>>>,
+    /// Bytes that wait for a commit.
+    pub(crate) waiting_bytes: AtomicU64,
+    pub(crate) queue: Lock<CommitQueue>,
+    /// A commit ended, or may begin.
+    pub(crate) turned: WakeUp,
+    pub(crate) pace: Lock<Pace>,
+    pub(crate) gathered: WakeUp,
+    pub(crate) budget: Lock<Budget>,
+    pub(crate) put_times: Lock<PutTimes>,
     /// Held during a publication.
     publishing: Lock<()>,
     failure: OnceLock<String>,
-    /// Pause before another attempt, which a failure ends.
-    pause: Duration,
     pausing: Lock<()>,
     wake: WakeUp,
 }
 
 impl Uplink {
-    pub(crate) fn new(database: Arc<dyn Database>, claim: Claim, pause: Duration) -> Self {
+    pub(crate) fn new(
+        database: Arc<dyn Database>,
+        claim: Claim,
+        settings: Settings,
+        scratch: Arc<dyn Storage>,
+    ) -> Self {
         Self {
             database,
             epoch: claim.epoch,
-            last: Lock::new(claim.fence),
+            names: Arc::new(Names::new(claim)),
+            cache: Cache::new(scratch, settings.cache_bytes),
             waiting: Lock::default(),
+            waiting_bytes: AtomicU64::new(0),
+            queue: Lock::new(CommitQueue::new(claim.fence)),
+            turned: WakeUp::default(),
+            pace: Lock::default(),
+            gathered: WakeUp::default(),
+            put_times: Lock::default(),
+            budget: Lock::new(Budget::new(settings.inline_bytes_per_second)),
             publishing: Lock::default(),
             failure: OnceLock::new(),
-            pause,
             pausing: Lock::default(),
             wake: WakeUp::default(),
+            settings,
         }
     }
 
@@ -56,12 +81,16 @@ impl Uplink {
         }
     }
 
-    /// Ends all use of the database; the first reason counts.
+    /// Ends all use of the database; the first reason counts. No lock of this is held.
     pub(crate) fn fail(&self, reason: String) -> io::Error {
         let error = io::Error::other(reason.clone());
         if self.failure.set(reason).is_ok() {
             // Files refer to this.
             self.waiting.lock().clear();
+            self.queue.lock().clear();
+            self.turned.notify_all();
+            drop(self.pace.lock());
+            self.gathered.notify_all();
             drop(self.pausing.lock());
             self.wake.notify_all();
         }
@@ -73,46 +102,6 @@ impl Uplink {
         self.waiting.lock().push(file);
     }
 
-    /// Commits everything that was written to segments.
-    pub(crate) fn commit(&self) -> io::Result<()> {
-        let mut last = self.last.lock();
-        self.check()?;
-        let files = std::mem::take(&mut *self.waiting.lock());
-        for file in files {
-            file.begin_commit();
-            // A segment that cannot be read back would leave a hole among the rows.
-            let uncommitted = || file.uncommitted().map_err(|error| self.fail(error.to_string()));
-            while let Some((name, at, body)) = uncommitted()? {
-                let link = Link {
-                    seq: last.seq + 1,
-                    nonce: nonce(),
-                };
-                self.commit_row(&Row {
-                    epoch: self.epoch,
-                    link,
-                    previous: last.nonce,
-                    name: Some(&name),
-                    at,
-                    body: &body,
-                })?;
-                *last = link;
-                file.on_committed(at + body.len() as u64);
-            }
-        }
-        Ok(())
-    }
-
-    fn commit_row(&self, row: &Row<'_>) -> io::Result<()> {
-        // After a lost answer, the row at the place tells whether it was committed.
-        let is_committed = self.until_answered(|| {
-            Ok(self.database.commit(row)? || self.database.nonce_at(row.link.seq)? == Some(row.link.nonce))
-        })?;
-        if is_committed {
-            return Ok(());
-        }
-        Err(self.fenced())
-    }
-
     /// Publishes changes of files. The caller has the turn.
     pub(crate) fn publish(&self, files: &[Arc<SharedFile>]) -> io::Result<()> {
         let mut publication = Publication::default();
@@ -121,8 +110,18 @@ impl Uplink {
             // Changes that were taken and not published are lost.
             let take = || file.take_change().map_err(|error| self.fail(error.to_string()));
             while let Some(change) = take()? {
-                bytes += change.blocks.iter().map(|(_, block)| block.len()).sum::<usize>();
-                publication.changed.push(change);
+                match change {
+                    Change::Blocks(change) => {
+                        bytes += change.blocks.iter().map(|(_, block)| block.len()).sum::<usize>();
+                        publication.changed.push(change);
+                    }
+                    Change::Whole(whole) => {
+                        // Changes that were gathered before are in front.
+                        self.send(&std::mem::take(&mut publication))?;
+                        bytes = 0;
+                        self.publish_parts(file, &whole)?;
+                    }
+                }
                 if bytes >= PUBLISHED_BYTES_MAX {
                     self.send(&std::mem::take(&mut publication))?;
                     bytes = 0;
@@ -143,7 +142,7 @@ impl Uplink {
         Ok(())
     }
 
-    fn send(&self, publication: &Publication) -> io::Result<()> {
+    pub(crate) fn send(&self, publication: &Publication) -> io::Result<()> {
         let is_empty = publication.removed.is_empty() && publication.changed.is_empty();
         if is_empty || self.until_answered(|| self.database.publish(self.epoch, publication))? {
             return Ok(());
@@ -172,15 +171,20 @@ impl Uplink {
                     }
                 }
             }
-            let pausing = self.pausing.lock();
-            drop(
-                self.wake
-                    .wait_timeout_while(pausing, self.pause, |()| self.failure.get().is_none()),
-            );
+            self.wait_a_moment();
         }
     }
 
-    fn fenced(&self) -> io::Error {
+    /// Waits before another attempt; a failure ends that.
+    pub(crate) fn wait_a_moment(&self) {
+        let pausing = self.pausing.lock();
+        drop(
+            self.wake
+                .wait_timeout_while(pausing, self.settings.pause, |()| self.failure.get().is_none()),
+        );
+    }
+
+    pub(crate) fn fenced(&self) -> io::Error {
         self.fail("another node owns the cell".to_owned())
     }
 }

@@ -300,11 +300,11 @@ impl Dispatcher {
         )
     }
 
-    /// Returns the bytes of waiting messages. Without limits they are not kept: then an estimate from the
-    /// messages that came since the start.
+    /// Returns the bytes of waiting messages. Without a limit of bytes they are not kept: then an estimate from
+    /// the messages that came since the start.
     pub fn bytes_ready(&self) -> u64 {
         let inner = self.lock();
-        if inner.settings.has_limits() {
+        if inner.settings.bytes_max.is_some() {
             return inner.state.bytes_ready();
         }
         let published = u128::from(self.counters.get(PUBLISHED));

@@ -115,8 +115,8 @@ pub struct DeliveryState {
     pub(super) marking: Vec<Marking>,
     /// Messages that have died and are still in flight.
     pub(super) dead_letters: DeadLetterQueue,
-    /// True if ended messages of earlier runs and holes in the logs may count as ready: limits drop and refuse
-    /// nothing until the scan after the start has removed them.
+    /// True if ended messages of earlier runs and holes in the logs may count as ready: limits drop and
+    /// refuse nothing until the scan after the start has removed them.
     pub(super) counts_too_many: bool,
     /// True if there may be messages with a TTL.
     pub(super) may_expire: bool,

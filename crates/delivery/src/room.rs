@@ -46,8 +46,10 @@ impl Dispatcher {
         if is_last_run && !inner.persistence.holds_transient {
             inner.note_transient(context, self);
         }
-        if settings.has_limits() {
+        if settings.bytes_max.is_some() {
             inner.state.add_bytes(message.value.len() as u64);
+        }
+        if settings.has_limits() {
             inner.staged += u64::from(settings.overflow != Overflow::DropHead);
         }
         settings.has_limits() && (settings.overflow != Overflow::DropHead || settings.bytes_max.is_some())
@@ -59,6 +61,8 @@ impl Dispatcher {
         inner.staged = inner
             .staged
             .saturating_sub(u64::from(inner.settings.overflow != Overflow::DropHead));
-        inner.state.remove_bytes(bytes);
+        if inner.settings.bytes_max.is_some() {
+            inner.state.remove_bytes(bytes);
+        }
     }
 }

@@ -74,7 +74,7 @@ impl Dispatcher {
     pub fn bytes_waiting(&self, context: &DeliveryContext) -> u64 {
         let inner = self.lock();
         let counted = inner.state.bytes_ready();
-        if inner.settings.has_limits() && !inner.state.is_partial() {
+        if inner.settings.bytes_max.is_some() && !inner.state.is_partial() {
             counted
         } else {
             inner.estimated_bytes(context).max(counted)
@@ -96,7 +96,8 @@ impl Dispatcher {
             // Messages on their way were counted by the rules before.
             inner.staged = 0;
         }
-        if settings.has_limits() && !before.has_limits() {
+        if settings.bytes_max.is_some() && before.bytes_max.is_none() {
+            // Without a limit of bytes they are not counted: some messages are dropped unread.
             inner.look_at_logs(self, context);
             for lane in inner.logs.clone() {
                 let end = context.journal.bounds(lane.log).map_or(0, |bounds| bounds.end.0);

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stafett_model::Offset;
 use stafett_topics::{ReadEnd, SkipReason, Tail, TailItem};
@@ -14,6 +15,9 @@ use super::expire::value_bytes;
 
 const READ_BYTES: usize = 1 << 20;
 
+/// Time until a scan that could not read everything begins anew.
+const RETRY: Duration = Duration::from_secs(5);
+
 impl DeliveryContext {
     /// Starts the scan of a dispatcher.
     pub(super) fn scan_soon(self: &Arc<Self>, dispatcher: &Arc<Dispatcher>) {
@@ -22,15 +26,22 @@ impl DeliveryContext {
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = scan(&context, &dispatcher) => {}
+                () = scan_all(&context, &dispatcher) => {}
             }
         });
     }
 }
 
-async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
+async fn scan_all(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
+    while !scan(context, dispatcher).await && !dispatcher.is_ended() {
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Returns true unless there was something that could not be read, or that is not there yet.
+async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) -> bool {
     let lanes = dispatcher.lock().logs.clone();
-    let mut is_complete = true;
+    let (mut is_complete, mut is_whole) = (true, true);
     for lane in lanes {
         let (head, end) = {
             let inner = dispatcher.lock();
@@ -43,8 +54,8 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
         while tail.next_offset() < end && !dispatcher.is_ended() {
             let from = tail.next_offset().0;
             let found = match tail.read(&*context.journal).await {
-                Ok(()) => look_through(context, dispatcher, &mut tail, end),
-                Err(ReadEnd::Stopped) => return,
+                Ok(()) => Some(look_through(context, dispatcher, &mut tail, end)),
+                Err(ReadEnd::Stopped | ReadEnd::NoSuchLog) => return true,
                 Err(_) => None,
             };
             // Read errors are handled when the message is handed out.
@@ -52,37 +63,42 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) {
                 is_complete = false;
                 break;
             };
+            is_whole &= found.is_whole;
             let range = from..tail.next_offset().0;
             dispatcher.apply_scanned(context, lane.lane, range, found);
             tokio::task::yield_now().await;
         }
     }
-    {
+    let is_done = {
         let mut inner = dispatcher.lock();
-        // Messages since the start have not ended; unread ones may not have been transient.
-        inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_complete;
+        // Messages since the start have not ended; unread ones may have been transient.
+        let is_read = is_complete && is_whole;
+        inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_read;
         inner.counts_too_many &= !is_complete;
-    }
+        // Messages that were on their way when the limit was set have arrived, or do with the next scan.
+        is_complete && (inner.settings.bytes_max.is_none() || !inner.state.is_partial())
+    };
     dispatcher.dispatch();
+    is_done
 }
 
 /// Findings of a scan in a part of a log.
-#[derive(Default)]
 struct Scanned {
     /// Offsets to remove: ended messages, and holes.
     gone: Vec<Range<u64>>,
     /// Offsets of the other messages, and the bytes of their bodies.
     bodies: Vec<(u64, u32)>,
+    /// False if some are damaged. They count as ready until their turn comes.
+    is_whole: bool,
 }
 
-/// Looks through what was read, up to `end`. `None` if it has offsets that cannot be read.
-fn look_through(
-    context: &DeliveryContext,
-    dispatcher: &Dispatcher,
-    tail: &mut Tail,
-    end: Offset,
-) -> Option<Scanned> {
-    let mut found = Scanned::default();
+/// Looks through the part that was read, up to `end`.
+fn look_through(context: &DeliveryContext, dispatcher: &Dispatcher, tail: &mut Tail, end: Offset) -> Scanned {
+    let mut found = Scanned {
+        gone: Vec::new(),
+        bodies: Vec::new(),
+        is_whole: true,
+    };
     while tail.next_offset() < end
         && let Some(item) = tail.item()
     {
@@ -97,10 +113,12 @@ fn look_through(
             TailItem::Skipped(hole) if hole.why == SkipReason::Gap => {
                 found.gone.push(hole.from.0..hole.to.min(end).0);
             }
-            TailItem::Skipped(_) => return None,
+            // Settled, by a purge for example.
+            TailItem::Skipped(hole) if hole.why == SkipReason::Expired => {}
+            TailItem::Skipped(_) => found.is_whole = false,
         }
     }
-    Some(found)
+    found
 }
 
 impl Dispatcher {

@@ -172,7 +172,9 @@ async fn open_journal(
     let journal_settings = journal_settings(settings);
     if let Some(member) = &process.member {
         let health = &process.node.health;
-        let opened = cluster::open(settings, member, health, journal_settings, metrics).await?;
+        let storage = cluster::storage_settings(settings)?;
+        storage.metrics.register(&mut process.registry());
+        let opened = cluster::open(settings, storage, member, health, journal_settings, metrics).await?;
         return Ok((opened.0, Some(opened.1)));
     }
     let path = settings.data_dir.clone();

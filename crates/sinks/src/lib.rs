@@ -66,11 +66,11 @@ mod ledger;
 pub mod personal;
 mod pump;
 mod reader;
-mod remote;
-mod secret;
 mod session;
 mod work;
 mod writer;
+
+pub(crate) use stafett_objects::{remote, secret};
 
 pub use definition::{Definition, DefinitionError};
 pub use target::{Place, Target, promise_of, target_of};

@@ -1,7 +1,7 @@
 // Kafka's clients for Go: everyday use of each.
 //
 // Usage: kafka LIBRARY HOST:PORT, where LIBRARY is franz-go, franz-go-assigned (in groups whose partitions the broker
-// assigns), sarama or kafka-go; or kafka mechanisms HOST:PORT FOLDER USER PASSWORD over TLS.
+// assigns), sarama or kafka-go.
 package main
 
 import (
@@ -242,11 +242,6 @@ func transactions(library library, sender transactional, name string) {
 
 func main() {
 	name, address := os.Args[1], os.Args[2]
-	if name == "mechanisms" {
-		mechanisms(address, os.Args[3], os.Args[4], os.Args[5])
-		fmt.Println("done")
-		return
-	}
 	var library library
 	switch name {
 	case "franz-go":

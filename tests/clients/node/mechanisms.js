@@ -27,7 +27,7 @@ async function topics(mechanism, password) {
 async function connects(credentials, address = `amqps://${queues}`) {
   const connection = await amqp.connect(address, { ...tls, credentials });
   const channel = await connection.createChannel();
-  await channel.assertQueue('mechanisms');
+  await channel.assertQueue('node-mechanisms');
   await connection.close();
 }
 

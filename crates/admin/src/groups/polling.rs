@@ -1,7 +1,7 @@
 //! Members over HTTP: they join, poll records and commit, beside members that speak other protocols.
 //!
-//! A poll is the member's sign of life: it takes what the group assigns to it, and gives back what it has to. A
-//! member that does not poll within the group's session ends. Here lies what a member of another protocol
+//! A poll is the member's sign of life: it takes what the group assigns to it, and gives back what it has to.
+//! A member that does not poll within the group's session ends. Here lies what a member of another protocol
 //! keeps in its own memory: its epoch, its partitions, and how far it has read each of them.
 
 use std::collections::{BTreeMap, HashMap};

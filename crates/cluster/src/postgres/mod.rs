@@ -3,6 +3,7 @@
 //! Three connections: one for commits, one for the beat, one for all else, so that no publication holds up a
 //! commit or a beat. Commits are single statements: no transaction of a stopped node holds anything.
 
+mod files;
 mod line;
 mod nodes;
 mod tables;
@@ -19,16 +20,17 @@ use tokio_postgres::config::{Host, SslMode};
 use self::line::{Connection, Line, Target};
 pub use self::nodes::{DatabaseFacts, PostgresDirectory};
 use crate::database::{
-    BLOCK_BYTES, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Row,
+    BLOCK_BYTES, Body, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Reference, Row,
     append_part, copy_part,
 };
+use crate::objects::Part;
 
 /// Time for a commit or a look.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for a publication or a read.
 const BULK_PATIENCE: Duration = Duration::from_mins(1);
 /// Version of the tables.
-const FORMAT: &str = "2";
+const FORMAT: &str = "3";
 
 /// PostgreSQL, as one node sees one cell.
 #[derive(Debug)]
@@ -226,7 +228,15 @@ impl Database for Postgres {
 
     fn commit(&self, row: &Row<'_>) -> Result<bool, DatabaseError> {
         let (cell, seq, epoch, at) = (self.cell, signed(row.link.seq), signed(row.epoch), signed(row.at));
-        let bytes = i32::try_from(row.body.len()).unwrap_or(i32::MAX);
+        let bytes = i32::try_from(row.body.bytes()).unwrap_or(i32::MAX);
+        let (body, object, checksum) = match row.body {
+            Body::Inline(body) => (body, None, None),
+            Body::Object(part) => (
+                [].as_slice(),
+                Some(part.object.as_str()),
+                Some(i64::from(part.checksum)),
+            ),
+        };
         let (nonce, previous) = (row.link.nonce.as_slice(), row.previous.as_slice());
         let begun = Instant::now();
         let inserted = self.commits.call(async |it: &mut Connection| {
@@ -235,7 +245,8 @@ impl Database for Postgres {
                 .execute(
                     &statement,
                     &[
-                        &cell, &seq, &epoch, &nonce, &row.name, &at, &bytes, &row.body, &previous,
+                        &cell, &seq, &epoch, &nonce, &row.name, &at, &bytes, &body, &previous, &object,
+                        &checksum,
                     ],
                 )
                 .await
@@ -262,12 +273,18 @@ impl Database for Postgres {
             let removed = &publication.removed;
             let transaction = it.client.transaction().await?;
             if !removed.is_empty() {
-                for text in [tables::REMOVE_BLOCKS, tables::REMOVE_FILES, tables::REMOVE_ROWS] {
+                for text in [tables::REMOVE_BLOCKS, tables::REMOVE_FILES] {
                     transaction.execute(text, &[&cell, removed]).await?;
+                }
+                let kept: [&str; 0] = [];
+                for text in [tables::REMOVE_ROWS, tables::REMOVE_PARTS] {
+                    transaction
+                        .execute(text, &[&cell, removed, &kept.as_slice()])
+                        .await?;
                 }
             }
             for file in &publication.changed {
-                put(&transaction, cell, file).await?;
+                files::put(&transaction, cell, file).await?;
             }
             // Last, so that a claim waits for a moment only, also for a node that is stopped here.
             transaction.batch_execute(tables::SHORT).await?;
@@ -283,14 +300,18 @@ impl Database for Postgres {
 
     fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError> {
         let cell = self.cell;
-        let rows: Vec<(String, i64, bool)> = self.others.call(async |it: &mut Connection| {
+        let rows: Vec<(String, i64, bool, bool)> = self.others.call(async |it: &mut Connection| {
             let rows = it.client.query(tables::LIST, &[&cell]).await?;
             rows.iter()
-                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
+                .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?)))
                 .collect()
         })?;
-        let read = |(name, bytes, is_in_rows)| {
-            let kept = if is_in_rows { Kept::Rows } else { Kept::Blocks };
+        let read = |(name, bytes, is_in_rows, is_in_parts)| {
+            let kept = match (is_in_rows, is_in_parts) {
+                (true, _) => Kept::Rows,
+                (false, true) => Kept::Parts,
+                (false, false) => Kept::Blocks,
+            };
             (name, unsigned(bytes), kept)
         };
         Ok(rows.into_iter().map(read).collect())
@@ -301,6 +322,7 @@ impl Database for Postgres {
         let to = from + bytes as u64;
         let block = BLOCK_BYTES as u64;
         let parts: Vec<(u64, Vec<u8>)> = self.others.call(async |it: &mut Connection| match kept {
+            Kept::Parts => Ok(Vec::new()),
             Kept::Rows => {
                 let statement = it.prepared(tables::READ_ROWS).await?;
                 let (from, to) = (signed(from), signed(to));
@@ -328,6 +350,65 @@ impl Database for Postgres {
         })?;
         Ok(joined(kept, from, bytes, parts))
     }
+
+    fn parts(&self, name: &str, kept: Kept) -> Result<Vec<Part>, DatabaseError> {
+        let cell = self.cell;
+        let text = match kept {
+            Kept::Blocks => return Ok(Vec::new()),
+            Kept::Parts => tables::PARTS,
+            Kept::Rows => tables::PARTS_OF_ROWS,
+        };
+        self.others.call(async |it: &mut Connection| {
+            let statement = it.prepared(text).await?;
+            let rows = it.client.query(&statement, &[&cell, &name]).await?;
+            rows.iter()
+                .map(|row| {
+                    let bytes: i32 = row.try_get(1)?;
+                    let checksum: i64 = row.try_get(3)?;
+                    Ok(Part {
+                        at: unsigned(row.try_get(0)?),
+                        bytes: u32::try_from(bytes).unwrap_or(0),
+                        object: row.try_get(2)?,
+                        checksum: u32::try_from(checksum).unwrap_or(0),
+                    })
+                })
+                .collect()
+        })
+    }
+
+    fn references(&self, behind: &str) -> Result<Vec<Reference>, DatabaseError> {
+        let cell = self.cell;
+        self.others.call(async |it: &mut Connection| {
+            let rows = it.client.query(tables::REFERENCES, &[&cell, &behind]).await?;
+            rows.iter()
+                .map(|row| {
+                    Ok(Reference {
+                        object: row.try_get(0)?,
+                        bytes: unsigned(row.try_get(1)?),
+                        is_garbage: row.try_get(2)?,
+                    })
+                })
+                .collect()
+        })
+    }
+
+    fn garbage(&self, age: Duration) -> Result<Vec<String>, DatabaseError> {
+        let (cell, age) = (self.cell, age.as_secs_f64());
+        self.others.call(async |it: &mut Connection| {
+            let rows = it.client.query(tables::GARBAGE, &[&cell, &age]).await?;
+            rows.iter().map(|row| row.try_get(0)).collect()
+        })
+    }
+
+    fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {
+        let cell = self.cell;
+        self.others.call(async |it: &mut Connection| {
+            it.client
+                .execute(tables::FORGET_GARBAGE, &[&cell, &objects])
+                .await
+                .map(drop)
+        })
+    }
 }
 
 /// Returns the bytes of parts, in their order: as far as there are rows, or with zeros between blocks of a
@@ -335,42 +416,15 @@ impl Database for Postgres {
 fn joined(kept: Kept, from: u64, bytes: usize, parts: Vec<(u64, Vec<u8>)>) -> Vec<u8> {
     let mut read = match kept {
         Kept::Blocks if !parts.is_empty() => vec![0; bytes],
-        Kept::Blocks | Kept::Rows => Vec::with_capacity(bytes),
+        Kept::Blocks | Kept::Rows | Kept::Parts => Vec::with_capacity(bytes),
     };
     for (at, body) in parts {
         match kept {
-            Kept::Rows => append_part(&mut read, from, bytes, at, &body),
+            Kept::Rows | Kept::Parts => append_part(&mut read, from, bytes, at, &body),
             Kept::Blocks => copy_part(&mut read, from, at, &body),
         }
     }
     read
-}
-
-async fn put(
-    transaction: &tokio_postgres::Transaction<'_>,
-    cell: i32,
-    file: &ChangedFile,
-) -> Result<(), tokio_postgres::Error> {
-    let name = &file.name;
-    if file.is_new {
-        let names = std::slice::from_ref(name);
-        transaction
-            .execute(tables::REMOVE_BLOCKS, &[&cell, &names])
-            .await?;
-    }
-    let numbers: Vec<i32> = file.blocks.iter().map(|(at, _)| number((*at).into())).collect();
-    let bodies: Vec<&[u8]> = file.blocks.iter().map(|(_, body)| body.as_slice()).collect();
-    transaction
-        .execute(tables::PUT_BLOCKS, &[&cell, name, &numbers, &bodies])
-        .await?;
-    let end = number(file.bytes.div_ceil(BLOCK_BYTES as u64));
-    transaction
-        .execute(tables::CUT_BLOCKS, &[&cell, name, &end])
-        .await?;
-    transaction
-        .execute(tables::PUT_FILE, &[&cell, name, &signed(file.bytes)])
-        .await?;
-    Ok(())
 }
 
 fn signed(number: u64) -> i64 {

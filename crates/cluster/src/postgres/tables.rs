@@ -7,7 +7,7 @@ pub(super) const CREATE: &str = "
 SELECT pg_advisory_xact_lock(8316026130246);
 CREATE SCHEMA IF NOT EXISTS stafett;
 CREATE TABLE IF NOT EXISTS stafett.meta (key text PRIMARY KEY, value text NOT NULL);
-INSERT INTO stafett.meta VALUES ('format', '2') ON CONFLICT DO NOTHING;
+INSERT INTO stafett.meta VALUES ('format', '3') ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS stafett.cell (
   id int PRIMARY KEY, epoch bigint NOT NULL, owner bytea, published bigint NOT NULL)
   WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -15,11 +15,20 @@ CREATE TABLE IF NOT EXISTS stafett.beat (cell int PRIMARY KEY, beat bigint NOT N
   WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE TABLE IF NOT EXISTS stafett.range (
   cell int NOT NULL, seq bigint NOT NULL, epoch bigint NOT NULL, nonce bytea NOT NULL, name text, at bigint NOT NULL,
-  bytes int NOT NULL, body bytea NOT NULL, PRIMARY KEY (cell, seq));
+  bytes int NOT NULL, body bytea NOT NULL, object text COLLATE \"C\", checksum bigint, PRIMARY KEY (cell, seq));
+CREATE INDEX IF NOT EXISTS range_object ON stafett.range (cell, object) WHERE object IS NOT NULL;
 CREATE INDEX IF NOT EXISTS range_name ON stafett.range (cell, name, at) WHERE name IS NOT NULL;
 ALTER TABLE stafett.range ALTER body SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS stafett.file (
-  cell int NOT NULL, name text NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (cell, name));
+  cell int NOT NULL, name text NOT NULL, bytes bigint NOT NULL, is_in_parts bool NOT NULL, PRIMARY KEY (cell, name));
+CREATE TABLE IF NOT EXISTS stafett.part (
+  cell int NOT NULL, name text NOT NULL, at bigint NOT NULL, bytes int NOT NULL, object text COLLATE \"C\" NOT NULL,
+  checksum bigint NOT NULL, PRIMARY KEY (cell, name, at));
+CREATE INDEX IF NOT EXISTS part_object ON stafett.part (cell, object);
+CREATE TABLE IF NOT EXISTS stafett.garbage (
+  cell int NOT NULL, object text COLLATE \"C\" NOT NULL, bytes bigint NOT NULL, since timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (cell, object));
+CREATE INDEX IF NOT EXISTS garbage_since ON stafett.garbage (cell, since);
 CREATE TABLE IF NOT EXISTS stafett.block (
   cell int NOT NULL, name text NOT NULL, number int NOT NULL, body bytea NOT NULL, PRIMARY KEY (cell, name, number));
 ALTER TABLE stafett.block ALTER body SET STORAGE EXTERNAL;
@@ -57,15 +66,34 @@ WITH written AS (UPDATE stafett.cell SET published = published WHERE id = $1)
 SELECT nonce FROM stafett.range WHERE cell = $1 AND seq = $2";
 
 pub(super) const COMMIT: &str = "
-INSERT INTO stafett.range (cell, seq, epoch, nonce, name, at, bytes, body)
-SELECT $1::int, $2::bigint, $3::bigint, $4::bytea, $5::text, $6::bigint, $7::int, $8::bytea
+INSERT INTO stafett.range (cell, seq, epoch, nonce, name, at, bytes, body, object, checksum)
+SELECT $1::int, $2::bigint, $3::bigint, $4::bytea, $5::text, $6::bigint, $7::int, $8::bytea, $10::text, $11::bigint
 WHERE EXISTS (SELECT FROM stafett.cell WHERE id = $1::int AND epoch = $3::bigint)
   AND EXISTS (SELECT FROM stafett.range WHERE cell = $1::int AND seq = $2::bigint - 1 AND nonce = $9::bytea)
 ON CONFLICT (cell, seq) DO NOTHING";
 
+/// `$3` are objects that go on as parts.
 pub(super) const REMOVE_ROWS: &str = "
-DELETE FROM stafett.range WHERE cell = $1 AND name = ANY($2)
-  AND seq < (SELECT max(seq) FROM stafett.range WHERE cell = $1)";
+WITH gone AS (
+  DELETE FROM stafett.range WHERE cell = $1 AND name = ANY($2)
+    AND seq < (SELECT max(seq) FROM stafett.range WHERE cell = $1)
+  RETURNING object, bytes)
+INSERT INTO stafett.garbage (cell, object, bytes)
+SELECT $1, object, bytes FROM gone WHERE object IS NOT NULL AND NOT object = ANY($3)
+ON CONFLICT DO NOTHING";
+
+pub(super) const REMOVE_PARTS: &str = "
+WITH gone AS (
+  DELETE FROM stafett.part WHERE cell = $1 AND name = ANY($2) AND NOT object = ANY($3) RETURNING object, bytes)
+INSERT INTO stafett.garbage (cell, object, bytes) SELECT $1, object, bytes FROM gone
+ON CONFLICT DO NOTHING";
+
+pub(super) const PUT_PARTS: &str = "
+INSERT INTO stafett.part (cell, name, at, bytes, object, checksum)
+SELECT $1::int, $2::text, put.at, put.bytes, put.object, put.checksum
+FROM unnest($3::bigint[], $4::int[], $5::text[], $6::bigint[]) AS put(at, bytes, object, checksum)
+ON CONFLICT (cell, name, at) DO UPDATE
+SET bytes = excluded.bytes, object = excluded.object, checksum = excluded.checksum";
 
 pub(super) const REMOVE_BLOCKS: &str = "DELETE FROM stafett.block WHERE cell = $1 AND name = ANY($2)";
 
@@ -80,8 +108,8 @@ pub(super) const CUT_BLOCKS: &str =
     "DELETE FROM stafett.block WHERE cell = $1 AND name = $2 AND number >= $3";
 
 pub(super) const PUT_FILE: &str = "
-INSERT INTO stafett.file (cell, name, bytes) VALUES ($1, $2, $3)
-ON CONFLICT (cell, name) DO UPDATE SET bytes = excluded.bytes";
+INSERT INTO stafett.file (cell, name, bytes, is_in_parts) VALUES ($1, $2, $3, $4)
+ON CONFLICT (cell, name) DO UPDATE SET bytes = excluded.bytes, is_in_parts = excluded.is_in_parts";
 
 /// Ends the transaction soon if the node does not.
 pub(super) const SHORT: &str = "SET LOCAL idle_in_transaction_session_timeout = '2s'";
@@ -97,15 +125,39 @@ WITH RECURSIVE segment(name) AS (
   UNION ALL
   SELECT (SELECT min(r.name) FROM stafett.range r WHERE r.cell = $1 AND r.name > segment.name)
   FROM segment WHERE segment.name IS NOT NULL)
-SELECT name, bytes, false FROM stafett.file WHERE cell = $1
+SELECT name, bytes, false, is_in_parts FROM stafett.file WHERE cell = $1
 UNION ALL
-SELECT name, bytes, true FROM (
+SELECT name, bytes, true, false FROM (
   SELECT name,
     (SELECT r.at + r.bytes FROM stafett.range r WHERE r.cell = $1 AND r.name = segment.name ORDER BY r.at DESC LIMIT 1)
       AS bytes,
     (SELECT r.at FROM stafett.range r WHERE r.cell = $1 AND r.name = segment.name ORDER BY r.at LIMIT 1) AS first
   FROM segment WHERE name IS NOT NULL) AS found
 WHERE first = 0";
+
+pub(super) const PARTS: &str =
+    "SELECT at, bytes, object, checksum FROM stafett.part WHERE cell = $1 AND name = $2 ORDER BY at";
+
+pub(super) const PARTS_OF_ROWS: &str = "
+SELECT at, bytes, object, checksum FROM stafett.range
+WHERE cell = $1 AND name = $2 AND object IS NOT NULL ORDER BY at";
+
+/// One snapshot: a reference that moves from a row to a part is seen in one of the two.
+pub(super) const REFERENCES: &str = "
+SELECT object, max(bytes), bool_and(is_garbage) FROM (
+  (SELECT object, bytes::bigint, false AS is_garbage FROM stafett.range
+    WHERE cell = $1 AND object > $2 ORDER BY object LIMIT 1000)
+  UNION ALL
+  (SELECT object, bytes, false FROM stafett.part WHERE cell = $1 AND object > $2 ORDER BY object LIMIT 1000)
+  UNION ALL
+  (SELECT object, bytes, true FROM stafett.garbage WHERE cell = $1 AND object > $2 ORDER BY object LIMIT 1000))
+  AS found GROUP BY object ORDER BY object LIMIT 1000";
+
+pub(super) const GARBAGE: &str = "
+SELECT object FROM stafett.garbage
+WHERE cell = $1 AND since <= now() - make_interval(secs => $2) ORDER BY since LIMIT 1000";
+
+pub(super) const FORGET_GARBAGE: &str = "DELETE FROM stafett.garbage WHERE cell = $1 AND object = ANY($2)";
 
 pub(super) const READ_ROWS: &str = "
 SELECT at, body FROM stafett.range

@@ -1,13 +1,13 @@
-//! Faults at each call of the database: answers that are lost, and nodes that die.
+//! Faults at each call of the database or the object store: answers that are lost, and nodes that die.
 
 use std::sync::Arc;
 
-use stafett_cluster::Database;
 use stafett_cluster::fake::{Effect, FakeDatabase, FakeNode, Fault};
+use stafett_cluster::{Database, Objects, agreement};
 use stafett_journal::{Append, DiskJournal, Journal, Metrics, Outcome, Settings};
 use stafett_model::{Durability, LogId};
 
-use crate::node::{claim, open, storage};
+use crate::node::{Kept, claim, open_with, quick, storage_with, with_objects};
 use crate::support::{Seen, batch, control, read_all, rewriting};
 
 const APPENDS: u64 = 40;
@@ -26,13 +26,31 @@ fn settings() -> Settings {
     rewriting(MERGED_BYTES)
 }
 
+/// Settings of a node's storage.
+fn storage_settings(node: &Arc<FakeNode>, place: Place) -> stafett_cluster::Settings {
+    let objects: Arc<dyn Objects> = Arc::<FakeNode>::clone(node);
+    match place {
+        Place::Database => quick(),
+        Place::Objects => with_objects(objects, 0),
+        Place::Both => with_objects(objects, 8 << 10),
+    }
+}
+
+/// Where commits and files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Database,
+    Objects,
+    Both,
+}
+
 fn value(number: u64) -> String {
     // Segments fill up.
     format!("{number:07}").repeat(1000)
 }
 
 /// Opens a journal, and appends, checkpoints and rewrites until an outcome is unknown.
-fn run(node: &Arc<FakeNode>) -> Known {
+fn run(node: &Arc<FakeNode>, place: Place) -> Known {
     let database: Arc<dyn Database> = Arc::<FakeNode>::clone(node);
     let mut known = Known::default();
     let mut candidate =
@@ -42,10 +60,11 @@ fn run(node: &Arc<FakeNode>) -> Known {
         Ok(stafett_cluster::Look::Owned) | Err(_) => None,
     });
     let Some(claim) = claimed else { return known };
-    let Ok(storage) = storage(&database, claim) else {
+    let Ok(storage) = storage_with(&database, claim, storage_settings(node, place)) else {
         return known;
     };
-    let Ok(journal) = DiskJournal::open_on(Arc::new(storage), settings(), Metrics::new()) else {
+    let storage = Arc::new(Kept(Arc::new(storage)));
+    let Ok(journal) = DiskJournal::open_on(storage, settings(), Metrics::new()) else {
         return known;
     };
     work(&journal, &mut known);
@@ -100,9 +119,12 @@ fn outcome(journal: &DiskJournal, append: Append) -> Outcome {
 }
 
 /// Checks that a new owner has everything that was acknowledged, and nothing that was not sent.
-fn check(database: &FakeDatabase, known: &Known, what: &str) {
-    let node: Arc<dyn Database> = database.node();
-    let journal = open(&node, &settings());
+fn check(database: &FakeDatabase, known: &Known, place: Place, what: &str) {
+    // What was on its way comes now.
+    database.land_puts();
+    let node = database.node();
+    let shared: Arc<dyn Database> = Arc::<FakeNode>::clone(&node);
+    let journal = open_with(&shared, &settings(), storage_settings(&node, place));
     assert!(!journal.report().is_damaged(), "{what}: {:?}", journal.report());
     let Some(log) = known.log else { return };
     let found = read_all(&journal, log, 1 << 20).unwrap();
@@ -118,27 +140,58 @@ fn check(database: &FakeDatabase, known: &Known, what: &str) {
         "{what}: more than was sent"
     );
     control(&journal, []);
+    drop(journal);
+    let agreed = agreement(&*node, &*node).unwrap();
+    assert_eq!(agreed.missing, 0, "{what}: {agreed:?}");
+    // A third owner collects what the two left.
+    drop(open_with(&shared, &settings(), storage_settings(&node, place)));
+    let agreed = agreement(&*node, &*node).unwrap();
+    assert_eq!((agreed.missing, agreed.garbage), (0, 0), "{what}: {agreed:?}");
+    assert!(agreed.unknown <= 1, "{what}: {agreed:?}");
+    assert_eq!(agreed.objects > 0, place != Place::Database, "{what}: {agreed:?}");
 }
 
 #[test]
 fn lost_answers_at_every_call_lose_and_double_nothing() {
-    each_call(Effect::NoAnswer, |known, what| {
-        assert_eq!(known.acknowledged.len() as u64, APPENDS, "{what}: it goes on");
-    });
+    each_call(Effect::NoAnswer, Place::Database, goes_on);
+}
+
+#[test]
+fn lost_answers_at_every_call_lose_and_double_nothing_in_objects() {
+    each_call(Effect::NoAnswer, Place::Objects, goes_on);
+}
+
+#[test]
+fn lost_answers_at_every_call_lose_and_double_nothing_in_both() {
+    each_call(Effect::NoAnswer, Place::Both, goes_on);
+}
+
+fn goes_on(known: &Known, what: &str) {
+    assert_eq!(known.acknowledged.len() as u64, APPENDS, "{what}: it goes on");
 }
 
 #[test]
 fn a_death_at_every_call_loses_nothing_acknowledged() {
-    each_call(Effect::Death, |_, _| {});
+    each_call(Effect::Death, Place::Database, |_, _| {});
 }
 
-fn each_call(effect: Effect, check_known: fn(&Known, &str)) {
+#[test]
+fn a_death_at_every_call_loses_nothing_acknowledged_in_objects() {
+    each_call(Effect::Death, Place::Objects, |_, _| {});
+}
+
+#[test]
+fn a_death_at_every_call_loses_nothing_acknowledged_in_both() {
+    each_call(Effect::Death, Place::Both, |_, _| {});
+}
+
+fn each_call(effect: Effect, place: Place, check_known: fn(&Known, &str)) {
     let calls = {
         let database = FakeDatabase::default();
         let node = database.node();
-        let known = run(&node);
+        let known = run(&node, place);
         assert_eq!(known.acknowledged.len() as u64, APPENDS);
-        check(&database, &known, "no fault");
+        check(&database, &known, place, "no fault");
         node.calls()
     };
     assert!(calls > 3 * APPENDS / 2, "{calls} calls");
@@ -151,10 +204,10 @@ fn each_call(effect: Effect, check_known: fn(&Known, &str)) {
             };
             let database = FakeDatabase::default();
             let node = database.node_with(Some(fault));
-            let known = run(&node);
+            let known = run(&node, place);
             let what = format!("{fault:?}");
             check_known(&known, &what);
-            check(&database, &known, &what);
+            check(&database, &known, place, &what);
         }
     }
 }
@@ -163,10 +216,10 @@ fn each_call(effect: Effect, check_known: fn(&Known, &str)) {
 fn a_node_that_takes_over_reads_what_the_former_rewrote() {
     let database = FakeDatabase::default();
     let node: Arc<dyn Database> = database.node();
-    let known = run(&database.node());
+    let known = run(&database.node(), Place::Database);
     let names: Vec<_> = node.list().unwrap().into_iter().map(|(name, ..)| name).collect();
     assert!(names.iter().any(|name| name.starts_with("sorted-")), "{names:?}");
     let _ = claim(&node);
     assert!(!names.contains(&"arrival-0000000001.seg".to_owned()), "{names:?}");
-    check(&database, &known, "rewritten");
+    check(&database, &known, Place::Database, "rewritten");
 }

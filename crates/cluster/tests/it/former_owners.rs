@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use stafett_cluster::fake::{FakeDatabase, FakeNode, Pending};
-use stafett_cluster::{Database, Link, Row};
+use stafett_cluster::{Body, Database, Link, Row};
 use stafett_journal::disk::storage::Storage;
 use stafett_journal::{Append, Journal, Outcome};
 use stafett_model::Durability;
@@ -39,18 +39,20 @@ fn the_appends_of_a_former_owner_have_no_outcome_and_are_not_there() {
 
 /// A former owner reads files of an earlier one, before and after its successor removes them.
 pub fn removed_files_are_no_zeros(node: &dyn Fn() -> Arc<dyn Database>) {
-    let names = ["arrival-0000000001.seg", "sorted-0000000002.seg"];
+    let early = ["arrival-0000000001.seg", "sorted-0000000002.seg"];
+    let late = ["arrival-0000000003.seg", "sorted-0000000004.seg"];
+    let names = [early, late].concat();
     let earlier = node();
     let written = storage(&earlier, claim(&earlier)).unwrap();
-    for name in names {
+    for name in &names {
         let file = written.create(name).unwrap();
         file.write_at(&mut [IoSlice::new(b"content")], 0).unwrap();
         file.sync().unwrap();
     }
     let former = node();
     let read = storage(&former, claim(&former)).unwrap();
-    let files = names.map(|name| read.open(name).unwrap());
-    let late = names.map(|name| read.open(name).unwrap());
+    let files = early.map(|name| read.open(name).unwrap());
+    let late = late.map(|name| read.open(name).unwrap());
     let mut buffer = [0; 7];
     for file in files {
         assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 7);
@@ -58,7 +60,7 @@ pub fn removed_files_are_no_zeros(node: &dyn Fn() -> Arc<dyn Database>) {
     }
     let successor = node();
     let owned = storage(&successor, claim(&successor)).unwrap();
-    for name in names {
+    for name in &names {
         owned.remove(name).unwrap();
     }
     owned.sync_names().unwrap();
@@ -150,7 +152,7 @@ impl Former {
             previous: self.last.nonce,
             name: Some("arrival-0000000001.seg"),
             at: link.seq,
-            body: b"x",
+            body: Body::Inline(b"x"),
         }));
     }
 
@@ -212,7 +214,7 @@ impl New {
                 previous: before.nonce,
                 name: None,
                 at: 0,
-                body: &[],
+                body: Body::Inline(&[]),
             })
             .unwrap();
         if inserted {

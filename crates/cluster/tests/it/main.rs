@@ -12,6 +12,14 @@
 #[path = "../../../journal/tests/it/conformance/mod.rs"]
 #[allow(dead_code, reason = "the providers of another crate")]
 mod conformance;
+#[path = "../../../sinks/tests/it/between.rs"]
+#[allow(dead_code, reason = "another crate's tests need more of it")]
+mod between;
+#[path = "../../../sinks/tests/it/moto.rs"]
+mod moto;
+#[path = "../../../sinks/tests/it/peer.rs"]
+#[allow(dead_code, reason = "another crate's tests need more of it")]
+mod peer;
 #[path = "../../../sinks/tests/it/server.rs"]
 #[allow(dead_code, reason = "another crate's tests need more of it")]
 mod server;
@@ -24,9 +32,13 @@ mod former_owners;
 mod leases;
 mod node;
 mod nodes;
+mod objects;
 mod on_postgres;
+mod on_s3;
 
 mod providers {
     on_provider!(shared);
     on_provider!(shared_with_small_segments);
+    on_provider!(shared_in_objects);
+    on_provider!(shared_with_some_objects);
 }

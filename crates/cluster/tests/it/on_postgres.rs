@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use stafett_cluster::{Database, DatabaseError, Link, Postgres, Row};
-use stafett_journal::{Append, Outcome};
+use stafett_cluster::{
+    Body, Database, DatabaseError, FolderObjects, Link, Objects, Postgres, Row, SharedStorage, agreement,
+};
+use stafett_journal::{Append, DiskJournal, Metrics, Outcome};
 use stafett_model::Durability;
 
 use crate::conformance::bench::{Bench, small_segments, usual};
 use crate::former_owners::removed_files_are_no_zeros;
-use crate::node::open;
+use crate::node::{claim, open, open_with, storage_with, with_objects};
 use crate::server::Server;
 use crate::support::{append, batch, create, put, read_all};
 
@@ -64,6 +66,68 @@ fn the_conformance_suite_passes() {
             case(&mut bench);
         }
     }
+}
+
+#[test]
+fn the_conformance_suite_passes_with_objects() {
+    let Some(server) = server() else { return };
+    for (name, case) in CASES {
+        let (url, cell, settings) = (server.url(), new_cell(), small_segments());
+        eprintln!("{name}, with objects");
+        let folder = tempfile::tempdir().unwrap();
+        let mut bench = Bench::reopening(settings.segment_bytes, move || {
+            let database = Postgres::new(&url, cell, PATIENCE).unwrap();
+            database.prepare().unwrap();
+            let database: Arc<dyn Database> = Arc::new(database);
+            let objects = FolderObjects::new(folder.path().to_owned());
+            objects.prepare().unwrap();
+            open_with(&database, &settings, with_objects(Arc::new(objects), 2 << 10))
+        });
+        case(&mut bench);
+    }
+}
+
+#[test]
+fn database_and_objects_agree_and_garbage_is_told() {
+    let Some(server) = server() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let objects: Arc<dyn Objects> = Arc::new(FolderObjects::new(folder.path().to_owned()));
+    objects.prepare().unwrap();
+    let database = node(&server, 0);
+    let mut quiet = with_objects(Arc::clone(&objects), 0);
+    quiet.garbage_after = Duration::from_hours(1);
+    let storage = storage_with(&database, claim(&database), quiet).unwrap();
+    let storage = Arc::new(storage);
+    let opened = Arc::<SharedStorage>::clone(&storage);
+    let journal = DiskJournal::open_on(opened, small_segments(), Metrics::new()).unwrap();
+    let log = create(&journal, Durability::Sync);
+    for number in 0..40 {
+        put(&journal, log, batch(&[&format!("{number:05}").repeat(2000)]));
+    }
+    let before = agreement(&*database, &*objects).unwrap();
+    assert_eq!(
+        (before.missing, before.garbage, before.unknown),
+        (0, 0, 0),
+        "{before:?}"
+    );
+    let sealed = storage.seal().unwrap();
+    assert!(sealed > 3, "{sealed}");
+    let after = agreement(&*database, &*objects).unwrap();
+    assert!(after.garbage > 20, "{after:?}");
+    assert_eq!((after.missing, after.unknown), (0, 0), "{after:?}");
+    // It is too young.
+    assert_eq!(storage.delete_garbage().unwrap(), 0);
+    objects.put("0000000000000000-ff/0000000000", b"x").unwrap();
+    assert_eq!(agreement(&*database, &*objects).unwrap().unknown, 1);
+    assert_eq!(storage.sweep().unwrap(), 1);
+    let kept = database.references("").unwrap();
+    let needed = kept.iter().find(|it| !it.is_garbage).unwrap();
+    objects.delete(&needed.object).unwrap();
+    let lost = agreement(&*database, &*objects).unwrap();
+    assert_eq!(
+        (lost.missing, &lost.missing_names),
+        (1, &vec![needed.object.clone()])
+    );
 }
 
 #[test]
@@ -142,7 +206,7 @@ fn a_row_that_no_standby_has_does_not_count() {
         previous: newest.nonce,
         name: Some("arrival-0000000001.seg"),
         at: 0,
-        body: b"x",
+        body: Body::Inline(b"x"),
     };
     let admin = Admin::new(&server);
     admin.run("ALTER SYSTEM SET synchronous_standby_names = 'absent'");

@@ -237,28 +237,28 @@ impl DiskJournal {
 
 /// Starts the threads.
 fn spawn(core: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>, OpenError> {
-    let jobs: [Job; 4] = [
-        ("journal-write", writer::run),
-        ("journal-sync", syncer::run),
+    let syncers = std::iter::repeat_n::<Job>(("journal-sync", syncer::run), core.storage.sync_threads());
+    let first: [Job; 1] = [("journal-write", writer::run)];
+    let last: [Job; 2] = [
         ("journal-keep", housekeeping::run),
         ("journal-rewrite", rewrite::run),
     ];
-    jobs.into_iter()
-        .map(|(name, job)| {
-            let core = Arc::clone(core);
-            std::thread::Builder::new()
-                .name(name.into())
-                .spawn(move || {
-                    // A panic is a bug: the journal fails, so that waiting callers are released and no more
-                    // appends are accepted.
-                    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&core)));
-                    if done.is_err() {
-                        core.fail(format!("the thread {name} panicked"));
-                    }
-                })
-                .map_err(OpenError::Io)
-        })
-        .collect()
+    let jobs = first.into_iter().chain(syncers).chain(last);
+    jobs.map(|(name, job)| {
+        let core = Arc::clone(core);
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || {
+                // A panic is a bug: the journal fails, so that waiting callers are released and no more
+                // appends are accepted.
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(&core)));
+                if done.is_err() {
+                    core.fail(format!("the thread {name} panicked"));
+                }
+            })
+            .map_err(OpenError::Io)
+    })
+    .collect()
 }
 
 impl Journal for DiskJournal {
@@ -367,7 +367,8 @@ impl Journal for DiskJournal {
         self.core.rewriting.close();
         // A panicked thread has failed the journal; the outcome of its unfinished appends stays unknown.
         let mut threads = threads.into_iter();
-        for thread in threads.by_ref().take(2) {
+        // The writer and the syncers.
+        for thread in threads.by_ref().take(1 + self.core.storage.sync_threads()) {
             let _ = thread.join();
         }
         self.core.housekeeping.close();

@@ -31,6 +31,17 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn is_append_only(&self) -> bool {
         false
     }
+    /// Returns the number of threads that sync.
+    fn sync_threads(&self) -> usize {
+        1
+    }
+    /// Returns the number of syncs that may run at a time now, at most [`Storage::sync_threads`]. While that
+    /// many run, appends that wait for one gather. Syncs begin and count in the order of writing.
+    fn syncs_max(&self) -> usize {
+        1
+    }
+    /// Waits until the next sync may begin, so that it includes more, where several may run.
+    fn gather(&self) {}
 }
 
 /// How the engine writes a file, which its name says.

@@ -2,6 +2,9 @@
 //!
 //! It syncs when an append waits, when a limit of time or records of a log's level is reached, and whenever a
 //! few MiB are unsynced: an append that waits for a sync should not pay for all other dirty pages.
+//!
+//! A storage may have several syncs at a time, each in a thread of its own. They begin in the order of
+//! writing, and have their effects in that order.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +33,8 @@ const UNSYNCED_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct SyncGate {
     state: Lock<SyncState>,
     wake: WakeUp,
+    /// Held by the thread that waits for the next sync to be due.
+    taking: Lock<()>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +49,10 @@ struct SyncState {
     due: Option<Instant>,
     /// Time of the last append that waited for a sync.
     waited: Option<Instant>,
+    /// Number of the next round.
+    next_round: u64,
+    /// Number of the round whose effects are next.
+    next_effects: u64,
     closed: bool,
     failed: bool,
 }
@@ -77,10 +86,10 @@ pub(crate) enum SyncEffect {
 /// Contents of one sync.
 #[derive(Debug)]
 struct Round {
+    number: u64,
     files: SmallVec<[Arc<dyn StorageFile>; 2]>,
     waiting: Vec<Vec<PendingSync>>,
     upto: Position,
-    has_recent_waiter: bool,
 }
 
 impl SyncGate {
@@ -169,7 +178,8 @@ impl SyncGate {
     }
 
     /// Waits until a sync is due; `None` if there will be no more.
-    fn next_round(&self) -> Option<Round> {
+    fn next_round(&self, core: &Engine) -> Option<Round> {
+        let _taking = self.taking.lock();
         let mut state = self.lock();
         loop {
             if state.failed {
@@ -185,7 +195,21 @@ impl SyncGate {
                     state.due = None;
                     continue;
                 }
-                return Some(state.take());
+                if state.running() > 0 && state.running() >= core.storage.syncs_max() {
+                    state = self.wake.wait(state);
+                    continue;
+                }
+                if core.storage.sync_threads() > 1 {
+                    drop(state);
+                    core.storage.gather();
+                    state = self.lock();
+                    if state.failed {
+                        return None;
+                    }
+                }
+                let round = state.take();
+                state.note_running(core);
+                return Some(round);
             }
             state = match state.due {
                 Some(due) => {
@@ -194,6 +218,32 @@ impl SyncGate {
                 }
                 None => self.wake.wait(state),
             };
+        }
+    }
+
+    /// Waits for the turn of a round's effects. False after a failure.
+    fn wait_for_turn(&self, round: &Round) -> bool {
+        let mut state = self.lock();
+        while state.next_effects != round.number && !state.failed {
+            state = self.wake.wait(state);
+        }
+        if state.failed {
+            return false;
+        }
+        state.synced = round.upto;
+        drop(state);
+        self.wake.notify_all();
+        true
+    }
+
+    /// Ends a round, whose effects are there.
+    fn end_round(&self, core: &Engine) {
+        let mut state = self.lock();
+        state.next_effects += 1;
+        state.note_running(core);
+        drop(state);
+        if core.storage.sync_threads() > 1 {
+            self.wake.notify_all();
         }
     }
 
@@ -208,51 +258,76 @@ impl SyncState {
         self.waited.is_some_and(|waited| waited.elapsed() < A_MOMENT)
     }
 
+    /// Returns the number of rounds under way.
+    fn running(&self) -> usize {
+        usize::try_from(self.next_round - self.next_effects).unwrap_or(usize::MAX)
+    }
+
+    /// Tells the queue whether appends that wait for a sync gather. Under the lock, so that the last word is
+    /// the newest.
+    fn note_running(&self, core: &Engine) {
+        let running = self.running();
+        let gathers = running > 0 && running >= core.storage.syncs_max();
+        core.queue
+            .set_sync_running(gathers, gathers && self.has_recent_waiter());
+    }
+
     fn take(&mut self) -> Round {
         self.unsynced_bytes = 0;
         self.interval_records = 0;
         self.urgent = false;
         self.due = None;
+        self.next_round += 1;
         Round {
+            number: self.next_round - 1,
             files: std::mem::take(&mut self.files),
             waiting: std::mem::take(&mut self.waiting),
             upto: self.written,
-            has_recent_waiter: self.has_recent_waiter(),
         }
     }
 }
 
 /// Syncs until the journal is closed.
 pub(crate) fn run(core: &Engine) {
-    while let Some(round) = core.sync.next_round() {
-        core.queue.set_sync_running(true, round.has_recent_waiter);
-        sync(core, round);
-        core.queue.set_sync_running(false, false);
+    while let Some(round) = core.sync.next_round(core) {
+        if !sync(core, round) {
+            return;
+        }
+        core.sync.end_round(core);
     }
 }
 
 /// Syncs everything written now.
 pub(crate) fn pump(core: &Engine) {
-    let round = core.sync.lock().take();
-    if !round.files.is_empty() || !round.waiting.is_empty() {
-        sync(core, round);
+    let round = {
+        let mut state = core.sync.lock();
+        if state.files.is_empty() && state.waiting.is_empty() {
+            (state.urgent, state.due) = (false, None);
+            return;
+        }
+        state.take()
+    };
+    if sync(core, round) {
+        core.sync.end_round(core);
     }
 }
 
-fn sync(core: &Engine, round: Round) {
+/// Syncs a round, and has its effects in its turn. False after a failure.
+fn sync(core: &Engine, round: Round) -> bool {
     let started = Instant::now();
     for file in &round.files {
         if let Err(error) = file.sync() {
             core.fail(format!("a sync failed: {error}"));
-            return;
+            return false;
         }
     }
     let ended = Instant::now();
     let took = ended.saturating_duration_since(started);
     core.metrics.sync_seconds.observe(took.as_secs_f64());
     core.metrics.tell(Observed::Sync, took);
-    core.sync.lock().synced = round.upto;
-    core.sync.wake.notify_all();
+    if !core.sync.wait_for_turn(&round) {
+        return false;
+    }
     for waiting in round.waiting.into_iter().flatten() {
         for shown in waiting.shows {
             match shown {
@@ -270,4 +345,5 @@ fn sync(core: &Engine, round: Round) {
             settler.settle(outcome);
         }
     }
+    true
 }

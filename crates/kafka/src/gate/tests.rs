@@ -1,5 +1,5 @@
-//! Every served API against every kind of right, by requests that are drawn from seeds. What no seed draws, such
-//! as each kind of resource of a request about settings, has tests of its own.
+//! Every served API against every kind of right, by requests that are drawn from seeds. What no seed draws,
+//! such as each kind of resource of a request about settings, has tests of its own.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};

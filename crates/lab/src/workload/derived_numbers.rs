@@ -65,7 +65,7 @@ pub(crate) fn readers<'a>(plan: &'a Plan, sender: &'a Role) -> impl Iterator<Ite
 /// Returns the roles that send a consumer's messages.
 pub(crate) fn producers<'a>(plan: &'a Plan, consumer: &'a Role) -> impl Iterator<Item = (usize, &'a Role)> {
     let roles = plan.roles.values().enumerate();
-    // An app gets what its readers wait for.
+    // The records that its readers wait for go to an app.
     let assembles = consumer.does == Does::Assemble;
     let wanted = consumer.to.as_ref().filter(|_| assembles);
     let wanted = wanted.or_else(|| set(plan, consumer));

@@ -39,8 +39,8 @@ impl Session {
     }
 }
 
-/// The plan as its clients play it: producers of a set that is assembled send there, for those that read what
-/// the app passes on.
+/// The plan as its clients play it: producers of a set that is assembled send there, for readers get the
+/// records that the app passes on.
 pub fn arranged(plan: &Plan) -> Plan {
     let mut arranged = plan.clone();
     for assembler in plan.roles.values().filter(|role| role.does == Does::Assemble) {

@@ -88,7 +88,7 @@ pub fn tied(plan: &Plan) -> (Ties, Together) {
     (ties, together)
 }
 
-/// Returns what `of` gives for each role, by name.
+/// Returns the results of `of` for each role, by name.
 fn of_roles<T>(plan: &Plan, of: impl Fn(&Role) -> Option<T>) -> BTreeMap<String, T> {
     let some = |(name, role): (&String, &Role)| Some((name.clone(), of(role)?));
     plan.roles.iter().filter_map(some).collect()

@@ -29,5 +29,5 @@ mod watch;
 
 pub(crate) use self::doors::Doors;
 pub(crate) use self::member::{Member, Move};
-pub(crate) use self::opening::{Ownership, open};
+pub(crate) use self::opening::{Ownership, open, storage_settings};
 pub(crate) use self::relay::Relay;

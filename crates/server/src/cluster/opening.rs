@@ -2,14 +2,15 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce, uptime,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce,
+    open_objects, uptime,
 };
 use stafett_http::{Health, State};
 use stafett_journal::disk::open_directory;
+use stafett_journal::disk::storage::Storage;
 use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
 use stafett_net::EVENTS;
 use tokio::task::spawn_blocking;
@@ -18,9 +19,6 @@ use tokio::time::sleep;
 use super::folder::LocalFolder;
 use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
-
-/// Pause before a commit without an answer is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// The cell, for as long as this node has it.
 #[derive(Debug)]
@@ -48,6 +46,7 @@ impl Ownership {
 /// Waits until this node owns the cell, and opens its journal.
 pub(crate) async fn open(
     settings: &Settings,
+    storage: stafett_cluster::Settings,
     member: &Arc<Member>,
     health: &Health,
     journal: JournalSettings,
@@ -70,19 +69,47 @@ pub(crate) async fn open(
     let database = Arc::new(database.timed(member.metrics.on_commit()));
     // Clients are told of the node by its number.
     member.joined().await;
+    // A node without the objects does not take over.
+    if let Some(objects) = storage.objects.clone() {
+        let prepared = spawn_blocking(move || objects.prepare()).await;
+        prepared
+            .context("the look at the objects was interrupted")?
+            .context("cluster.objects")?;
+    }
     let claim = wait_for_claim(&database, member).await?;
     member.on_claimed();
     health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
     let member = Arc::clone(member);
     let opened = spawn_blocking(move || {
-        let opened = open_claimed(&database, claim, &member, &scratch, journal, metrics);
+        let opened = open_claimed(&database, claim, &member, &scratch, storage, journal, metrics);
         if opened.is_err() {
             database.hang_up();
         }
         opened
     });
     opened.await.context("recovery was interrupted")?
+}
+
+/// Returns the settings of the cell's storage.
+pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cluster::Settings> {
+    let cluster = &settings.cluster;
+    let objects = match &cluster.objects {
+        Some(location) => {
+            let location = location.clone().with_login(cluster.objects_login.clone());
+            Some(open_objects(location, CELL).context("cluster.objects")?)
+        }
+        None => None,
+    };
+    Ok(stafett_cluster::Settings {
+        objects,
+        inline_bytes_max: usize::try_from(cluster.inline_bytes_max).unwrap_or(usize::MAX),
+        inline_bytes_per_second: cluster.inline_bytes_per_second,
+        linger: cluster.linger_ms,
+        cache_bytes: cluster.cache_bytes,
+        garbage_after: cluster.garbage_after_ms,
+        ..stafett_cluster::Settings::default()
+    })
 }
 
 /// Looks at the cell until it can be claimed.
@@ -140,6 +167,7 @@ fn open_claimed(
     claim: Claim,
     member: &Arc<Member>,
     scratch: &Path,
+    settings: stafett_cluster::Settings,
     journal: JournalSettings,
     metrics: Metrics,
 ) -> anyhow::Result<(DiskJournal, Ownership)> {
@@ -159,8 +187,9 @@ fn open_claimed(
         // No call holds up the end of the journal.
         line.hang_up();
     })?;
-    let storage = SharedStorage::open(database, claim, directory, PAUSE)
+    let storage = SharedStorage::open(database, claim, directory, settings)
         .context("the files of the cell cannot be listed")?;
+    let storage = Arc::new(storage);
     let cutoff = cutoff.get_or_init(|| storage.cutoff()).clone();
     if let Some(reason) = lease.loss() {
         anyhow::bail!("the cell was lost while its files were listed: {reason}");
@@ -170,14 +199,14 @@ fn open_claimed(
         boot: nonce(),
         ..journal
     };
-    let opened = DiskJournal::open_on(Arc::new(storage), journal, metrics);
+    let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
+    let opened = DiskJournal::open_on(shared, journal, metrics);
+    let opened = opened.context("the journal of the cell cannot be opened")?;
+    storage.keep()?;
     let ownership = Ownership {
-        lease,
+        lease: lease.of(storage),
         cutoff,
         folder,
     };
-    Ok((
-        opened.context("the journal of the cell cannot be opened")?,
-        ownership,
-    ))
+    Ok((opened, ownership))
 }

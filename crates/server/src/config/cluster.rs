@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use stafett_cluster::{Location, Login};
+
 use super::kind::Kind;
 
 /// The address of a database. It is shown without its password.
@@ -38,6 +40,42 @@ impl Kind for OptionalDatabase {
         match stafett_cluster::check_address(text) {
             Ok(()) => Ok(Some(DatabaseAddress(text.to_owned()))),
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The place of an object store, or empty for none.
+pub(crate) struct OptionalObjects;
+
+impl Kind for OptionalObjects {
+    type Value = Option<Location>;
+    const SHAPE: &'static str = "address or empty";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Location::parse(text).map(Some).map_err(|error| error.to_string())
+    }
+}
+
+/// The place of a login, or empty.
+pub(crate) struct OptionalLogin;
+
+impl Kind for OptionalLogin {
+    type Value = Option<Login>;
+    const SHAPE: &'static str = "env:NAME, file:PATH or empty";
+    // A text that is no place may be the login itself.
+    const SHOW: fn(&str) -> String = |text| match Self::read(text, None) {
+        Ok(_) => text.to_owned(),
+        Err(why) => why,
+    };
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        match Login::parse(text) {
+            _ if text.is_empty() => Ok(None),
+            login if login.is_plain() => Err(format!("expected {}", Self::SHAPE)),
+            login => Ok(Some(login)),
         }
     }
 }

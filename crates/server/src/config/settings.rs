@@ -3,8 +3,10 @@
 //! A row is `name: Kind = "default", in MIN..=MAX, flag "name", reloads true;` with its text above it. The
 //! range, the flag and `reloads` are optional. Rows are grouped by their table in the file; the first group
 //! has no table.
+//!
+//! Length: one table of all settings.
 
-use super::cluster::OptionalDatabase;
+use super::cluster::{OptionalDatabase, OptionalLogin, OptionalObjects};
 use super::definition::Definition;
 use super::error::ConfigError;
 use super::http::{HostList, OptionalSite, PageActions, SiteList};
@@ -464,6 +466,31 @@ settings! {
 
         /// Time without a sign of life of the owner after which another node takes its place.
         lease_ms: Time = "2500ms", in 500..=10 * 60 * SECOND;
+
+        /// Object store under the database, the same for all nodes:
+        /// `s3://BUCKET/PREFIX?endpoint=URL&region=NAME`, or `file:///FOLDER` on a file system that they
+        /// share. Empty: everything is in the database.
+        objects: OptionalObjects = "";
+
+        /// Login of the object store, `env:NAME` or `file:PATH` of a text `KEY:SECRET`. Empty:
+        /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` of the environment.
+        objects_login: OptionalLogin = "";
+
+        /// With an object store: larger commits and files are objects. 0: all are.
+        inline_bytes_max: Bytes = "64KiB", in 0..=MIB;
+
+        /// With an object store: bytes per second that are committed within the database.
+        inline_bytes_per_second: Bytes = "4MiB", in 0..=TIB;
+
+        /// Time between two puts of commits, each with the records that gathered meanwhile.
+        linger_ms: Time = "50ms", in 0..=10 * SECOND;
+
+        /// Space in `data_dir` for copies of objects, and of own segments that are objects.
+        cache_bytes: Bytes = "4GiB", in 0..=1024 * TIB;
+
+        /// Age at which objects are deleted to which nothing refers any more. Above the time to which the
+        /// database may be set back.
+        garbage_after_ms: Time = "1h", in 0..=365 * DAY;
     }
     trace: Trace {
         /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the

@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("expr", &[]),
     ("journal", &["model"]),
     ("trust", &[]),
-    ("cluster", &["journal", "model", "trust"]),
+    ("objects", &["trust"]),
+    ("cluster", &["journal", "model", "objects", "trust"]),
     ("queue", &["model"]),
     ("routing", &["expr"]),
     ("store", &["journal", "model"]),
@@ -117,7 +118,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("kafka-client", &["kafka-wire", "model"]),
-    ("sinks", &["amqp-wire", "expr", "kafka-client", "model", "trust"]),
+    (
+        "sinks",
+        &["amqp-wire", "expr", "kafka-client", "model", "objects", "trust"],
+    ),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

@@ -9,6 +9,8 @@ use super::sources::{broker_of, login};
 use super::stores::{self, ClickhouseSpec, DucklakeSpec, MongodbSpec};
 use crate::columns::{Column, Kind};
 use crate::fields::Fields;
+pub use stafett_objects::bucket::BucketSpec;
+
 use crate::secret::Secret;
 use crate::target::files::parquet;
 use crate::target::{clickhouse, mongodb};
@@ -41,22 +43,6 @@ pub struct FilesSpec {
     pub split_records: Option<usize>,
     /// True if the first line of a CSV file has the columns' names.
     pub header: bool,
-}
-
-/// A bucket of an S3-compatible store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BucketSpec {
-    pub bucket: String,
-    /// Begin of all keys; empty, or a path with a slash at its end.
-    pub prefix: String,
-    pub endpoint: String,
-    pub region: String,
-    /// `KEY:SECRET`, or `KEY:SECRET:TOKEN`. `None` is that of the environment.
-    pub login: Option<Secret>,
-    /// True if the bucket is part of the host's name, and not of the path.
-    pub is_host_style: bool,
-    /// PEM file of trusted authorities. `None` is those of the system.
-    pub ca: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

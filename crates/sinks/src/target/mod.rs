@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use stafett_objects::RemoteError;
 use uuid::Uuid;
 
 use crate::broker::Servers;
@@ -153,6 +154,15 @@ pub enum TargetError {
         "topic_made_again: the topic of {0} was deleted and made again; accept-gap goes on from its first record"
     )]
     MadeAgain(Place),
+}
+
+impl From<RemoteError> for TargetError {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Retry(text) => Self::Retry(text),
+            RemoteError::Stop(text) => Self::Stop(text),
+        }
+    }
 }
 
 /// A place that takes rows and remembers how far it is.

@@ -9,6 +9,7 @@
     reason = "the helpers of tests fail as tests do"
 )]
 
+mod between;
 mod clickhouse;
 mod ducklake;
 mod fake;
@@ -16,6 +17,7 @@ mod files;
 mod halves;
 mod memory;
 mod mongodb;
+mod moto;
 mod parquet;
 mod peer;
 mod postgres;

@@ -131,7 +131,8 @@ impl TopicCatalog {
         claimed.into_iter().map(settle).collect()
     }
 
-    /// Checks that topics could be created together, without creating them. Their names are claimed meanwhile.
+    /// Checks that topics could be created together, without creating them. Their names are claimed
+    /// meanwhile.
     pub fn check_all(&self, new: &[NewTopic]) -> Vec<Result<(), CreateError>> {
         let checked: Vec<_> = new.iter().map(|topic| self.claim_new(topic)).collect();
         for (topic, _) in new.iter().zip(&checked).filter(|(_, checked)| checked.is_ok()) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use stafett_delivery::{ConsumerSpec, Settle};
-use stafett_messaging::queues::{AppendOutcome, DeadLetter, Declare, Overflow, QueueSettings, Refused};
+use stafett_messaging::queues::{
+    AppendOutcome, DeadLetter, Declare, Overflow, QueueSettings, Refused, Setting,
+};
 use stafett_model::{DeathReason, Message, Namespace};
 
 use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
@@ -688,4 +690,46 @@ async fn a_limit_of_messages_drops_and_refuses_nothing_for_transient_messages_th
         let expected: Vec<_> = (first..first + 40).map(|number| number.to_string()).collect();
         assert_eq!(left, expected, "{overflow:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_bytes_that_comes_to_one_of_messages_counts_what_waits_and_nothing_else() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        length_max: Some(10),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    // Those beyond the limit are dropped unread.
+    world.publish(&queue, messages(100..200)).await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 10);
+    let queues = world.broker.messaging().queues();
+    let change = |bytes| queues.change_settings(&queue, move |_| vec![Setting::BytesMax(Some(bytes))]);
+    change(100).await.unwrap();
+    settle_down().await;
+    assert_eq!(world.ready("q"), 10, "30 bytes");
+    change(15).await.unwrap();
+    settle_down().await;
+    assert_eq!(world.ready("q"), 5, "15 bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_again_after_a_purge_beside_the_scan_of_a_start() {
+    let world = World::new().await;
+    let settings = QueueSettings {
+        length_max: Some(10),
+        bytes_max: Some(1000),
+        ..QueueSettings::default()
+    };
+    let queue = world.declare("q", with(settings)).await;
+    world.publish(&queue, messages(0..10)).await;
+    settle_down().await;
+    let world = world.crash().await;
+    let queue = world.get("q").unwrap();
+    queue.purge();
+    settle_down().await;
+    world.publish(&queue, messages(0..20)).await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 10);
 }

@@ -1,5 +1,5 @@
 //! A worker over a WebSocket: it has tasks, assembles their sessions, and passes each on in one commit with
-//! what it has read.
+//! the records of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

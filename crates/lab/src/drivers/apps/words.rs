@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The fields that say what a message is.
+/// The fields that name the kind of a message.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
     pub(super) id: Option<u64>,

@@ -15,20 +15,20 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::address::{Address, Allowed};
-use crate::target::TargetError;
+use crate::RemoteError;
 
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// An answer, as far as it is of use.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
 }
 
 /// An open connection.
-pub(crate) struct Link {
+pub struct Link {
     to: Address,
     sender: SendRequest<Full<Bytes>>,
     /// True once an answer was not read to its end.
@@ -37,17 +37,23 @@ pub(crate) struct Link {
     _task: JoinSet<()>,
 }
 
-fn away(what: impl std::fmt::Display) -> TargetError {
-    TargetError::Retry(format!("the receiver is away: {what}"))
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Link({})", self.to.authority())
+    }
+}
+
+fn away(what: impl std::fmt::Display) -> RemoteError {
+    RemoteError::Retry(format!("the receiver is away: {what}"))
 }
 
 impl Link {
-    pub(crate) async fn open(
+    pub async fn open(
         to: &Address,
         allowed: &Allowed,
         ca: Option<&str>,
         patience: Duration,
-    ) -> Result<Self, TargetError> {
+    ) -> Result<Self, RemoteError> {
         let addresses = allowed.resolve(to).await?;
         let connected = timeout(CONNECT.min(patience), TcpStream::connect(&*addresses)).await;
         let stream = connected
@@ -58,7 +64,7 @@ impl Link {
         if !to.is_tls {
             return Self::over(stream, to).await;
         }
-        let connector = stafett_trust::connector(ca).map_err(TargetError::Stop)?;
+        let connector = stafett_trust::connector(ca).map_err(RemoteError::Stop)?;
         let secured = timeout(patience, stafett_trust::connect(&connector, stream, &to.host)).await;
         let secured = secured.map_err(|_| away("no TLS in time"))?;
         Self::over(secured.map_err(away)?, to).await
@@ -67,7 +73,7 @@ impl Link {
     async fn over(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         to: &Address,
-    ) -> Result<Self, TargetError> {
+    ) -> Result<Self, RemoteError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(away)?;
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -82,18 +88,18 @@ impl Link {
         })
     }
 
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         !self.is_spent && !self.sender.is_closed()
     }
 
     /// True if requests to an address may go this way.
-    pub(crate) fn is_of(&self, to: &Address) -> bool {
+    pub fn is_of(&self, to: &Address) -> bool {
         let host = |address: &Address| (address.is_tls, address.host.clone(), address.port);
         self.is_open() && host(&self.to) == host(to)
     }
 
     /// Sends a request. Of an answer that is longer than `bytes_max` the rest is not read.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &mut self,
         method: Method,
         to: &Address,
@@ -101,8 +107,8 @@ impl Link {
         body: Bytes,
         patience: Duration,
         bytes_max: usize,
-    ) -> Result<Answer, TargetError> {
-        let host = HeaderValue::try_from(to.authority()).map_err(|why| TargetError::Stop(why.to_string()))?;
+    ) -> Result<Answer, RemoteError> {
+        let host = HeaderValue::try_from(to.authority()).map_err(|why| RemoteError::Stop(why.to_string()))?;
         headers.insert(HOST, host);
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;

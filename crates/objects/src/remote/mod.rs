@@ -3,5 +3,5 @@
 mod address;
 mod link;
 
-pub(crate) use address::{Address, Allowed};
-pub(crate) use link::{Answer, Link};
+pub use address::{Address, Allowed};
+pub use link::{Answer, Link};

@@ -7,22 +7,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use hyper::Uri;
 
-use crate::target::TargetError;
+use crate::RemoteError;
 
 /// A URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Address {
-    pub(crate) is_tls: bool,
-    pub(crate) host: String,
-    pub(crate) port: u16,
+pub struct Address {
+    pub is_tls: bool,
+    pub host: String,
+    pub port: u16,
     /// Path and query.
-    pub(crate) target: String,
+    pub target: String,
 }
 
 impl Address {
-    pub(crate) fn parse(url: &str) -> Result<Self, TargetError> {
+    pub fn parse(url: &str) -> Result<Self, RemoteError> {
         // The address may hold a password, and is not shown.
-        let bad = |why: &str| TargetError::Stop(format!("the receiver's address {why}"));
+        let bad = |why: &str| RemoteError::Stop(format!("the receiver's address {why}"));
         let uri: Uri = url.parse().map_err(|_| bad("is no URL"))?;
         let is_tls = match uri.scheme_str() {
             Some("https") => true,
@@ -48,7 +48,7 @@ impl Address {
     }
 
     /// Returns the text of the header `Host`.
-    pub(crate) fn authority(&self) -> String {
+    pub fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {
@@ -63,29 +63,29 @@ impl Address {
 
 /// Hosts that may be in private networks.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowed {
+pub struct Allowed {
     hosts: Vec<String>,
 }
 
 impl Allowed {
-    pub(crate) fn new(hosts: &[String]) -> Self {
+    pub fn new(hosts: &[String]) -> Self {
         Self {
             hosts: hosts.to_vec(),
         }
     }
 
     /// All of them.
-    pub(crate) fn all() -> Self {
+    pub fn all() -> Self {
         Self {
             hosts: vec!["*".to_owned()],
         }
     }
 
     /// Returns the addresses that may be connected to.
-    pub(crate) async fn resolve(&self, to: &Address) -> Result<Vec<SocketAddr>, TargetError> {
+    pub async fn resolve(&self, to: &Address) -> Result<Vec<SocketAddr>, RemoteError> {
         let found = tokio::net::lookup_host((to.host.as_str(), to.port)).await;
         let found: Vec<_> = found
-            .map_err(|why| TargetError::Retry(format!("{}: {why}", to.host)))?
+            .map_err(|why| RemoteError::Retry(format!("{}: {why}", to.host)))?
             .collect();
         if self.hosts.iter().any(|host| host == "*" || *host == to.host) {
             return Ok(found);
@@ -96,7 +96,7 @@ impl Allowed {
                 "{host} is {ip}, an address of this machine or a private network: \
                  the setting sinks.webhook_allow, or --webhook-allow, names hosts that may be"
             );
-            return Err(TargetError::Stop(why));
+            return Err(RemoteError::Stop(why));
         }
         Ok(found)
     }
