@@ -87,6 +87,8 @@ pub(crate) struct Member {
     claimed_at: Lock<Option<Instant>>,
     /// Whether the owner answers this node.
     reaches_owner: AtomicBool,
+    /// Nothing came from the owner for too long.
+    pub(super) silence: Notify,
     health: Lock<Option<Health>>,
     /// A look at the cell is worth while.
     pub(super) news: Notify,
@@ -136,6 +138,7 @@ impl Member {
             phase: watch::Sender::new(Phase::StandingBy),
             claimed_at: Lock::default(),
             reaches_owner: AtomicBool::new(false),
+            silence: Notify::new(),
             health: Lock::default(),
             news: Notify::new(),
             ended: Lock::default(),
@@ -339,6 +342,11 @@ impl Member {
     pub(super) fn on_ended(&self, owner: Nonce) {
         *self.ended.lock() = Some(owner);
         self.news.notify_one();
+    }
+
+    /// Notes that nothing comes from the owner. Relayed connections end: what their clients send goes nowhere.
+    pub(super) fn on_silence(&self) {
+        self.silence.notify_waiters();
     }
 
     pub(super) fn take_ended(&self) -> Option<Nonce> {

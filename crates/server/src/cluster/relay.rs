@@ -143,7 +143,7 @@ impl Relay {
         }
     }
 
-    /// Passes bytes on until one side ends, or another node owns the cell.
+    /// Passes bytes on until one side ends, another node owns the cell, or nothing comes from the owner.
     async fn copy(
         &self,
         mut socket: TcpStream,
@@ -162,6 +162,7 @@ impl Relay {
         tokio::select! {
             _ = copy_bidirectional_with_sizes(&mut socket, &mut stream, BUFFER_BYTES, BUFFER_BYTES) => {}
             _ = owners.wait_for(is_other) => {}
+            () = self.member.silence.notified() => {}
             () = drain.cancelled() => {}
         }
         relays.dec();

@@ -1,17 +1,20 @@
 //! This node's connection to the owner. It says at once when the owner lets go of the cell, and when its
 //! process ends: so there is no need to wait for the lease then, which is for machines and networks that
 //! fail.
+//!
+//! The owner sends a byte five times per lease, so that a network that drops all packets is noticed.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_cluster::{Node, PeerError, Wish, ask};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::member::Member;
+use super::peers::FREE;
 
 /// Pause before another attempt to reach the owner.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -62,11 +65,40 @@ pub(super) async fn run(member: Arc<Member>) {
 
 /// Waits until the owner lets go of the cell, or its connection ends.
 async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
-    if stream.read_u8().await.is_ok() {
-        member.news.notify_one();
-    } else if has_ended(&stream, owner).await {
-        tracing::info!(owner = %owner.facts.name, "the owner's process has ended");
-        member.on_ended(owner.facts.incarnation);
+    match listen(&mut stream, member.lease).await {
+        Heard::Free => member.news.notify_one(),
+        Heard::End => {
+            if has_ended(&stream, owner).await {
+                tracing::info!(owner = %owner.facts.name, "the owner's process has ended");
+                member.on_ended(owner.facts.incarnation);
+            }
+        }
+        Heard::Nothing => {
+            tracing::warn!(owner = %owner.facts.name, "nothing comes from the owner: relayed connections are closed");
+            member.on_silence();
+        }
+    }
+}
+
+/// What the owner says last.
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    /// The cell is free.
+    Free,
+    /// The connection has ended.
+    End,
+    /// Nothing for too long.
+    Nothing,
+}
+
+async fn listen(stream: &mut (impl AsyncRead + Unpin), silence_max: Duration) -> Heard {
+    loop {
+        match timeout(silence_max, stream.read_u8()).await {
+            Ok(Ok(FREE)) => return Heard::Free,
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Heard::End,
+            Err(_) => return Heard::Nothing,
+        }
     }
 }
 
@@ -91,4 +123,38 @@ async fn has_ended(stream: &TcpStream, owner: &Node) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
+    use super::super::peers::HERE;
+    use super::*;
+
+    #[tokio::test]
+    async fn an_owner_that_says_nothing_more_is_noticed() {
+        let (mut watching, mut owner) = duplex(16);
+        owner.write_all(&[HERE, HERE]).await.unwrap();
+        let heard = timeout(
+            Duration::from_secs(20),
+            listen(&mut watching, Duration::from_millis(50)),
+        );
+        assert_eq!(
+            heard.await,
+            Ok(Heard::Nothing),
+            "its connection is open all the same"
+        );
+        drop(owner);
+    }
+
+    #[tokio::test]
+    async fn a_free_cell_and_an_end_are_told_apart() {
+        let (mut watching, mut owner) = duplex(16);
+        owner.write_all(&[HERE, FREE]).await.unwrap();
+        drop(owner);
+        let silence_max = Duration::from_secs(20);
+        assert_eq!(listen(&mut watching, silence_max).await, Heard::Free);
+        assert_eq!(listen(&mut watching, silence_max).await, Heard::End);
+    }
 }
