@@ -313,11 +313,13 @@ impl Process {
     async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         let mut standby = self.stand_by(&http).await?;
+        let mut opening = Box::pin(Core::open(self));
         let core = tokio::select! {
-            core = Core::open(self) => core,
+            core = &mut opening => core,
             stop = signals.next() => {
                 tracing::info!(by = stop.by, "stopped while recovering");
                 let deadline = Instant::now() + END_MAX;
+                self.end_opening(opening).await;
                 standby.end().await;
                 return Ok(End::Stopped { deadline });
             }

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use stafett_http::State;
 use stafett_net::{Listener, Security, Shutdown};
+use tokio::time::timeout;
 
 use crate::cluster::{Member, Move, Relay};
+use crate::core::Core;
 use crate::failure::Failure;
 use crate::front_ends::Bound;
 use crate::http_listeners::HttpSockets;
@@ -19,6 +21,9 @@ use crate::serve::{Cause, DRAIN_MAX, END_MAX, End, HTTP_END_MAX, Process, TRACE_
 const MOVE_DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Time for connections of a node that stands by, when the process ends.
 const STANDBY_END_MAX: Duration = Duration::from_millis(200);
+
+/// Time for a journal that is being opened, when the process ends.
+const OPENING_END_MAX: Duration = Duration::from_secs(3);
 
 /// Sockets of a node that stands by; none if the node is alone.
 #[derive(Default)]
@@ -93,6 +98,19 @@ impl Process {
             return Ok(End::LetGo);
         }
         Err(failure)
+    }
+
+    /// Ends an opening. In a cluster the cell is let go, if it was claimed already.
+    pub(crate) async fn end_opening(&self, opening: impl Future<Output = Result<Core, Failure>>) {
+        let Some(member) = &self.member else { return };
+        member.stopping.cancel();
+        match timeout(OPENING_END_MAX, opening).await {
+            Ok(Ok(core)) => core.close().await,
+            Ok(Err(_)) => {}
+            Err(_) => tracing::warn!("the journal is still being opened: the next owner waits for the lease"),
+        }
+        member.stand_by();
+        member.on_released(None);
     }
 
     /// Waits for an order to let go of the cell.

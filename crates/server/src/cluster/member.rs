@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::doors::Doors;
@@ -100,6 +101,8 @@ pub(crate) struct Member {
     /// Time up to which others have the first turn.
     others_turn: Lock<Option<Instant>>,
     has_lost: AtomicBool,
+    /// The process is to end.
+    pub(crate) stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -146,6 +149,7 @@ impl Member {
             let_go: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
         if let Some(listener) = listener {

@@ -5,6 +5,7 @@
 //! The owner sends a byte five times per lease, so that a network that drops all packets is noticed.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ const ATTEMPT_MAX: Duration = Duration::from_millis(500);
 pub(super) async fn run(member: Arc<Member>) {
     let mut owners = member.owner.subscribe();
     let mut is_said = false;
+    // The owner that this node reached last, and its address.
+    let mut reached = None;
     loop {
         let owner = match owners.wait_for(Option::is_some).await {
             Ok(owner) => owner.clone(),
@@ -39,6 +42,10 @@ pub(super) async fn run(member: Arc<Member>) {
         match member.reach(&owner, &wish).await {
             Ok(stream) => {
                 is_said = false;
+                reached = stream
+                    .peer_addr()
+                    .ok()
+                    .map(|address| (owner.facts.incarnation, address));
                 member.set_reaches_owner(true);
                 let is_other = |now: &Option<Arc<Node>>| {
                     now.as_ref().map(|now| now.facts.incarnation) != Some(owner.facts.incarnation)
@@ -54,6 +61,12 @@ pub(super) async fn run(member: Arc<Member>) {
                 if !std::mem::replace(&mut is_said, true) {
                     tracing::warn!(owner = %owner.facts.name, %why, "this node does not reach the owner: it relays nothing");
                 }
+                if let Some((incarnation, address)) = reached
+                    && incarnation == owner.facts.incarnation
+                    && has_ended(address, &owner, 1).await
+                {
+                    on_ended(&owner, &member);
+                }
             }
         }
         tokio::select! {
@@ -68,9 +81,10 @@ async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
     match listen(&mut stream, member.lease).await {
         Heard::Free => member.news.notify_one(),
         Heard::End => {
-            if has_ended(&stream, owner).await {
-                tracing::info!(owner = %owner.facts.name, "the owner's process has ended");
-                member.on_ended(owner.facts.incarnation);
+            if let Ok(address) = stream.peer_addr()
+                && has_ended(address, owner, ATTEMPTS).await
+            {
+                on_ended(owner, member);
             }
         }
         Heard::Nothing => {
@@ -102,13 +116,15 @@ async fn listen(stream: &mut (impl AsyncRead + Unpin), silence_max: Duration) ->
     }
 }
 
-/// Returns true if the process behind a connection has ended: its machine says that nothing listens at its
-/// address, or another program does. It did listen there, as it proved to know its key.
-async fn has_ended(stream: &TcpStream, owner: &Node) -> bool {
-    let Ok(address) = stream.peer_addr() else {
-        return false;
-    };
-    for _ in 0..ATTEMPTS {
+fn on_ended(owner: &Node, member: &Member) {
+    tracing::info!(owner = %owner.facts.name, "the owner's process has ended");
+    member.on_ended(owner.facts.incarnation);
+}
+
+/// Returns true if the process at an address has ended: its machine says that nothing listens there, or
+/// another program does. It did listen there, as it proved to know its key.
+async fn has_ended(address: SocketAddr, owner: &Node, attempts: u32) -> bool {
+    for _ in 0..attempts {
         let asked = timeout(ATTEMPT_MAX, async {
             let mut stream = TcpStream::connect(address).await?;
             // A node that runs refuses a look at it, unless it owns the cell.
