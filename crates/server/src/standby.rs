@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use stafett_http::State;
 use stafett_net::{Listener, Security, Shutdown};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Member, Move, Relay};
 use crate::core::Core;
@@ -24,6 +24,9 @@ const STANDBY_END_MAX: Duration = Duration::from_millis(200);
 
 /// Time for a journal that is being opened, when the process ends.
 const OPENING_END_MAX: Duration = Duration::from_secs(3);
+
+/// Pause behind a claim that came to nothing.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sockets of a node that stands by; none if the node is alone.
 #[derive(Default)]
@@ -95,6 +98,7 @@ impl Process {
         standby.end().await;
         if member.has_lost() {
             tracing::warn!(%failure, "this node could not take the cell over");
+            sleep(RETRY_PAUSE).await;
             return Ok(End::LetGo);
         }
         Err(failure)

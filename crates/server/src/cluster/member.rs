@@ -101,6 +101,8 @@ pub(crate) struct Member {
     /// Time up to which others have the first turn.
     others_turn: Lock<Option<Instant>>,
     has_lost: AtomicBool,
+    /// The database and the objects could be used once.
+    was_ready: AtomicBool,
     /// The process is to end.
     pub(crate) stopping: CancellationToken,
     tasks: TaskTracker,
@@ -149,6 +151,7 @@ impl Member {
             let_go: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
+            was_ready: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -246,9 +249,24 @@ impl Member {
         *self.phase.borrow()
     }
 
+    /// Notes that this node begins to wait for the cell. What became of its last lease counts no longer.
+    pub(super) fn on_waiting(&self) {
+        self.has_lost.store(false, Ordering::Release);
+    }
+
+    /// Notes that the database and the objects can be used.
+    pub(super) fn on_ready(&self) {
+        self.was_ready.store(true, Ordering::Release);
+    }
+
+    /// Returns true if they could be used once in this process.
+    pub(super) fn was_ready(&self) -> bool {
+        self.was_ready.load(Ordering::Acquire)
+    }
+
     /// Notes a claim.
     pub(super) fn on_claimed(&self) {
-        self.has_lost.store(false, Ordering::Release);
+        self.on_ready();
         *self.claimed_at.lock() = Some(Instant::now());
         self.metrics.claims.inc();
         self.phase.send_replace(Phase::Opening);

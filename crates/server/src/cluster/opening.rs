@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Objects, Postgres, SharedStorage, nonce,
     open_objects, uptime,
 };
 use stafett_http::{Health, State};
@@ -20,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 use super::folder::LocalFolder;
 use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
+
+/// Pause between looks at a store of objects that cannot be used.
+const OBJECTS_PAUSE: Duration = Duration::from_secs(1);
 
 /// The cell, for as long as this node has it.
 #[derive(Debug)]
@@ -79,6 +83,7 @@ pub(crate) async fn open(
         );
     }
     uptime().context("a cluster needs the time in /proc/uptime")?;
+    member.on_waiting();
     let lease = member.lease;
     let ca = settings.cluster.database_ca.as_deref();
     let database =
@@ -90,11 +95,8 @@ pub(crate) async fn open(
         () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
     }
     // A node without the objects does not take over.
-    if let Some(objects) = storage.objects.clone() {
-        let prepared = spawn_blocking(move || objects.prepare()).await;
-        prepared
-            .context("the look at the objects was interrupted")?
-            .context("cluster.objects")?;
+    if let Some(objects) = &storage.objects {
+        wait_for_objects(objects, member).await?;
     }
     let claim = wait_for_claim(&database, member).await?;
     member.on_claimed();
@@ -154,6 +156,44 @@ pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cl
     })
 }
 
+/// Looks at the store of objects until it can be used.
+async fn wait_for_objects(objects: &Arc<dyn Objects>, member: &Member) -> anyhow::Result<()> {
+    let mut last = String::new();
+    loop {
+        let looked_at = Arc::clone(objects);
+        let prepared = spawn_blocking(move || looked_at.prepare()).await;
+        let Err(error) = prepared.context("the look at the objects was interrupted")? else {
+            return Ok(());
+        };
+        if !member.was_ready() {
+            return Err(error).context("cluster.objects");
+        }
+        say(&mut last, format!("cluster.objects: {error}"));
+        tokio::select! {
+            () = sleep(OBJECTS_PAUSE) => {}
+            () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
+        }
+    }
+}
+
+/// Logs why this node waits, unless it was said last.
+fn say(last: &mut String, said: String) {
+    if said != *last {
+        tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
+        *last = said;
+    }
+}
+
+/// Returns what a refusal of the database means: an error at the first start of a node, whose settings may
+/// be wrong, and else a reason to wait. A database that is being restored, or has another password for a
+/// while, must not end nodes that stood by.
+fn refused(error: DatabaseError, was_ready: bool) -> Result<String, DatabaseError> {
+    match error {
+        DatabaseError::Refused(_) if !was_ready => Err(error),
+        DatabaseError::Refused(_) | DatabaseError::Unreachable(_) => Ok(error.to_string()),
+    }
+}
+
 /// Looks at the cell until it can be claimed.
 async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyhow::Result<Claim> {
     let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
@@ -196,15 +236,12 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
             }
             Ok(Look::Owned) => {
                 is_prepared = true;
+                member.on_ready();
                 "another node owns the cell: standing by".to_owned()
             }
-            Err(error @ DatabaseError::Refused(_)) => return Err(error).context("cluster.database"),
-            Err(error @ DatabaseError::Unreachable(_)) => error.to_string(),
+            Err(error) => refused(error, member.was_ready()).context("cluster.database")?,
         };
-        if said != last {
-            tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
-            last = said;
-        }
+        say(&mut last, said);
         tokio::select! {
             () = sleep(interval) => {}
             () = member.news.notified() => {}
@@ -287,5 +324,19 @@ impl Claimed {
         let opened = opened.context("the journal of the cell cannot be opened")?;
         storage.keep()?;
         Ok((opened, storage, cutoff, folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_ends_a_node_at_its_first_start_alone() {
+        let refusal = || DatabaseError::Refused("no such table (42P01)".to_owned());
+        assert!(refused(refusal(), false).is_err());
+        let said = refused(refusal(), true).unwrap();
+        assert!(said.contains("42P01"), "{said}");
+        assert!(refused(DatabaseError::Unreachable("away".to_owned()), false).is_ok());
     }
 }
