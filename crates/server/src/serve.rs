@@ -356,15 +356,14 @@ impl Process {
             () = core.follow_keys() => Cause::ENDED,
         };
         let drain_max = self.drain_max(&cause);
-        let deadline = Instant::now() + drain_max + END_MAX.saturating_sub(DRAIN_MAX);
-        let _guard = ExitGuard::after(self.end_max(&cause, drain_max));
+        let end_max = self.end_max(&cause, drain_max);
+        let deadline = Instant::now() + end_max;
+        let _guard = ExitGuard::after(end_max);
         self.stop_serving(&cause);
         let hurry = async {
             signals.next().await;
         };
-        // The runner is a client of the front ends.
-        let left = drain_max.saturating_sub(sinks.end().await);
-        self.front_ends.end(left, hurry).await;
+        self.end_clients(&cause, drain_max, sinks, hurry).await;
         if (timeout(OPERATIONS_END_MAX, self.admin.operations.end()).await).is_err() {
             tracing::warn!("operations go on while the broker stops");
         }

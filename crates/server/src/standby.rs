@@ -16,6 +16,7 @@ use crate::front_ends::Bound;
 use crate::http_listeners::HttpSockets;
 use crate::listeners::Listeners;
 use crate::serve::{Cause, DRAIN_MAX, END_MAX, End, HTTP_END_MAX, Process, TRACE_END_MAX};
+use crate::sinks::{END_MAX as SINKS_END_MAX, Supervisor};
 
 /// Time for connections to finish work in progress, where another node waits to serve them.
 const MOVE_DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -143,13 +144,39 @@ impl Process {
 
     /// Returns the time after which the process ends by force.
     pub(crate) fn end_max(&self, cause: &Cause, drain_max: Duration) -> Duration {
+        let rest = END_MAX.saturating_sub(DRAIN_MAX);
         match cause {
             // A database that is slow must not end a node that is to stand by.
             Cause::Failed(_) | Cause::Order(_) if self.member.is_some() => END_MAX,
-            Cause::Stop(_) | Cause::Failed(_) | Cause::Order(_) => {
-                drain_max + END_MAX.saturating_sub(DRAIN_MAX)
-            }
+            // Sinks have their time beside that of connections.
+            Cause::Stop(_) if self.member.is_some() => SINKS_END_MAX + drain_max + rest,
+            Cause::Stop(_) | Cause::Failed(_) | Cause::Order(_) => drain_max + rest,
         }
+    }
+
+    /// Ends connections of clients, and the sinks, which are a client of the front ends.
+    pub(crate) async fn end_clients(
+        &self,
+        cause: &Cause,
+        drain_max: Duration,
+        sinks: Supervisor,
+        hurry: impl Future<Output = ()>,
+    ) {
+        let is_member = self.member.is_some();
+        if is_member && let Cause::Failed(_) = cause {
+            // Another node may serve already. What the sinks gathered, it reads again.
+            self.front_ends.end(drain_max, hurry).await;
+            self.admin.broker.close();
+            sinks.end().await;
+            return;
+        }
+        let taken = sinks.end().await;
+        let left = if is_member {
+            drain_max
+        } else {
+            drain_max.saturating_sub(taken)
+        };
+        self.front_ends.end(left, hurry).await;
     }
 
     /// Notes that this node serves no longer.
