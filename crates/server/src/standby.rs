@@ -186,6 +186,9 @@ impl Process {
             self.sockets.lock().clear();
         }
         if let Some(member) = &self.member {
+            if let Cause::Order(order) = cause {
+                member.reserve(*order);
+            }
             member.stand_by();
         }
         self.node.health.set(State::Draining);

@@ -98,8 +98,10 @@ pub(crate) struct Member {
     orders: watch::Sender<Move>,
     /// The order with which this node last let go of the cell.
     pub(super) let_go: watch::Sender<Move>,
-    /// Time up to which others have the first turn.
-    others_turn: Lock<Option<Instant>>,
+    /// The node that the cell is about to be let go for.
+    pub(super) reserved: watch::Sender<Option<u32>>,
+    /// Time up to which others have the first turn, after the node that lets go.
+    others_turn: Lock<Option<(Instant, Nonce)>>,
     has_lost: AtomicBool,
     /// The database and the objects could be used once.
     was_ready: AtomicBool,
@@ -149,6 +151,7 @@ impl Member {
             ended: Lock::default(),
             orders: watch::Sender::default(),
             let_go: watch::Sender::default(),
+            reserved: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
@@ -212,8 +215,9 @@ impl Member {
         self.metrics
             .epoch
             .set(i64::try_from(view.epoch).unwrap_or(i64::MAX));
-        if owner.is_some() {
-            *self.others_turn.lock() = None;
+        if let Some(owner) = &owner {
+            let mut turn = self.others_turn.lock();
+            *turn = turn.filter(|(_, former)| *former == owner.facts.incarnation);
         }
         self.owner.send_if_modified(|before| {
             let facts = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.facts.clone());
@@ -322,8 +326,9 @@ impl Member {
     /// Notes that the cell is free, and tells the nodes that wait. With an order, they have the first turn.
     pub(crate) fn on_released(&self, order: Option<Move>) {
         if order.is_some() {
-            *self.others_turn.lock() = Some(Instant::now() + self.lease * TURN_LEASES);
+            self.give_way(*NODE);
         }
+        self.reserved.send_replace(None);
         let to = order.and_then(|order| order.to);
         self.let_go.send_modify(|before| {
             before.to = to;
@@ -331,11 +336,26 @@ impl Member {
         });
     }
 
+    /// Tells the nodes that wait for which of them the cell is about to be let go.
+    pub(crate) fn reserve(&self, order: Move) {
+        self.reserved.send_replace(order.to);
+    }
+
+    /// Leaves the first turn to others, once a node lets go of the cell.
+    pub(super) fn give_way(&self, former: Nonce) {
+        *self.others_turn.lock() = Some((Instant::now() + self.lease * TURN_LEASES, former));
+    }
+
+    /// Notes that the cell is free for this node, too.
+    pub(super) fn on_free(&self) {
+        *self.others_turn.lock() = None;
+        self.news.notify_one();
+    }
+
     /// Returns true if this node is not to claim the cell yet.
     pub(super) fn gives_way(&self) -> bool {
-        self.others_turn
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
+        let turn = *self.others_turn.lock();
+        turn.is_some_and(|(until, _)| Instant::now() < until)
     }
 
     /// Connects to another node for a purpose.
@@ -363,7 +383,7 @@ impl Member {
     /// Notes that the process of an owner has ended.
     pub(super) fn on_ended(&self, owner: Nonce) {
         *self.ended.lock() = Some(owner);
-        self.news.notify_one();
+        self.on_free();
     }
 
     /// Notes that nothing comes from the owner. Relayed connections end: what their clients send goes nowhere.

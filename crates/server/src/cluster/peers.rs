@@ -27,9 +27,10 @@ const LEAD: Duration = Duration::from_millis(500);
 /// Signs of life per lease.
 const SIGNS: u32 = 5;
 
-/// Bytes for a node that watches this one: it lives, and the cell is free.
+/// Bytes for a node that watches this one: it lives; the cell is free; another node has the first turn then.
 pub(super) const HERE: u8 = 0;
 pub(super) const FREE: u8 = 1;
+pub(super) const RESERVED: u8 = 2;
 
 /// Accepts other nodes. Does not return.
 pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
@@ -90,7 +91,8 @@ async fn serves(member: &Member) -> bool {
 
 /// Tells a node that this one lives, and when the cell is free.
 async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Result<()> {
-    let mut let_go = member.let_go.subscribe();
+    let (mut let_go, mut reserved) = (member.let_go.subscribe(), member.reserved.subscribe());
+    reserved.mark_changed();
     let owns = member.phase() != Phase::StandingBy;
     answer(stream, owns).await?;
     if !owns {
@@ -107,6 +109,12 @@ async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Re
                     sleep(LEAD).await;
                 }
                 return stream.write_all(&[FREE]).await;
+            }
+            _ = reserved.changed() => {
+                let is_for_another = reserved.borrow_and_update().is_some_and(|to| to != node);
+                if is_for_another {
+                    stream.write_all(&[RESERVED]).await?;
+                }
             }
             _ = stream.read_u8() => return Ok(()),
             () = sleep(member.lease / SIGNS) => stream.write_all(&[HERE]).await?,

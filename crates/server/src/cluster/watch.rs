@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::member::Member;
-use super::peers::FREE;
+use super::peers::{FREE, RESERVED};
 
 /// Pause before another attempt to reach the owner.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -78,8 +78,9 @@ pub(super) async fn run(member: Arc<Member>) {
 
 /// Waits until the owner lets go of the cell, or its connection ends.
 async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
-    match listen(&mut stream, member.lease).await {
-        Heard::Free => member.news.notify_one(),
+    let on_reserved = || member.give_way(owner.facts.incarnation);
+    match listen(&mut stream, member.lease, on_reserved).await {
+        Heard::Free => member.on_free(),
         Heard::End => {
             if let Ok(address) = stream.peer_addr()
                 && has_ended(address, owner, ATTEMPTS).await
@@ -105,10 +106,16 @@ enum Heard {
     Nothing,
 }
 
-async fn listen(stream: &mut (impl AsyncRead + Unpin), silence_max: Duration) -> Heard {
+/// Listens to the owner. `on_reserved` is called when it is about to let go of the cell for another node.
+async fn listen(
+    stream: &mut (impl AsyncRead + Unpin),
+    silence_max: Duration,
+    on_reserved: impl Fn(),
+) -> Heard {
     loop {
         match timeout(silence_max, stream.read_u8()).await {
             Ok(Ok(FREE)) => return Heard::Free,
+            Ok(Ok(RESERVED)) => on_reserved(),
             Ok(Ok(_)) => {}
             Ok(Err(_)) => return Heard::End,
             Err(_) => return Heard::Nothing,
@@ -143,6 +150,8 @@ async fn has_ended(address: SocketAddr, owner: &Node, attempts: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::super::peers::HERE;
@@ -154,7 +163,7 @@ mod tests {
         owner.write_all(&[HERE, HERE]).await.unwrap();
         let heard = timeout(
             Duration::from_secs(20),
-            listen(&mut watching, Duration::from_millis(50)),
+            listen(&mut watching, Duration::from_millis(50), || {}),
         );
         assert_eq!(
             heard.await,
@@ -167,10 +176,12 @@ mod tests {
     #[tokio::test]
     async fn a_free_cell_and_an_end_are_told_apart() {
         let (mut watching, mut owner) = duplex(16);
-        owner.write_all(&[HERE, FREE]).await.unwrap();
+        owner.write_all(&[HERE, RESERVED, FREE]).await.unwrap();
         drop(owner);
-        let silence_max = Duration::from_secs(20);
-        assert_eq!(listen(&mut watching, silence_max).await, Heard::Free);
-        assert_eq!(listen(&mut watching, silence_max).await, Heard::End);
+        let (silence_max, reserved) = (Duration::from_secs(20), Cell::new(0));
+        let on_reserved = || reserved.set(reserved.get() + 1);
+        assert_eq!(listen(&mut watching, silence_max, on_reserved).await, Heard::Free);
+        assert_eq!(listen(&mut watching, silence_max, on_reserved).await, Heard::End);
+        assert_eq!(reserved.get(), 1, "the cell was for another node first");
     }
 }
