@@ -386,7 +386,7 @@ impl Member {
         self.on_free();
     }
 
-    /// Notes that nothing comes from the owner. Relayed connections end: what their clients send goes nowhere.
+    /// Notes that nothing comes from the owner. Relayed connections end: their clients send into the void.
     pub(super) fn on_silence(&self) {
         self.silence.notify_waiters();
     }
