@@ -80,8 +80,8 @@ fn a_name_is_not_taken_back_from_a_node_that_beats() {
     assert_eq!(back(Duration::ZERO), Some(1), "its beat stands still");
     assert!(directory.roll(1, one.incarnation).unwrap().is_registered);
     directory.leave(1, one.incarnation).unwrap();
-    let three = facts(3, "10.0.0.1:1");
-    assert_eq!(directory.join(&mut three.clone(), Some(LIMIT)).unwrap(), Some(1));
+    let mut three = facts(3, "10.0.0.1:1");
+    assert_eq!(directory.join(&mut three, Some(LIMIT)).unwrap(), Some(1));
 }
 
 #[test]
