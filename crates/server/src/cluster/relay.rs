@@ -205,9 +205,8 @@ fn is_own(begin: &[u8]) -> Option<bool> {
         match begin.strip_prefix(own).map(<[u8]>::first) {
             Some(Some(b' ' | b'?')) => return Some(true),
             Some(None) => return None,
-            Some(Some(_)) => {}
             None if own.starts_with(begin) => return None,
-            None => {}
+            Some(Some(_)) | None => {}
         }
     }
     Some(false)
