@@ -313,11 +313,13 @@ impl Process {
     async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         let mut standby = self.stand_by(&http).await?;
+        let mut opening = Box::pin(Core::open(self));
         let core = tokio::select! {
-            core = Core::open(self) => core,
+            core = &mut opening => core,
             stop = signals.next() => {
                 tracing::info!(by = stop.by, "stopped while recovering");
                 let deadline = Instant::now() + END_MAX;
+                self.end_opening(opening).await;
                 standby.end().await;
                 return Ok(End::Stopped { deadline });
             }
@@ -354,15 +356,14 @@ impl Process {
             () = core.follow_keys() => Cause::ENDED,
         };
         let drain_max = self.drain_max(&cause);
-        let deadline = Instant::now() + drain_max + END_MAX.saturating_sub(DRAIN_MAX);
-        let _guard = ExitGuard::after(self.end_max(&cause, drain_max));
+        let end_max = self.end_max(&cause, drain_max);
+        let deadline = Instant::now() + end_max;
+        let _guard = ExitGuard::after(end_max);
         self.stop_serving(&cause);
         let hurry = async {
             signals.next().await;
         };
-        // The runner is a client of the front ends.
-        let left = drain_max.saturating_sub(sinks.end().await);
-        self.front_ends.end(left, hurry).await;
+        self.end_clients(&cause, drain_max, sinks, hurry).await;
         if (timeout(OPERATIONS_END_MAX, self.admin.operations.end()).await).is_err() {
             tracing::warn!("operations go on while the broker stops");
         }

@@ -7,18 +7,27 @@ use std::time::{Duration, Instant};
 
 use stafett_http::State;
 use stafett_net::{Listener, Security, Shutdown};
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Member, Move, Relay};
+use crate::core::Core;
 use crate::failure::Failure;
 use crate::front_ends::Bound;
 use crate::http_listeners::HttpSockets;
 use crate::listeners::Listeners;
 use crate::serve::{Cause, DRAIN_MAX, END_MAX, End, HTTP_END_MAX, Process, TRACE_END_MAX};
+use crate::sinks::{END_MAX as SINKS_END_MAX, Supervisor};
 
 /// Time for connections to finish work in progress, where another node waits to serve them.
 const MOVE_DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Time for connections of a node that stands by, when the process ends.
 const STANDBY_END_MAX: Duration = Duration::from_millis(200);
+
+/// Time for a journal that is being opened, when the process ends.
+const OPENING_END_MAX: Duration = Duration::from_secs(3);
+
+/// Pause behind a claim that came to nothing.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sockets of a node that stands by; none if the node is alone.
 #[derive(Default)]
@@ -90,9 +99,23 @@ impl Process {
         standby.end().await;
         if member.has_lost() {
             tracing::warn!(%failure, "this node could not take the cell over");
+            sleep(RETRY_PAUSE).await;
             return Ok(End::LetGo);
         }
         Err(failure)
+    }
+
+    /// Ends an opening. In a cluster the cell is let go, if it was claimed already.
+    pub(crate) async fn end_opening(&self, opening: impl Future<Output = Result<Core, Failure>>) {
+        let Some(member) = &self.member else { return };
+        member.stopping.cancel();
+        match timeout(OPENING_END_MAX, opening).await {
+            Ok(Ok(core)) => core.close().await,
+            Ok(Err(_)) => {}
+            Err(_) => tracing::warn!("the journal is still being opened: the next owner waits for the lease"),
+        }
+        member.stand_by();
+        member.on_released(None);
     }
 
     /// Waits for an order to let go of the cell.
@@ -121,13 +144,39 @@ impl Process {
 
     /// Returns the time after which the process ends by force.
     pub(crate) fn end_max(&self, cause: &Cause, drain_max: Duration) -> Duration {
+        let rest = END_MAX.saturating_sub(DRAIN_MAX);
         match cause {
             // A database that is slow must not end a node that is to stand by.
             Cause::Failed(_) | Cause::Order(_) if self.member.is_some() => END_MAX,
-            Cause::Stop(_) | Cause::Failed(_) | Cause::Order(_) => {
-                drain_max + END_MAX.saturating_sub(DRAIN_MAX)
-            }
+            // Sinks have their time beside that of connections.
+            Cause::Stop(_) if self.member.is_some() => SINKS_END_MAX + drain_max + rest,
+            Cause::Stop(_) | Cause::Failed(_) | Cause::Order(_) => drain_max + rest,
         }
+    }
+
+    /// Ends connections of clients, and the sinks, which are a client of the front ends.
+    pub(crate) async fn end_clients(
+        &self,
+        cause: &Cause,
+        drain_max: Duration,
+        sinks: Supervisor,
+        hurry: impl Future<Output = ()>,
+    ) {
+        let is_member = self.member.is_some();
+        if is_member && let Cause::Failed(_) = cause {
+            // Another node may serve already. What the sinks gathered, it reads again.
+            self.front_ends.end(drain_max, hurry).await;
+            self.admin.broker.close();
+            sinks.end().await;
+            return;
+        }
+        let taken = sinks.end().await;
+        let left = if is_member {
+            drain_max
+        } else {
+            drain_max.saturating_sub(taken)
+        };
+        self.front_ends.end(left, hurry).await;
     }
 
     /// Notes that this node serves no longer.
@@ -137,6 +186,9 @@ impl Process {
             self.sockets.lock().clear();
         }
         if let Some(member) = &self.member {
+            if let Cause::Order(order) = cause {
+                member.reserve(*order);
+            }
             member.stand_by();
         }
         self.node.health.set(State::Draining);

@@ -13,6 +13,7 @@ mod sightings;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 pub use self::registry::Registry;
 pub use self::sightings::Sightings;
@@ -109,8 +110,9 @@ pub struct Roll {
 
 /// The table of nodes.
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Registers a node, and completes its facts. Returns its number.
-    fn join(&self, facts: &mut NodeFacts) -> Result<u32, DatabaseError>;
+    /// Registers a node, and completes its facts. Returns its number. With `silence`, not in the place of a
+    /// node of its name that beat in this time: then `None`.
+    fn join(&self, facts: &mut NodeFacts, silence: Option<Duration>) -> Result<Option<u32>, DatabaseError>;
     /// Raises the beat of a node, and returns all nodes.
     fn roll(&self, number: u32, incarnation: Nonce) -> Result<Roll, DatabaseError>;
     /// Notes that a node has ended.

@@ -38,6 +38,8 @@ struct Orders {
     is_due: bool,
     /// Number and facts, once the node is registered.
     joined: Option<(u32, NodeFacts)>,
+    /// Another node has taken the name. It keeps it while it beats.
+    is_taken: bool,
 }
 
 impl std::fmt::Debug for State {
@@ -115,7 +117,9 @@ impl State {
             let said = match looked {
                 Ok(true) => String::new(),
                 Ok(false) => {
-                    self.orders.lock().joined = None;
+                    let mut orders = self.orders.lock();
+                    (orders.joined, orders.is_taken) = (None, true);
+                    drop(orders);
                     pause = TAKEN_PAUSE;
                     "another node has this node's name or address".to_owned()
                 }
@@ -138,12 +142,17 @@ impl State {
 
     /// Registers the node where that is not done, and looks at all nodes. False if another has its name.
     fn look(&self, facts: &NodeFacts, sightings: &mut Sightings) -> Result<bool, DatabaseError> {
-        let joined = self.orders.lock().joined.clone();
+        let orders = self.orders.lock();
+        let (joined, is_taken) = (orders.joined.clone(), orders.is_taken);
+        drop(orders);
         let (number, facts) = if let Some(joined) = joined {
             joined
         } else {
             let mut facts = facts.clone();
-            let number = self.directory.join(&mut facts)?;
+            let silence = is_taken.then_some(self.lease * SILENT_LEASES);
+            let Some(number) = self.directory.join(&mut facts, silence)? else {
+                return Ok(false);
+            };
             self.orders.lock().joined = Some((number, facts.clone()));
             (number, facts)
         };

@@ -39,6 +39,10 @@ UPDATE stafett.node
 SET incarnation = $2, key = $3, version = $4, addresses = $5, beat = 0, seen = clock_timestamp(), is_here = true
 WHERE name = $1 RETURNING number";
 
+const IS_TAKEN: &str = "
+SELECT EXISTS (SELECT FROM stafett.node WHERE name = $1 AND incarnation <> $2 AND is_here
+  AND seen > clock_timestamp() - make_interval(secs => $3))";
+
 /// The smallest number that no node has.
 const JOIN: &str = "
 INSERT INTO stafett.node (number, name, incarnation, key, version, addresses, beat, seen, is_here)
@@ -112,9 +116,9 @@ impl PostgresDirectory {
 }
 
 impl Directory for PostgresDirectory {
-    fn join(&self, facts: &mut NodeFacts) -> Result<u32, DatabaseError> {
+    fn join(&self, facts: &mut NodeFacts, silence: Option<Duration>) -> Result<Option<u32>, DatabaseError> {
         let cell = self.cell;
-        let number: i32 = self.line.call(async |it: &mut Connection| {
+        let number: Option<i32> = self.line.call(async |it: &mut Connection| {
             if !it.client.query_one(ARE_THERE, &[]).await?.try_get(0)? {
                 it.client.batch_execute(tables::CREATE).await?;
                 it.client.batch_execute(CREATE).await?;
@@ -132,6 +136,15 @@ impl Directory for PostgresDirectory {
             let transaction = it.client.transaction().await?;
             transaction.batch_execute(IN_TURN).await?;
             transaction.execute(FORGET, &[&cell]).await?;
+            if let Some(silence) = silence {
+                let seconds = silence.as_secs_f64();
+                let is_taken = transaction
+                    .query_one(IS_TAKEN, &[&facts.name, &incarnation, &seconds])
+                    .await?;
+                if is_taken.try_get(0)? {
+                    return Ok(None);
+                }
+            }
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
                 [&facts.name, &incarnation, &key, &facts.version, &addresses];
             let row = match transaction.query_opt(REJOIN, &values).await? {
@@ -139,9 +152,9 @@ impl Directory for PostgresDirectory {
                 None => transaction.query_one(JOIN, &values).await?,
             };
             transaction.commit().await?;
-            row.try_get(0)
+            row.try_get(0).map(Some)
         })?;
-        Ok(counted(number))
+        Ok(number.map(counted))
     }
 
     fn roll(&self, number: u32, incarnation: Nonce) -> Result<Roll, DatabaseError> {

@@ -34,7 +34,7 @@ fn facts(incarnation: u8, address: &str) -> NodeFacts {
 
 /// Joins, and returns the number.
 fn join(directory: &PostgresDirectory, facts: &NodeFacts) -> u32 {
-    directory.join(&mut facts.clone()).unwrap()
+    directory.join(&mut facts.clone(), None).unwrap().unwrap()
 }
 
 #[test]
@@ -65,6 +65,23 @@ fn nodes_have_numbers_that_they_keep() {
     let left = directory.roll(3, [4; 16]).unwrap();
     assert_eq!(left.entries.len(), 2);
     assert_eq!(join(&directory, &facts(5, "10.0.0.2:1")), 2, "it came back later");
+}
+
+#[test]
+fn a_name_is_not_taken_back_from_a_node_that_beats() {
+    let Some(server) = server() else { return };
+    let directory = directory(&server);
+    let (one, two) = (facts(1, "10.0.0.1:1"), facts(2, "10.0.0.1:1"));
+    join(&directory, &one);
+    assert_eq!(join(&directory, &two), 1, "the later one has the place");
+    let back = |silence| directory.join(&mut one.clone(), Some(silence)).unwrap();
+    assert_eq!(back(LIMIT), None);
+    assert!(directory.roll(1, two.incarnation).unwrap().is_registered);
+    assert_eq!(back(Duration::ZERO), Some(1), "its beat stands still");
+    assert!(directory.roll(1, one.incarnation).unwrap().is_registered);
+    directory.leave(1, one.incarnation).unwrap();
+    let mut three = facts(3, "10.0.0.1:1");
+    assert_eq!(directory.join(&mut three, Some(LIMIT)).unwrap(), Some(1));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::doors::Doors;
@@ -87,6 +88,8 @@ pub(crate) struct Member {
     claimed_at: Lock<Option<Instant>>,
     /// Whether the owner answers this node.
     reaches_owner: AtomicBool,
+    /// Nothing came from the owner for too long.
+    pub(super) silence: Notify,
     health: Lock<Option<Health>>,
     /// A look at the cell is worth while.
     pub(super) news: Notify,
@@ -95,9 +98,15 @@ pub(crate) struct Member {
     orders: watch::Sender<Move>,
     /// The order with which this node last let go of the cell.
     pub(super) let_go: watch::Sender<Move>,
-    /// Time up to which others have the first turn.
-    others_turn: Lock<Option<Instant>>,
+    /// The node that the cell is about to be let go for.
+    pub(super) reserved: watch::Sender<Option<u32>>,
+    /// Time up to which others have the first turn, after the node that lets go.
+    others_turn: Lock<Option<(Instant, Nonce)>>,
     has_lost: AtomicBool,
+    /// The database and the objects could be used once.
+    was_ready: AtomicBool,
+    /// The process is to end.
+    pub(crate) stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
@@ -136,13 +145,17 @@ impl Member {
             phase: watch::Sender::new(Phase::StandingBy),
             claimed_at: Lock::default(),
             reaches_owner: AtomicBool::new(false),
+            silence: Notify::new(),
             health: Lock::default(),
             news: Notify::new(),
             ended: Lock::default(),
             orders: watch::Sender::default(),
             let_go: watch::Sender::default(),
+            reserved: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
+            was_ready: AtomicBool::new(false),
+            stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
         if let Some(listener) = listener {
@@ -202,8 +215,9 @@ impl Member {
         self.metrics
             .epoch
             .set(i64::try_from(view.epoch).unwrap_or(i64::MAX));
-        if owner.is_some() {
-            *self.others_turn.lock() = None;
+        if let Some(owner) = &owner {
+            let mut turn = self.others_turn.lock();
+            *turn = turn.filter(|(_, former)| *former == owner.facts.incarnation);
         }
         self.owner.send_if_modified(|before| {
             let facts = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.facts.clone());
@@ -239,9 +253,24 @@ impl Member {
         *self.phase.borrow()
     }
 
+    /// Notes that this node begins to wait for the cell. What became of its last lease counts no longer.
+    pub(super) fn on_waiting(&self) {
+        self.has_lost.store(false, Ordering::Release);
+    }
+
+    /// Notes that the database and the objects can be used.
+    pub(super) fn on_ready(&self) {
+        self.was_ready.store(true, Ordering::Release);
+    }
+
+    /// Returns true if they could be used once in this process.
+    pub(super) fn was_ready(&self) -> bool {
+        self.was_ready.load(Ordering::Acquire)
+    }
+
     /// Notes a claim.
     pub(super) fn on_claimed(&self) {
-        self.has_lost.store(false, Ordering::Release);
+        self.on_ready();
         *self.claimed_at.lock() = Some(Instant::now());
         self.metrics.claims.inc();
         self.phase.send_replace(Phase::Opening);
@@ -297,8 +326,9 @@ impl Member {
     /// Notes that the cell is free, and tells the nodes that wait. With an order, they have the first turn.
     pub(crate) fn on_released(&self, order: Option<Move>) {
         if order.is_some() {
-            *self.others_turn.lock() = Some(Instant::now() + self.lease * TURN_LEASES);
+            self.give_way(*NODE);
         }
+        self.reserved.send_replace(None);
         let to = order.and_then(|order| order.to);
         self.let_go.send_modify(|before| {
             before.to = to;
@@ -306,11 +336,26 @@ impl Member {
         });
     }
 
+    /// Tells the nodes that wait for which of them the cell is about to be let go.
+    pub(crate) fn reserve(&self, order: Move) {
+        self.reserved.send_replace(order.to);
+    }
+
+    /// Leaves the first turn to others, once a node lets go of the cell.
+    pub(super) fn give_way(&self, former: Nonce) {
+        *self.others_turn.lock() = Some((Instant::now() + self.lease * TURN_LEASES, former));
+    }
+
+    /// Notes that the cell is free for this node, too.
+    pub(super) fn on_free(&self) {
+        *self.others_turn.lock() = None;
+        self.news.notify_one();
+    }
+
     /// Returns true if this node is not to claim the cell yet.
     pub(super) fn gives_way(&self) -> bool {
-        self.others_turn
-            .lock()
-            .is_some_and(|until| Instant::now() < until)
+        let turn = *self.others_turn.lock();
+        turn.is_some_and(|(until, _)| Instant::now() < until)
     }
 
     /// Connects to another node for a purpose.
@@ -338,7 +383,12 @@ impl Member {
     /// Notes that the process of an owner has ended.
     pub(super) fn on_ended(&self, owner: Nonce) {
         *self.ended.lock() = Some(owner);
-        self.news.notify_one();
+        self.on_free();
+    }
+
+    /// Notes that nothing comes from the owner. Relayed connections end: their clients send into the void.
+    pub(super) fn on_silence(&self) {
+        self.silence.notify_waiters();
     }
 
     pub(super) fn take_ended(&self) -> Option<Nonce> {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Objects, Postgres, SharedStorage, nonce,
     open_objects, uptime,
 };
 use stafett_http::{Health, State};
@@ -15,15 +16,20 @@ use stafett_journal::{DiskJournal, Metrics, Settings as JournalSettings};
 use stafett_net::EVENTS;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::folder::LocalFolder;
 use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
 
+/// Pause between looks at a store of objects that cannot be used.
+const OBJECTS_PAUSE: Duration = Duration::from_secs(1);
+
 /// The cell, for as long as this node has it.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    lease: Lease,
+    /// `None` once it is let go.
+    lease: Option<Lease>,
     cutoff: Cutoff,
     folder: LocalFolder,
 }
@@ -31,15 +37,30 @@ pub(crate) struct Ownership {
 impl Ownership {
     /// Returns why this node cannot go on as the owner.
     pub(crate) fn loss(&self) -> Option<String> {
-        let loss = self.lease.loss().or_else(|| self.folder.loss())?;
+        let loss = self.lease.as_ref().and_then(Lease::loss);
+        let loss = loss.or_else(|| self.folder.loss())?;
         // Nothing waits for files that cannot be made.
         self.cutoff.cut_off(&loss);
         Some(loss)
     }
 
     /// Lets go of the cell, once nothing is written to it any more.
-    pub(crate) fn release(self) {
-        self.lease.release();
+    pub(crate) fn release(mut self) {
+        self.let_go();
+    }
+
+    fn let_go(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.release();
+        }
+    }
+}
+
+impl Drop for Ownership {
+    /// A node that could not begin to serve lets go, too: nothing that it still writes counts after the next
+    /// claim.
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 
@@ -62,33 +83,56 @@ pub(crate) async fn open(
         );
     }
     uptime().context("a cluster needs the time in /proc/uptime")?;
+    member.on_waiting();
     let lease = member.lease;
     let ca = settings.cluster.database_ca.as_deref();
     let database =
         Postgres::trusting(address.as_str(), ca, CELL, Lease::patience(lease)).context("cluster.database")?;
     let database = Arc::new(database.timed(member.metrics.on_commit()));
     // Clients are told of the node by its number.
-    member.joined().await;
+    tokio::select! {
+        _ = member.joined() => {}
+        () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
+    }
     // A node without the objects does not take over.
-    if let Some(objects) = storage.objects.clone() {
-        let prepared = spawn_blocking(move || objects.prepare()).await;
-        prepared
-            .context("the look at the objects was interrupted")?
-            .context("cluster.objects")?;
+    if let Some(objects) = &storage.objects {
+        wait_for_objects(objects, member).await?;
     }
     let claim = wait_for_claim(&database, member).await?;
     member.on_claimed();
     health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
     let member = Arc::clone(member);
-    let opened = spawn_blocking(move || {
-        let opened = open_claimed(&database, claim, &member, &scratch, storage, journal, metrics);
-        if opened.is_err() {
-            database.hang_up();
+    let (claimed, keeping) = (Arc::new(Claimed::new(database, claim)), Arc::clone(&member));
+    let opening = Arc::clone(&claimed);
+    let mut opened = spawn_blocking(move || {
+        let lease = opening.keep(&keeping)?;
+        let opened = opening.open((&lease, &keeping.stopping), &scratch, storage, journal, metrics);
+        match opened {
+            Ok((journal, storage, cutoff, folder)) => {
+                let lease = Some(lease.of(storage));
+                let ownership = Ownership {
+                    lease,
+                    cutoff,
+                    folder,
+                };
+                Ok((journal, ownership))
+            }
+            Err(error) => {
+                opening.cut_off("the journal was not opened");
+                lease.release();
+                Err(error)
+            }
         }
-        opened
     });
-    opened.await.context("recovery was interrupted")?
+    let opened = tokio::select! {
+        opened = &mut opened => opened,
+        () = member.stopping.cancelled() => {
+            claimed.cut_off("this node stops");
+            opened.await
+        }
+    };
+    opened.context("recovery was interrupted")?
 }
 
 /// Returns the settings of the cell's storage.
@@ -112,13 +156,51 @@ pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cl
     })
 }
 
+/// Looks at the store of objects until it can be used.
+async fn wait_for_objects(objects: &Arc<dyn Objects>, member: &Member) -> anyhow::Result<()> {
+    let mut last = String::new();
+    loop {
+        let looked_at = Arc::clone(objects);
+        let prepared = spawn_blocking(move || looked_at.prepare()).await;
+        let Err(error) = prepared.context("the look at the objects was interrupted")? else {
+            return Ok(());
+        };
+        if !member.was_ready() {
+            return Err(error).context("cluster.objects");
+        }
+        say(&mut last, format!("cluster.objects: {error}"));
+        tokio::select! {
+            () = sleep(OBJECTS_PAUSE) => {}
+            () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
+        }
+    }
+}
+
+/// Logs why this node waits, unless it was said last.
+fn say(last: &mut String, said: String) {
+    if said != *last {
+        tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
+        *last = said;
+    }
+}
+
+/// Returns what a refusal of the database means: an error at the first start of a node, whose settings may
+/// be wrong, and else a reason to wait. A database that is being restored, or has another password for a
+/// while, must not end nodes that stood by.
+fn refused(error: DatabaseError, was_ready: bool) -> Result<String, DatabaseError> {
+    match error {
+        DatabaseError::Refused(_) if !was_ready => Err(error),
+        DatabaseError::Refused(_) | DatabaseError::Unreachable(_) => Ok(error.to_string()),
+    }
+}
+
 /// Looks at the cell until it can be claimed.
 async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyhow::Result<Claim> {
     let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
     let mut candidate = Some(Candidate::new(shared, *NODE, member.lease));
     let (mut is_prepared, mut last) = (false, String::new());
     loop {
-        let database = Arc::clone(database);
+        let looked_at = Arc::clone(database);
         let Some(mut looking) = candidate.take() else {
             anyhow::bail!("the look at the cell was interrupted");
         };
@@ -127,7 +209,7 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
         }
         let gives_way = member.gives_way();
         let looked = spawn_blocking(move || {
-            if !is_prepared && let Err(error) = database.prepare() {
+            if !is_prepared && let Err(error) = looked_at.prepare() {
                 return (looking, Err(error));
             }
             if gives_way {
@@ -137,6 +219,14 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
             (looking, look)
         });
         let (looking, look) = looked.await.context("the look at the cell was interrupted")?;
+        if member.stopping.is_cancelled() {
+            if let Ok(Look::Claimed(claim)) = look {
+                let database = Arc::clone(database);
+                // The next owner waits for the lease if this fails.
+                let _ = spawn_blocking(move || database.release(claim.epoch)).await;
+            }
+            anyhow::bail!("this node stops");
+        }
         let interval = looking.interval();
         candidate = Some(looking);
         let said = match look {
@@ -146,67 +236,107 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
             }
             Ok(Look::Owned) => {
                 is_prepared = true;
+                member.on_ready();
                 "another node owns the cell: standing by".to_owned()
             }
-            Err(error @ DatabaseError::Refused(_)) => return Err(error).context("cluster.database"),
-            Err(error @ DatabaseError::Unreachable(_)) => error.to_string(),
+            Err(error) => refused(error, member.was_ready()).context("cluster.database")?,
         };
-        if said != last {
-            tracing::info!(target: EVENTS, kind = "cluster.waiting", "{said}");
-            last = said;
-        }
+        say(&mut last, said);
         tokio::select! {
             () = sleep(interval) => {}
             () = member.news.notified() => {}
+            () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
         }
     }
 }
 
-fn open_claimed(
-    postgres: &Arc<Postgres>,
+/// A claim, and the ways to end what is done with it.
+struct Claimed {
+    database: Arc<Postgres>,
     claim: Claim,
-    member: &Arc<Member>,
-    scratch: &Path,
-    settings: stafett_cluster::Settings,
-    journal: JournalSettings,
-    metrics: Metrics,
-) -> anyhow::Result<(DiskJournal, Ownership)> {
-    let database: Arc<dyn Database> = Arc::<Postgres>::clone(postgres);
-    let directory =
-        open_directory(scratch).with_context(|| format!("{} cannot be used", scratch.display()))?;
-    let folder = LocalFolder::new(scratch);
-    // First, as the local folder may have much that is removed.
-    let cutoff: Arc<OnceLock<Cutoff>> = Arc::default();
-    let (cut, line, losing) = (Arc::clone(&cutoff), Arc::clone(postgres), Arc::clone(member));
-    let lease = Lease::keep(Arc::clone(&database), claim, member.lease, move |reason| {
-        tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
-        losing.on_lost();
-        if let Some(cutoff) = cut.get() {
+    cutoff: OnceLock<Cutoff>,
+}
+
+type Opened = (DiskJournal, Arc<SharedStorage>, Cutoff, LocalFolder);
+
+impl Claimed {
+    fn new(database: Arc<Postgres>, claim: Claim) -> Self {
+        Self {
+            database,
+            claim,
+            cutoff: OnceLock::new(),
+        }
+    }
+
+    /// Ends all calls but those of the lease: none holds up the end of the journal.
+    fn cut_off(&self, reason: &str) {
+        if let Some(cutoff) = self.cutoff.get() {
             cutoff.cut_off(reason);
         }
-        // No call holds up the end of the journal.
-        line.hang_up();
-    })?;
-    let storage = SharedStorage::open(database, claim, directory, settings)
-        .context("the files of the cell cannot be listed")?;
-    let storage = Arc::new(storage);
-    let cutoff = cutoff.get_or_init(|| storage.cutoff()).clone();
-    if let Some(reason) = lease.loss() {
-        anyhow::bail!("the cell was lost while its files were listed: {reason}");
+        self.database.hang_up();
     }
-    let journal = JournalSettings {
-        // Data that was not committed is gone with the node, as after a loss of power.
-        boot: nonce(),
-        ..journal
-    };
-    let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
-    let opened = DiskJournal::open_on(shared, journal, metrics);
-    let opened = opened.context("the journal of the cell cannot be opened")?;
-    storage.keep()?;
-    let ownership = Ownership {
-        lease: lease.of(storage),
-        cutoff,
-        folder,
-    };
-    Ok((opened, ownership))
+
+    /// Keeps the lease.
+    fn keep(self: &Arc<Self>, member: &Arc<Member>) -> anyhow::Result<Lease> {
+        let database: Arc<dyn Database> = Arc::<Postgres>::clone(&self.database);
+        let (claimed, losing) = (Arc::clone(self), Arc::clone(member));
+        let kept = Lease::keep(database, self.claim, member.lease, move |reason| {
+            tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
+            losing.on_lost();
+            claimed.cut_off(reason);
+        });
+        if kept.is_err() {
+            // Its error is the first one.
+            let _ = self.database.release(self.claim.epoch);
+        }
+        Ok(kept?)
+    }
+
+    fn open(
+        &self,
+        (lease, stopping): (&Lease, &CancellationToken),
+        scratch: &Path,
+        settings: stafett_cluster::Settings,
+        journal: JournalSettings,
+        metrics: Metrics,
+    ) -> anyhow::Result<Opened> {
+        let directory =
+            open_directory(scratch).with_context(|| format!("{} cannot be used", scratch.display()))?;
+        let folder = LocalFolder::new(scratch);
+        let database: Arc<dyn Database> = Arc::<Postgres>::clone(&self.database);
+        let storage = SharedStorage::open(database, self.claim, directory, settings)
+            .context("the files of the cell cannot be listed")?;
+        let storage = Arc::new(storage);
+        let cutoff = self.cutoff.get_or_init(|| storage.cutoff()).clone();
+        if stopping.is_cancelled() {
+            anyhow::bail!("this node stops");
+        }
+        if let Some(reason) = lease.loss() {
+            anyhow::bail!("the cell was lost while its files were listed: {reason}");
+        }
+        let journal = JournalSettings {
+            // Data that was not committed is gone with the node, as after a loss of power.
+            boot: nonce(),
+            ..journal
+        };
+        let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
+        let opened = DiskJournal::open_on(shared, journal, metrics);
+        let opened = opened.context("the journal of the cell cannot be opened")?;
+        storage.keep()?;
+        Ok((opened, storage, cutoff, folder))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_ends_a_node_at_its_first_start_alone() {
+        let refusal = || DatabaseError::Refused("no such table (42P01)".to_owned());
+        assert!(refused(refusal(), false).is_err());
+        let said = refused(refusal(), true).unwrap();
+        assert!(said.contains("42P01"), "{said}");
+        assert!(refused(DatabaseError::Unreachable("away".to_owned()), false).is_ok());
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_tcp_user_timeout;
 use stafett_cluster::{PeerError, Wish, answer, hear};
 use stafett_net::Handed;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,6 +24,13 @@ const OPENING_MAX: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Lead of the node that is to have the cell.
 const LEAD: Duration = Duration::from_millis(500);
+/// Signs of life per lease.
+const SIGNS: u32 = 5;
+
+/// Bytes for a node that watches this one: it lives; the cell is free; another node has the first turn then.
+pub(super) const HERE: u8 = 0;
+pub(super) const FREE: u8 = 1;
+pub(super) const RESERVED: u8 = 2;
 
 /// Accepts other nodes. Does not return.
 pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
@@ -81,22 +89,35 @@ async fn serves(member: &Member) -> bool {
     matches!(timeout(OPENING_MAX, opened).await, Ok(Ok(phase)) if *phase == Phase::Serving)
 }
 
-/// Tells a node when the cell is free.
+/// Tells a node that this one lives, and when the cell is free.
 async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Result<()> {
-    let mut let_go = member.let_go.subscribe();
+    let (mut let_go, mut reserved) = (member.let_go.subscribe(), member.reserved.subscribe());
+    reserved.mark_changed();
     let owns = member.phase() != Phase::StandingBy;
     answer(stream, owns).await?;
     if !owns {
         return Ok(());
     }
-    tokio::select! {
-        _ = let_go.changed() => {
-            let order = *let_go.borrow();
-            if order.to.is_some_and(|to| to != node) {
-                sleep(LEAD).await;
+    // The connection of a node that vanished ends.
+    let silence_max = u32::try_from(member.lease.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(&*stream, silence_max)?;
+    loop {
+        tokio::select! {
+            _ = let_go.changed() => {
+                let order = *let_go.borrow();
+                if order.to.is_some_and(|to| to != node) {
+                    sleep(LEAD).await;
+                }
+                return stream.write_all(&[FREE]).await;
             }
-            stream.write_all(&[1]).await
+            _ = reserved.changed() => {
+                let is_for_another = reserved.borrow_and_update().is_some_and(|to| to != node);
+                if is_for_another {
+                    stream.write_all(&[RESERVED]).await?;
+                }
+            }
+            _ = stream.read_u8() => return Ok(()),
+            () = sleep(member.lease / SIGNS) => stream.write_all(&[HERE]).await?,
         }
-        _ = stream.read_u8() => Ok(()),
     }
 }

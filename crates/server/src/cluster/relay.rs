@@ -28,8 +28,15 @@ const PATH_BYTES: usize = 32;
 const PATH_MAX: Duration = Duration::from_secs(10);
 const PATH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Requests about this node itself. It answers them also while it stands by.
-const OWN: [&[u8]; 3] = [b"GET /health ", b"GET /health/any ", b"GET /metrics "];
+/// Requests about this node itself, up to the end of their path. It answers them also while it stands by.
+const OWN: [&[u8]; 6] = [
+    b"GET /health",
+    b"GET /health/any",
+    b"GET /metrics",
+    b"HEAD /health",
+    b"HEAD /health/any",
+    b"HEAD /metrics",
+];
 
 /// The connections of a listener while this node stands by.
 #[derive(Debug)]
@@ -143,7 +150,7 @@ impl Relay {
         }
     }
 
-    /// Passes bytes on until one side ends, or another node owns the cell.
+    /// Passes bytes on until one side ends, another node owns the cell, or nothing comes from the owner.
     async fn copy(
         &self,
         mut socket: TcpStream,
@@ -162,6 +169,7 @@ impl Relay {
         tokio::select! {
             _ = copy_bidirectional_with_sizes(&mut socket, &mut stream, BUFFER_BYTES, BUFFER_BYTES) => {}
             _ = owners.wait_for(is_other) => {}
+            () = self.member.silence.notified() => {}
             () = drain.cancelled() => {}
         }
         relays.dec();
@@ -181,14 +189,55 @@ async fn asks_for_itself(socket: &TcpStream) -> bool {
         loop {
             let bytes = socket.peek(&mut begin).await.unwrap_or_default();
             let begin = begin.get(..bytes).unwrap_or_default();
-            if OWN.iter().any(|own| begin.starts_with(own)) {
-                return true;
+            match is_own(begin) {
+                Some(is_own) => return is_own,
+                None if bytes == 0 => return false,
+                None => sleep(PATH_PAUSE).await,
             }
-            if bytes == 0 || !OWN.iter().any(|own| own.starts_with(begin)) {
-                return false;
-            }
-            sleep(PATH_PAUSE).await;
         }
     });
     asked.await.unwrap_or(false)
+}
+
+/// Returns true if a request that begins so is about this node itself. `None`: more bytes will tell.
+fn is_own(begin: &[u8]) -> Option<bool> {
+    for own in OWN {
+        match begin.strip_prefix(own).map(<[u8]>::first) {
+            Some(Some(b' ' | b'?')) => return Some(true),
+            Some(None) => return None,
+            None if own.starts_with(begin) => return None,
+            Some(Some(_)) | None => {}
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_own;
+
+    #[test]
+    fn requests_about_the_node_itself_are_told_from_their_first_bytes() {
+        for own in [
+            "GET /health HTTP/1.1",
+            "GET /health/any HTTP/1.1",
+            "GET /metrics?x=1 HTTP/1.1",
+            "HEAD /health HTTP/1.1",
+            "HEAD /health/any?",
+        ] {
+            assert_eq!(is_own(own.as_bytes()), Some(true), "{own}");
+        }
+        for other in [
+            "GET /healthy HTTP/1.1",
+            "GET /health/anything ",
+            "POST /health ",
+            "GET /v1/topics ",
+            "\x16\x03\x01",
+        ] {
+            assert_eq!(is_own(other.as_bytes()), Some(false), "{other}");
+        }
+        for part in ["", "GE", "HEAD /metr", "GET /health", "GET /health/an"] {
+            assert_eq!(is_own(part.as_bytes()), None, "{part}");
+        }
+    }
 }

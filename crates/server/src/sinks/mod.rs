@@ -16,4 +16,4 @@ mod supervisor;
 pub(crate) mod words;
 
 pub(crate) use desk::SinksHere;
-pub(crate) use supervisor::Supervisor;
+pub(crate) use supervisor::{END_MAX, Supervisor};

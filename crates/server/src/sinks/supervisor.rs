@@ -23,7 +23,7 @@ const WAITS_S: [u64; 7] = [1, 2, 4, 8, 16, 32, 60];
 /// A runner that lasted this long has no failures behind it.
 const LASTED: Duration = Duration::from_mins(1);
 /// Time for gathered rows to be written when the broker stops.
-const END_MAX: Duration = Duration::from_secs(3);
+pub(crate) const END_MAX: Duration = Duration::from_secs(3);
 /// The same when there are no more sinks.
 const IDLE_END_MAX: Duration = Duration::from_secs(30);
 /// Silence of a runner behind which it is killed. It tells the states each second.
