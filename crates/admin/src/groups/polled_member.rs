@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, HeartbeatError, Partition, Partitions};
-use stafett_groups::{CommitSender, ConsumerError, NewCommit};
+use stafett_groups::{CommitSender, ConsumerError, GroupError, NewCommit};
 use stafett_http::{Code, Problem};
 use stafett_journal::Visibility;
 use stafett_topics::Topic;
@@ -65,6 +65,14 @@ pub(super) struct PolledRecord {
     record: RecordShown,
 }
 
+/// What a read found. It counts as given with the answer: a request may end before.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) records: Vec<PolledRecord>,
+    /// Places behind the records.
+    behind: BTreeMap<Partition, u64>,
+}
+
 impl Member {
     pub(super) fn new(topics: Vec<String>, begins: Begins, client: &str, host: String) -> Self {
         Self {
@@ -87,9 +95,11 @@ impl Member {
         match after {
             None => {}
             Some(after) if after == self.answers => {}
-            Some(after) if after + 1 == self.answers => {
+            Some(after) if after.checked_add(1) == Some(self.answers) => {
                 self.next.clone_from(&self.before);
                 self.given.clear();
+                // The next answer takes the place of the lost one, however often it is lost.
+                self.answers = after;
             }
             Some(_) => {
                 let why = format!("after is the number of the last answer, {}", self.answers);
@@ -120,7 +130,7 @@ impl Member {
             let stepped = groups.consumer_heartbeat(group, beat);
             let stepped = stepped.map_err(|why| of_heartbeat(&why, key))?;
             let stored = groups.consumer_stored(group, stepped).await;
-            let response = stored.map_err(|why| of_group(&why, group))?;
+            let response = stored.map_err(|why| of_member(&why, key))?;
             self.epoch = response.reply.epoch;
             self.heartbeat_ms = response.heartbeat_ms;
             let Some(given) = response.reply.assignment.filter(|given| *given != self.owned) else {
@@ -149,7 +159,7 @@ impl Member {
     pub(super) async fn commit(
         &self,
         broker: &Broker,
-        (group, id): &Key,
+        key: &Key,
         places: &BTreeMap<Partition, u64>,
     ) -> Result<(), Problem> {
         if places.is_empty() {
@@ -162,13 +172,14 @@ impl Member {
             leader_epoch: -1,
             text: None,
         });
+        let (group, id) = key;
         let by = CommitSender {
             member: id,
             instance: None,
             epoch: self.epoch,
         };
         let staged = broker.groups().commit(group, &by, commits.collect());
-        let stored = staged.map_err(|why| of_group(&why, group))?.durable().await;
+        let stored = staged.map_err(|why| of_member(&why, key))?.durable().await;
         stored.map_err(|why| refusals::of_storage(why, why))
     }
 
@@ -180,7 +191,7 @@ impl Member {
         count: usize,
         until: Instant,
         draining: &CancellationToken,
-    ) -> Result<Vec<PolledRecord>, Problem> {
+    ) -> Result<Found, Problem> {
         let catalog = broker.catalog();
         let watch = catalog.watch();
         for (topic, place) in self.places(broker)? {
@@ -189,10 +200,11 @@ impl Member {
             }
         }
         loop {
-            let records = self.read(broker, group, reads, count).await?;
-            if !records.is_empty() || Instant::now() >= until || draining.is_cancelled() {
-                return Ok(records);
+            let found = self.read(broker, group, reads, count).await?;
+            if !found.records.is_empty() || Instant::now() >= until || draining.is_cancelled() {
+                return Ok(found);
             }
+            self.pass(found.behind);
             // At the end of the wait, the logs are read once more.
             let _grown = timeout_at(until, draining.run_until_cancelled(watch.grown())).await;
         }
@@ -217,9 +229,10 @@ impl Member {
         group: &str,
         reads: &Reads,
         count: usize,
-    ) -> Result<Vec<PolledRecord>, Problem> {
+    ) -> Result<Found, Problem> {
         let catalog = broker.catalog();
-        let mut found = Vec::new();
+        let mut found = Found::default();
+        let mut failed = None;
         let mut places = self.places(broker)?;
         // Each answer begins with another partition.
         let turn = usize::try_from(self.answers).unwrap_or(0);
@@ -239,28 +252,56 @@ impl Member {
             });
             self.next.entry(place).or_insert(from);
             self.before.entry(place).or_insert(from);
-            if from >= end || found.len() >= count {
+            if from >= end || found.records.len() >= count {
                 continue;
             }
             let wanted = Wanted {
                 partition: place.index,
                 log,
-                count: count - found.len(),
+                count: count - found.records.len(),
                 bytes: usize::try_from(BYTES).unwrap_or(usize::MAX),
                 form: Form::Auto,
                 visibility: Visibility::Committed,
             };
-            let read = Box::pin(wanted.read(catalog, &topic, from, reads)).await?;
+            let read = match Box::pin(wanted.read(catalog, &topic, from, reads)).await {
+                Ok(read) => read,
+                Err(why) => {
+                    // A partition that cannot be read does not keep back the others.
+                    let is_last = why.code != Code::Unreadable;
+                    failed.get_or_insert(why);
+                    if is_last {
+                        break;
+                    }
+                    continue;
+                }
+            };
             if read.next > from {
-                self.next.insert(place, read.next);
-                self.given.insert(place, read.next);
+                found.behind.insert(place, read.next);
             }
-            found.extend(read.records.into_iter().map(|record| PolledRecord {
-                topic: topic.name.to_string(),
-                record,
-            }));
+            found
+                .records
+                .extend(read.records.into_iter().map(|record| PolledRecord {
+                    topic: topic.name.to_string(),
+                    record,
+                }));
         }
-        Ok(found)
+        match failed {
+            Some(why) if found.records.is_empty() => Err(why),
+            _ => Ok(found),
+        }
+    }
+
+    /// Counts an answer with these records, and returns them.
+    pub(super) fn give(&mut self, found: Found) -> Vec<PolledRecord> {
+        self.answers += 1;
+        self.pass(found.behind);
+        found.records
+    }
+
+    /// Reads on from these places.
+    fn pass(&mut self, behind: BTreeMap<Partition, u64>) {
+        self.given.extend(&behind);
+        self.next.extend(behind);
     }
 }
 
@@ -280,10 +321,21 @@ fn committed(broker: &Broker, group: &str, place: Partition) -> Option<u64> {
     })
 }
 
+/// Refuses a member. One that its group has ended is unknown.
+fn of_member(error: &GroupError, key: &Key) -> Problem {
+    match error {
+        GroupError::NoSuchGroup
+        | GroupError::UnknownMember
+        | GroupError::OtherGeneration
+        | GroupError::StaleEpoch => no_such_member(key),
+        why => of_group(why, &key.0),
+    }
+}
+
 /// Refuses a heartbeat.
 fn of_heartbeat(error: &ConsumerError, key: &Key) -> Problem {
     match error {
-        ConsumerError::Group(why) => of_group(why, &key.0),
+        ConsumerError::Group(why) => of_member(why, key),
         ConsumerError::Heartbeat(HeartbeatError::UnknownMember(_) | HeartbeatError::FencedEpoch { .. }) => {
             no_such_member(key)
         }

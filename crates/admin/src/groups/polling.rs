@@ -224,8 +224,7 @@ async fn poll(
     let count = usize::try_from(wanted.count.unwrap_or(COUNT).clamp(1, COUNT_MAX)).unwrap_or(1);
     taken.member()?.answered(wanted.after)?;
     if wanted.commit == Commits::Auto {
-        let key = taken.key.clone();
-        taken.member()?.commit_given(&broker, &key).await?;
+        taken.commit_given(&broker).await?;
     }
     let mut revoked = Vec::new();
     loop {
@@ -233,10 +232,10 @@ async fn poll(
         let group = taken.key.0.clone();
         let member = taken.member()?;
         let until = deadline.min(Instant::now() + Duration::from_millis(member.heartbeat_ms.into()));
-        let records = Box::pin(member.read_until((&broker, &group), &reads, count, until, &draining)).await?;
+        let found = Box::pin(member.read_until((&broker, &group), &reads, count, until, &draining)).await?;
         let is_over = Instant::now() >= deadline || draining.is_cancelled();
-        if is_over || !records.is_empty() || !revoked.is_empty() {
-            member.answers += 1;
+        if is_over || !found.records.is_empty() || !revoked.is_empty() {
+            let records = member.give(found);
             let polled = Polled {
                 number: member.answers,
                 records,
@@ -258,11 +257,10 @@ async fn commit(
     let wanted: Commit = body::json(request).await?;
     let broker = broker.get()?;
     let mut taken = members.take(key)?;
-    let key = taken.key.clone();
-    let member = taken.member()?;
     let commits = if wanted.offsets.is_empty() {
-        member.commit_given(&broker, &key).await?
+        taken.commit_given(&broker).await?
     } else {
+        let member = taken.member()?;
         let mut places = BTreeMap::new();
         for Object(one) in wanted.offsets {
             let topic = readable(&broker, &one.topic)?;
@@ -275,10 +273,10 @@ async fn commit(
             }
             places.insert(place, one.offset);
         }
-        member.commit(&broker, &key, &places).await?;
+        taken.commit(&broker, &places).await?;
         let is_open =
             |place: &Partition, next: &mut u64| places.get(place).is_none_or(|offset| offset < next);
-        member.given.retain(is_open);
+        taken.member()?.given.retain(is_open);
         places.len()
     };
     Ok(answer(StatusCode::OK, &Committed { commits }))
@@ -332,14 +330,31 @@ impl Taken {
         self.member.as_deref_mut().ok_or_else(|| no_such_member(key))
     }
 
-    /// Gives a sign of life. A member that its group has ended is forgotten.
+    /// Gives a sign of life.
     async fn beat(&mut self, broker: &Broker) -> Result<Vec<Partition>, Problem> {
         let key = self.key.clone();
         let beaten = self.member()?.beat(broker, &key).await;
-        if beaten.as_ref().is_err_and(|why| why.code == Code::NoSuchMember) {
+        self.unless_ended(beaten)
+    }
+
+    async fn commit_given(&mut self, broker: &Broker) -> Result<usize, Problem> {
+        let key = self.key.clone();
+        let committed = self.member()?.commit_given(broker, &key).await;
+        self.unless_ended(committed)
+    }
+
+    async fn commit(&mut self, broker: &Broker, places: &BTreeMap<Partition, u64>) -> Result<(), Problem> {
+        let key = self.key.clone();
+        let committed = self.member()?.commit(broker, &key, places).await;
+        self.unless_ended(committed)
+    }
+
+    /// Forgets the member if its group has ended it.
+    fn unless_ended<T>(&mut self, done: Result<T, Problem>) -> Result<T, Problem> {
+        if done.as_ref().is_err_and(|why| why.code == Code::NoSuchMember) {
             self.member = None;
         }
-        beaten
+        done
     }
 }
 

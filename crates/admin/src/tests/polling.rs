@@ -1,12 +1,18 @@
 //! Members of groups over HTTP: they join, poll and commit.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use super::World;
 use super::topics::{append, refused};
+
+type Answering<'a> = Pin<Box<dyn Future<Output = (StatusCode, Value)> + 'a>>;
 
 async fn world() -> World {
     let world = World::new().await;
@@ -100,10 +106,86 @@ async fn an_answer_that_was_lost_comes_again_and_is_not_committed() {
     let again = poll(&world, &member, r#"{"after": 0, "count": 2}"#).await;
     assert_eq!(values(&lost).len(), 2);
     assert_eq!(committed(&world).await, []);
-    let rest = poll(&world, &member, r#"{"after": 2}"#).await;
-    assert_eq!(values(&again).union(&values(&rest)).count(), 5);
+    let once_more = poll(&world, &member, r#"{"after": 0, "count": 2}"#).await;
+    assert_eq!(values(&once_more), values(&lost));
+    assert_eq!((&again["number"], &once_more["number"]), (&json!(1), &json!(1)));
+    assert_eq!(committed(&world).await, []);
+    let rest = poll(&world, &member, r#"{"after": 1}"#).await;
+    assert_eq!(values(&once_more).union(&values(&rest)).count(), 5);
     let odd = format!("POST /v1/groups/g/members/{member}/poll");
-    refused(&world, &[(&odd, r#"{"after": 1}"#, 400, "bad_request")]).await;
+    refused(&world, &[(&odd, r#"{"after": 0}"#, 400, "bad_request")]).await;
+}
+
+/// Polls until one partition is read, and the next one waits for its turn.
+async fn poll_half<'a>(world: &'a World, request: &'a str) -> (Answering<'a>, Vec<OwnedSemaphorePermit>) {
+    let mut turns = Vec::new();
+    for _ in 0..16 {
+        turns.push(world.backend.reads.turn().await.unwrap());
+    }
+    let mut polled: Answering<'a> = Box::pin(world.send(request, "{}"));
+    let is_idle = Duration::from_secs(1);
+    assert!(timeout(is_idle, &mut polled).await.is_err());
+    let mut behind = Box::pin(world.backend.reads.turn());
+    assert!(timeout(is_idle, &mut behind).await.is_err());
+    turns.pop();
+    assert!(timeout(is_idle, &mut polled).await.is_err());
+    turns.push(behind.await.unwrap());
+    (polled, turns)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_whose_client_hangs_up_halfway_gives_and_commits_nothing() {
+    let world = world().await;
+    let member = join(&world).await;
+    let request = format!("POST /v1/groups/g/members/{member}/poll");
+    drop(poll_half(&world, &request).await);
+    let came = poll(&world, &member, r#"{"after": 0}"#).await;
+    assert_eq!(values(&came).len(), 5);
+    assert_eq!(committed(&world).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_answers_with_what_it_read_before_a_partition_failed() {
+    let world = world().await;
+    let member = join(&world).await;
+    let request = format!("POST /v1/groups/g/members/{member}/poll");
+    let (polled, turns) = poll_half(&world, &request).await;
+    let (status, polled) = polled.await;
+    assert_eq!((status, values(&polled).len()), (StatusCode::OK, 3), "{polled}");
+    refused(&world, &[(&request, "{}", 503, "overloaded")]).await;
+    drop(turns);
+    let rest = poll(&world, &member, r#"{"after": 1}"#).await;
+    assert_eq!(values(&polled).union(&values(&rest)).count(), 5);
+    assert_eq!(committed(&world).await, [(0, 3)]);
+}
+
+#[tokio::test]
+async fn an_ended_member_is_told_so_before_its_commits() {
+    let world = world().await;
+    let offsets = r#"{"offsets": [{"topic": "t", "partition": 0, "offset": 1}]}"#;
+    for (path, body) in [("poll", "{}"), ("commit", "{}"), ("commit", offsets)] {
+        for has_others in [false, true] {
+            let member = join(&world).await;
+            assert_eq!(values(&poll(&world, &member, "{}").await).len(), 5);
+            end(&world, &member).await;
+            let other = if has_others {
+                Some(join(&world).await)
+            } else {
+                None
+            };
+            let request = format!("POST /v1/groups/g/members/{member}/{path}");
+            let ended = (&*request, body, 404, "no_such_member");
+            refused(&world, &[ended, ended]).await;
+            if let Some(other) = other {
+                end(&world, &other).await;
+            }
+        }
+    }
+}
+
+async fn end(world: &World, member: &str) {
+    let (status, ended) = world.ask(&format!("DELETE /v1/groups/g/members/{member}")).await;
+    assert_eq!(status, StatusCode::OK, "{ended}");
 }
 
 #[tokio::test]
@@ -163,7 +245,7 @@ async fn odd_members_are_refused_with_a_code() {
             ("POST /v1/groups/g/members/m/commit", "{}", 404, "no_such_member"),
             (
                 "POST /v1/groups/g/members/m/poll",
-                r#"{"commit": 1}"#,
+                r#"{"commit": "never"}"#,
                 400,
                 "bad_request",
             ),
