@@ -300,8 +300,8 @@ impl Dispatcher {
         )
     }
 
-    /// Returns the bytes of waiting messages. Without a limit of bytes they are not kept: then an estimate from
-    /// the messages that came since the start.
+    /// Returns the bytes of waiting messages. Without a limit of bytes they are not kept: then an estimate
+    /// from the messages that came since the start.
     pub fn bytes_ready(&self) -> u64 {
         let inner = self.lock();
         if inner.settings.bytes_max.is_some() {

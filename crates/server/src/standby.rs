@@ -164,7 +164,7 @@ impl Process {
     ) {
         let is_member = self.member.is_some();
         if is_member && let Cause::Failed(_) = cause {
-            // Another node may serve already. What the sinks gathered, it reads again.
+            // Another node may serve already. Records that sinks have gathered are read again.
             self.front_ends.end(drain_max, hurry).await;
             self.admin.broker.close();
             sinks.end().await;

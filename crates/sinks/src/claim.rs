@@ -65,7 +65,7 @@ impl Claim {
     }
 
     /// Returns the bounds to store before a batch is sent, unless they are stored. The end of a batch stays
-    /// where it was begun, also if another one was to be begun: what is sent has the bounds that are stored.
+    /// where it was begun, also if another one was to be begun: batches that are sent have stored bounds.
     pub(crate) fn begin(&self, topic: &str, (from, next): (u64, u64)) -> Option<Bounds> {
         let stored = self.bounds(topic);
         (stored != (from, next) && stored.1 <= next).then(|| Bounds {

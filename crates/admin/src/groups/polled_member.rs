@@ -28,7 +28,7 @@ const BEATS_MAX: usize = 8;
 /// Group and member.
 pub(super) type Key = (String, String);
 
-/// What a member knows.
+/// State of a member.
 #[derive(Debug)]
 pub(super) struct Member {
     topics: Vec<Box<str>>,
@@ -65,7 +65,7 @@ pub(super) struct PolledRecord {
     record: RecordShown,
 }
 
-/// What a read found. It counts as given with the answer: a request may end before.
+/// Result of a read. It counts as given with the answer: a request may end before.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) records: Vec<PolledRecord>,
@@ -110,7 +110,7 @@ impl Member {
         Ok(())
     }
 
-    /// Reports to the group, and takes what it assigns. Returns the partitions that it has no longer.
+    /// Reports to the group, and takes its assignment. Returns the partitions that it has no longer.
     pub(super) async fn beat(&mut self, broker: &Broker, key: &Key) -> Result<Vec<Partition>, Problem> {
         let groups = broker.groups();
         let (group, id) = key;

@@ -1,8 +1,8 @@
 //! Members over HTTP: they join, poll records and commit, beside members that speak other protocols.
 //!
-//! A poll is the member's sign of life: it takes what the group assigns to it, and gives back what it has to.
-//! A member that does not poll within the group's session ends. Here lies what a member of another protocol
-//! keeps in its own memory: its epoch, its partitions, and how far it has read each of them.
+//! A poll is the member's sign of life: it takes the partitions that the group assigns to it, and gives back
+//! others. A member that does not poll within the group's session ends. Members of other protocols keep in
+//! their own memory the state that lies here: the epoch, the partitions, and how far each of them is read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ struct Joined {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Commits {
-    /// What the answer before gave is committed.
+    /// The records of the answer before are committed.
     #[default]
     Auto,
     None,
@@ -100,7 +100,8 @@ struct Polled {
     records: Vec<PolledRecord>,
     /// All partitions that the member has.
     assigned: Vec<Assigned>,
-    /// Partitions that it no longer has. What was given of them and not committed comes to other members.
+    /// Partitions that it no longer has. Their records that were given and not committed come to other
+    /// members.
     revoked: Vec<Assigned>,
     poll_within_ms: u32,
 }

@@ -253,7 +253,7 @@ impl Member {
         *self.phase.borrow()
     }
 
-    /// Notes that this node begins to wait for the cell. What became of its last lease counts no longer.
+    /// Notes that this node begins to wait for the cell. The end of its last lease counts no longer.
     pub(super) fn on_waiting(&self) {
         self.has_lost.store(false, Ordering::Release);
     }

@@ -184,8 +184,8 @@ fn say(last: &mut String, said: String) {
     }
 }
 
-/// Returns what a refusal of the database means: an error at the first start of a node, whose settings may
-/// be wrong, and else a reason to wait. A database that is being restored, or has another password for a
+/// Returns the meaning of a refusal of the database: an error at the first start of a node, whose settings
+/// may be wrong, and else a reason to wait. A database that is being restored, or has another password for a
 /// while, must not end nodes that stood by.
 fn refused(error: DatabaseError, was_ready: bool) -> Result<String, DatabaseError> {
     match error {
@@ -250,7 +250,7 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
     }
 }
 
-/// A claim, and the ways to end what is done with it.
+/// A claim, and the ways to end the work that it allows.
 struct Claimed {
     database: Arc<Postgres>,
     claim: Claim,

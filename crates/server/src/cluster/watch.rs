@@ -95,7 +95,7 @@ async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
     }
 }
 
-/// What the owner says last.
+/// Last word of the owner.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     /// The cell is free.
