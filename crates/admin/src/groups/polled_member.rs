@@ -323,12 +323,17 @@ fn committed(broker: &Broker, group: &str, place: Partition) -> Option<u64> {
 
 /// Refuses a member. One that its group has ended is unknown.
 fn of_member(error: &GroupError, key: &Key) -> Problem {
-    match error {
+    let is_ended = matches!(
+        error,
         GroupError::NoSuchGroup
-        | GroupError::UnknownMember
-        | GroupError::OtherGeneration
-        | GroupError::StaleEpoch => no_such_member(key),
-        why => of_group(why, &key.0),
+            | GroupError::UnknownMember
+            | GroupError::OtherGeneration
+            | GroupError::StaleEpoch
+    );
+    if is_ended {
+        no_such_member(key)
+    } else {
+        of_group(error, &key.0)
     }
 }
 
