@@ -160,6 +160,7 @@ async fn write(scene: &Scene, rows: &Rows, next: u64) -> Result<(), TargetError>
         epoch: opened.epoch,
         from: opened.next,
         next,
+        batch: (opened.next, next),
         rows: rows.all(),
         records: rows.len() as u64,
     };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use stafett_sinks::target::Steps;
 
-use crate::suite::{Letters, Store, killing_at, life, place, record};
+use super::{Letters, Store, killing_at, life, place, record};
 
 /// Records that cannot be converted are known before the rows that the store refuses: also those that come
 /// before them are in the dead letters.

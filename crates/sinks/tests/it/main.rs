@@ -14,7 +14,6 @@ mod clickhouse;
 mod ducklake;
 mod fake;
 mod files;
-mod halves;
 mod memory;
 mod mongodb;
 mod moto;

@@ -14,7 +14,8 @@ use stafett_sinks::positions::pass_gap;
 use stafett_sinks::target::{Opened, Part, Place, Start, Steps, Target, TargetError};
 use uuid::Uuid;
 
-use crate::halves;
+#[path = "halves.rs"]
+mod halves;
 
 /// A store, and its contents as a reader sees them.
 #[async_trait]
