@@ -11,6 +11,8 @@ use crate::{Expression, Record};
 
 /// Work of a pattern, per byte of text.
 const PATTERN_WORK: usize = 8;
+/// Bytes of JSON that are read for one piece of work, at each level of a path.
+const READ_BYTES: usize = 16;
 /// Work of a comparison of lists and objects, per byte.
 const JSON_WORK: usize = 4;
 
@@ -40,11 +42,17 @@ impl<'r, R: Record> Evaluation<'r, R> {
 
     fn found(&mut self) -> Result<&Found<'r>, Fault> {
         let (expression, record) = (self.expression, self.record);
-        let found = self.found.get_or_insert_with(|| {
+        if self.found.is_none() {
             let mut found = Found::with_slots(expression.names.len());
-            record.read(&expression.paths, &mut found).map(|()| found)
-        });
-        found.as_ref().map_err(|NoJson| Fault::NoJson)
+            let read = record.read(&expression.paths, &mut found);
+            let bytes = found.bytes;
+            self.found = Some(read.map(|()| found));
+            self.spend(bytes / READ_BYTES)?;
+        }
+        match &self.found {
+            Some(Ok(found)) => Ok(found),
+            Some(Err(NoJson)) | None => Err(Fault::NoJson),
+        }
     }
 
     pub(crate) fn value(&mut self, node: &'r Node) -> Result<Value<'r>, Fault> {

@@ -46,6 +46,7 @@ pub(crate) fn parse(source: &str, variables: &[Variable]) -> Result<Parsed, BadE
         variables,
         slots: Vec::new(),
         level: 0,
+        pattern_bytes: calls::PATTERN_BYTES_MAX,
     };
     let tree = parser.expression()?;
     if *parser.peek() != Token::End {
@@ -77,6 +78,8 @@ struct Parser<'s> {
     variables: &'s [Variable],
     slots: Vec<Vec<Segment>>,
     level: usize,
+    /// Bytes that are left for compiled patterns.
+    pattern_bytes: usize,
 }
 
 type Read<T> = Result<T, BadExpression>;

@@ -47,7 +47,11 @@ pub struct Paths {
 
 /// Values that were found, by slot.
 #[derive(Debug, Default)]
-pub struct Found<'r>(SmallVec<[Option<Value<'r>>; 8]>);
+pub struct Found<'r> {
+    values: SmallVec<[Option<Value<'r>>; 8]>,
+    /// Bytes that were read, those of each level.
+    pub(crate) bytes: usize,
+}
 
 /// A value that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,15 +59,18 @@ pub struct NoJson;
 
 impl<'r> Found<'r> {
     pub(crate) fn with_slots(count: usize) -> Self {
-        Self(smallvec![None; count])
+        Self {
+            values: smallvec![None; count],
+            bytes: 0,
+        }
     }
 
     pub(crate) fn get(&self, slot: usize) -> Option<&Value<'r>> {
-        self.0.get(slot).and_then(Option::as_ref)
+        self.values.get(slot).and_then(Option::as_ref)
     }
 
     fn put(&mut self, slot: usize, value: Value<'r>) {
-        if let Some(place) = self.0.get_mut(slot) {
+        if let Some(place) = self.values.get_mut(slot) {
             *place = Some(value);
         }
     }
@@ -149,6 +156,7 @@ impl Paths {
         if let Some(slot) = self.slot {
             found.put(slot, Value::of_json(text).ok_or(NoJson)?);
         }
+        found.bytes += text.len();
         let mut reader = serde_json::Deserializer::from_str(text);
         match text.as_bytes().first() {
             Some(b'{') if !self.fields.is_empty() => {

@@ -346,6 +346,18 @@ fn no_expression_is_costly() {
     }
 }
 
+#[test]
+fn patterns_of_an_expression_share_one_bound() {
+    let many = vec![r"value.a.matches(r'\w{9}')"; 100].join(" || ");
+    let refused = Expression::compile(&many, VARIABLES).unwrap_err().to_string();
+    assert!(
+        refused.contains("all patterns of an expression have at most 262144 bytes"),
+        "{refused}"
+    );
+    let small = vec!["value.a.matches('^ab.*c$')"; 30].join(" || ");
+    assert!(Expression::compile(&small, VARIABLES).is_ok());
+}
+
 proptest! {
     #[test]
     fn any_text_is_an_expression_or_is_refused(source in ".{0,60}") {

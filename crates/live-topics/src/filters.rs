@@ -52,11 +52,15 @@ struct Known {
 impl Filters {
     /// Returns the filter of an expression.
     pub(crate) fn get(&self, source: &str, max: usize) -> Result<Arc<Filter>, FilterError> {
+        if let Some(filter) = self.0.lock().find(source) {
+            return Ok(filter);
+        }
+        // Takes a while: nothing waits for it.
+        let expression = Expression::compile(source, VARIABLES)?.with_work_max(WORK_MAX);
         let mut known = self.0.lock();
         if let Some(filter) = known.find(source) {
             return Ok(filter);
         }
-        let expression = Expression::compile(source, VARIABLES)?.with_work_max(WORK_MAX);
         let unused = || {
             known
                 .filters

@@ -1,6 +1,6 @@
 //! Result of routing a message.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::filter::Filter;
@@ -25,7 +25,7 @@ pub struct Routes<T> {
     /// Hops of the exchange that is being visited whose filters have not been asked yet.
     filtered: Vec<Arc<FilteredHop<T>>>,
     /// Verdicts of filters on the message.
-    verdicts: Vec<(Arc<Filter>, bool)>,
+    verdicts: BTreeMap<Arc<Filter>, bool>,
 }
 
 /// Input that a route depended on: messages with equal input have the same route.
@@ -47,7 +47,7 @@ impl<T> Default for Routes<T> {
             seen: HashSet::new(),
             added: 0,
             filtered: Vec::new(),
-            verdicts: Vec::new(),
+            verdicts: BTreeMap::new(),
         }
     }
 }
@@ -135,15 +135,11 @@ impl<T: Target> Routes<T> {
         }
         self.depend(DependsOn::Message);
         for filtered in std::mem::take(&mut self.filtered) {
-            let known = self
-                .verdicts
-                .iter()
-                .find(|(filter, _)| *filter == filtered.filter);
-            let verdict = if let Some((_, verdict)) = known {
+            let verdict = if let Some(verdict) = self.verdicts.get(&filtered.filter) {
                 *verdict
             } else {
                 let verdict = message.admits(&filtered.filter);
-                self.verdicts.push((Arc::clone(&filtered.filter), verdict));
+                self.verdicts.insert(Arc::clone(&filtered.filter), verdict);
                 verdict
             };
             if !verdict {

@@ -104,6 +104,9 @@ pub(crate) fn decimal(number: &str, precision: u16, scale: u16) -> Option<String
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
     let point = i32::try_from(whole.len()).ok()? + exponent;
     let (whole, fraction) = if let Ok(before) = usize::try_from(point) {
         let padded = format!("{digits:0<before$}");
@@ -224,6 +227,27 @@ mod tests {
             assert!(shown(kind, json).is_err(), "{kind} {json}");
         }
         assert_eq!(shown("bigint", "[1]"), Err("[1] is no bigint".to_owned()));
+    }
+
+    #[test]
+    fn a_decimal_is_made_of_digits() {
+        for text in [
+            "12ab",
+            "1,5",
+            "1,\"admin\":1",
+            "",
+            "-",
+            ".",
+            "--1",
+            "+1",
+            "1.2.3",
+            "1e",
+            " 1",
+            "1\u{0661}",
+        ] {
+            assert_eq!(decimal(text, 30, 2), None, "{text}");
+        }
+        assert_eq!(decimal(".5", 30, 2).as_deref(), Some("0.5"));
     }
 
     #[test]

@@ -86,6 +86,7 @@ pub struct Gather {
     next: u64,
     rows: Rows,
     poison: Vec<Poison>,
+    poison_bytes: usize,
     records: u64,
     dropped: Dropped,
     flushed_ms: u64,
@@ -113,6 +114,7 @@ impl Gather {
             next: from,
             rows: Rows::new(width),
             poison: Vec::new(),
+            poison_bytes: 0,
             records: 0,
             dropped: Dropped::default(),
             flushed_ms: now_ms,
@@ -128,12 +130,13 @@ impl Gather {
         self
     }
 
-    /// Returns the rows of the batch, and their memory.
+    /// Returns the rows and the poison of the batch, and their memory.
     fn size(&self) -> (usize, usize) {
-        match &self.groups {
+        let (rows, bytes) = match &self.groups {
             Some((_, groups)) => (groups.len(), groups.bytes()),
             None => (self.rows.len(), self.rows.bytes()),
-        }
+        };
+        (rows + self.poison.len(), bytes + self.poison_bytes)
     }
 
     pub fn place(&self) -> &Place {
@@ -165,7 +168,10 @@ impl Gather {
                 self.dropped.records += 1;
                 self.dropped.failed += u64::from(has_failed);
             }
-            Err(reason) => self.poison.push(Poison { offset, reason }),
+            Err(reason) => {
+                self.poison_bytes += size_of::<Poison>() + reason.text.len();
+                self.poison.push(Poison { offset, reason });
+            }
         }
         self.records += 1;
         self.next = offset + 1;
@@ -243,6 +249,7 @@ impl Gather {
             cause,
         };
         self.from = self.next;
+        self.poison_bytes = 0;
         self.begun = None;
         self.flushed_ms = now_ms;
         batch

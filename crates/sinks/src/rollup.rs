@@ -20,6 +20,11 @@ use crate::rows::{Cell, Cells, Rows};
 
 /// Bytes of the text of an attribute, at most: it is part of a key.
 const ATTRIBUTE_BYTES_MAX: usize = 200;
+/// Bytes of all attributes of a record and the name of a set, at most: PostgreSQL's indexes have keys of about
+/// 2,700 bytes, with those of zone and hash.
+const KEY_BYTES_MAX: usize = 2_400;
+/// First year of a bucket: PostgreSQL has times since 4713 BC.
+const YEAR_MIN: i16 = -4711;
 /// Digits of a sum.
 pub(crate) const SUM_DIGITS: u16 = 38;
 /// Digits of a summed value before its point. With nine decimals, 10^14 of them fit into a sum.
@@ -223,6 +228,7 @@ pub struct Groups {
     key: Vec<u8>,
     values: Vec<Share>,
     attributes: Vec<String>,
+    starts: Vec<Timestamp>,
 }
 
 impl Groups {
@@ -250,11 +256,17 @@ impl Groups {
         self.read_values(rollup, document).map_err(poison)?;
         let local = zone.to_datetime(time);
         let name = zone_name(&zone);
-        for (every_place, every) in rollup.every.iter().enumerate() {
-            let start = every
-                .start(local)
-                .and_then(|start| TimeZone::UTC.to_timestamp(start).ok());
-            let start = start.ok_or_else(|| poison(format!("{time} has no {} here", every.word())))?;
+        self.starts.clear();
+        for every in &rollup.every {
+            let start = every.start(local).filter(|start| start.year() >= YEAR_MIN);
+            let start = start.and_then(|start| TimeZone::UTC.to_timestamp(start).ok());
+            self.starts
+                .push(start.ok_or_else(|| poison(format!("{time} has no {} here", every.word())))?);
+        }
+        for every_place in 0..self.starts.len() {
+            let Some(start) = self.starts.get(every_place).copied() else {
+                continue;
+            };
             for by_place in 0..rollup.by.len() {
                 self.write_key(rollup, (every_place, by_place), start, &name);
                 self.fold(rollup).map_err(poison)?;
@@ -280,6 +292,12 @@ impl Groups {
                 return Err(why);
             }
             self.attributes.push(text);
+        }
+        let names = rollup.by_names.iter().map(String::len).max().unwrap_or(0);
+        if names + self.attributes.iter().map(String::len).sum::<usize>() > KEY_BYTES_MAX {
+            return Err(format!(
+                "all attributes have more than {KEY_BYTES_MAX} bytes, with their names"
+            ));
         }
         Ok(())
     }
@@ -595,6 +613,10 @@ mod tests {
             (r#"{"ts":0,"applicationId":[1]}"#, "app: [1] is no text"),
             (&long, "app: an attribute has at most 200 bytes, none of them 0"),
             (
+                r#"{"ts":"-004712-06-01T00:00:00Z"}"#,
+                "-004712-06-01T00:00:00Z has no day here",
+            ),
+            (
                 r#"{"ts":0,"retention":1.234}"#,
                 "seconds: 1.234 is no number with at most 2 decimals",
             ),
@@ -611,5 +633,13 @@ mod tests {
             assert_eq!((refused.class, &*refused.text), ("rollup", why), "{record}");
         }
         assert!(groups.is_empty());
+        let mut many = rollup.as_ref().clone();
+        many.attributes = vec![many.attributes[0].clone(); 13];
+        let long = format!(r#"{{"ts":0,"applicationId":"{}"}}"#, "x".repeat(200));
+        let refused = groups.add(&many, &Document::parse(&long).unwrap()).unwrap_err();
+        assert_eq!(
+            refused.text,
+            "all attributes have more than 2400 bytes, with their names"
+        );
     }
 }

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use stafett_kafka_client::{Client, ClientError, Place as Position};
+use stafett_kafka_client::{Client, ClientError, Str};
 
 use crate::convert::{Converter, write_plain};
-use crate::definition::{Definition, OnGap, TargetSpec};
-use crate::reader::Reader;
+use crate::definition::{Begin, Definition, OnGap, TargetSpec};
+use crate::reader::{Reader, begin};
 use crate::rollup::{Groups, MEMBER_BYTES, Rollup};
 use crate::rows::{Cell, Rows};
-use crate::target::postgres::{Figures, Postgres};
+use crate::target::postgres::{Figures, Postgres, Summed};
 use crate::target::{Place, Steps, TargetError};
 use crate::trial::TrialError;
 
@@ -25,6 +25,9 @@ pub enum VerifyError {
     Records(#[from] TrialError),
     #[error("records {from} to {to} of {place} were summed up, and are no longer in the topic")]
     Gone { place: Place, from: u64, to: u64 },
+    /// It is not certain which records the figures are of.
+    #[error("{place}: {why}")]
+    Uncertain { place: Place, why: &'static str },
 }
 
 impl From<ClientError> for VerifyError {
@@ -128,10 +131,9 @@ async fn compute(client: &Client, sink: &Definition) -> Result<(Computed, Postgr
     let figures = target.figures().await?;
     let mut groups = Groups::default();
     let mut records = 0;
-    for (place, first, next) in &figures.places {
-        let range = *first..*next;
-        check_start(client, place, &range).await?;
-        records += fold(client, &ready, rollup, place, range, &mut groups).await?;
+    for summed in &figures.places {
+        let range = range_of(client, summed).await?;
+        records += fold(client, &ready, rollup, summed, range, &mut groups).await?;
     }
     let mut rows = Rows::new(sink.columns.len());
     groups.drain(rollup, 0, &mut rows);
@@ -143,30 +145,46 @@ async fn compute(client: &Client, sink: &Definition) -> Result<(Computed, Postgr
     Ok((computed, target))
 }
 
-/// Checks that a place still has all records of a range.
-async fn check_start(
-    client: &Client,
-    place: &Place,
-    range: &std::ops::Range<u64>,
-) -> Result<(), VerifyError> {
-    let topic = client.topic(&place.topic).await?;
-    let starts = client.offsets(&[&topic], Position::Start).await?;
-    let at = topic
-        .partitions
-        .iter()
-        .position(|partition| u32::try_from(partition.index) == Ok(place.partition));
-    let start = at.and_then(|at| starts.first()?.get(at).copied().flatten());
-    let start = start
-        .and_then(|start| u64::try_from(start).ok())
-        .unwrap_or(u64::MAX);
-    if start > range.start && !range.is_empty() {
+/// Returns the range of the records that the figures have of a place. An error unless it is certain, and the
+/// place still has them all.
+async fn range_of(client: &Client, summed: &Summed) -> Result<std::ops::Range<u64>, VerifyError> {
+    let place = &summed.place;
+    let uncertain = |why| VerifyError::Uncertain {
+        place: place.clone(),
+        why,
+    };
+    if !summed.is_whole {
+        let why = "lines of stafett_flushes are missing, or are those of another topic of that name";
+        return Err(uncertain(why));
+    }
+    let (start, _) = begin(client, place, Begin::Earliest).await?;
+    let first = match summed.first {
+        Some(first) => first,
+        None if summed.next <= start.earliest => return Ok(summed.next..summed.next),
+        None => return Err(uncertain("stafett_flushes has no line of it, and it has records")),
+    };
+    if summed.topic.is_none() || summed.topic != start.topic {
+        return Err(uncertain("the figures are those of another topic of that name"));
+    }
+    if start.earliest > first && first < summed.next {
         return Err(VerifyError::Gone {
             place: place.clone(),
-            from: range.start,
-            to: start.min(range.end),
+            from: first,
+            to: start.earliest.min(summed.next),
         });
     }
-    Ok(())
+    let topics = [Str::copy_from(&place.topic)];
+    let settings = client.settings(&topics, Some(&["cleanup.policy"])).await?;
+    let is_compacted = settings.iter().flatten().any(|setting| {
+        let policy = setting.value.as_ref();
+        policy.is_some_and(|policy| policy.contains("compact"))
+    });
+    if is_compacted {
+        return Err(uncertain(
+            "the topic is compacted: records that were summed up may be gone",
+        ));
+    }
+    Ok(first.min(summed.next)..summed.next)
 }
 
 /// Sums up the records of a range. Returns their number. Poison is left out, as the sink left it out.
@@ -174,18 +192,18 @@ async fn fold(
     client: &Client,
     sink: &Definition,
     rollup: &Rollup,
-    place: &Place,
+    summed: &Summed,
     range: std::ops::Range<u64>,
     groups: &mut Groups,
 ) -> Result<u64, VerifyError> {
     let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
     let mut records = 0;
     let mut next = range.start;
-    let mut reader = Reader::spawn(client.clone(), place.clone(), None, next, OnGap::Skip);
+    let place = &summed.place;
+    let mut reader = Reader::spawn(client.clone(), place.clone(), summed.topic, next, OnGap::Stop);
     while next < range.end {
-        let Some(piece) = reader.next().await else {
-            break;
-        };
+        let ended = || TrialError::Unreadable(format!("{place}: reading ended before the position"));
+        let piece = reader.next().await.ok_or_else(ended)?;
         let piece = piece.map_err(TrialError::from)?;
         for record in &piece.records {
             if range.contains(&record.offset.0) {

@@ -3,7 +3,11 @@
 //! After every failure the target is opened anew: that fences an attempt that hangs, and tells from the
 //! position whether the batch counts.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use stafett_model::Lock;
@@ -11,7 +15,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::dead::DeadTopic;
-use crate::flush::{FlushError, Flushed, flush};
+use crate::flush::{DeadLetters, FlushError, Flushed, flush};
 use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
 use crate::status::{State, Status};
@@ -74,7 +78,7 @@ impl Writer {
         }
         loop {
             let begun_ms = (self.now_ms)();
-            let why = match flush(&mut *self.target, self.epoch, batch, &mut self.dead).await {
+            let why = match flushed(&mut *self.target, self.epoch, batch, &mut self.dead).await {
                 Ok(flushed) => {
                     let took_ms = (self.now_ms)().saturating_sub(begun_ms);
                     return self.stored(batch, &flushed, took_ms);
@@ -131,5 +135,76 @@ impl Writer {
             warn!(place = %self.place, state = state.word(), "{why}");
         }
         sleep(wait).await;
+    }
+}
+
+/// Flushes a batch. A panic stops the sink like any fault that has to be mended, with the target opened anew.
+async fn flushed(
+    target: &mut dyn Target,
+    epoch: u64,
+    batch: &Batch,
+    dead: &mut dyn DeadLetters,
+) -> Result<Flushed, FlushError> {
+    let mut flushing = pin!(flush(target, epoch, batch, dead));
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| flushing.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            let why = "the batch cannot be written: its flush panicked".to_owned();
+            Poll::Ready(Err(TargetError::Stop(why).into()))
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::gather::{Cause, Dropped, Poison};
+    use crate::rows::Rows;
+
+    struct Panicking;
+
+    #[async_trait]
+    impl DeadLetters for Panicking {
+        async fn store(&mut self, _: &Place, _: &[Poison]) -> Result<(), FlushError> {
+            panic!("as a fault of the code would");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flush_that_panics_stops_the_sink() {
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        let reason = crate::convert::Reason {
+            class: "json",
+            text: String::new(),
+        };
+        let batch = Batch {
+            place,
+            from: 0,
+            next: 1,
+            rows: Rows::new(0),
+            poison: vec![Poison { offset: 0, reason }],
+            records: 1,
+            dropped: Dropped::default(),
+            is_whole: false,
+            cause: Cause::Time,
+        };
+        let text = "[sink.a]\nfrom = \"t\"\nto = \"postgres\"\nurl = \"env:U\"\ntable = \"t\"\n[sink.a.columns]\na = { type = \"text\" }\n";
+        let sink = crate::definition::Definition::parse(text).unwrap().remove(0);
+        let crate::definition::TargetSpec::Postgres(spec) = &sink.target else {
+            panic!("a target of PostgreSQL");
+        };
+        let steps = crate::target::Steps::default();
+        let mut target = crate::target::postgres::Postgres::new("a", spec, &sink.columns, &sink.mode, steps);
+        let ended = flushed(&mut target, 0, &batch, &mut Panicking).await;
+        assert!(
+            matches!(ended, Err(FlushError::Target(TargetError::Stop(_)))),
+            "{ended:?}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use regex::RegexBuilder;
+use regex::{Regex, RegexBuilder};
 
 use super::{Operand, Parser, Read, Tree};
 use crate::function::Function;
@@ -10,8 +10,10 @@ use crate::node::Node;
 use crate::token::bad;
 use crate::value::Value;
 
-/// Bytes of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// Bytes of the compiled patterns of an expression, and of what they keep while they match.
+pub(super) const PATTERN_BYTES_MAX: usize = 256 << 10;
+/// Least bytes that a pattern counts for.
+const PATTERN_BYTES_MIN: usize = 1 << 10;
 
 impl Parser<'_> {
     /// Reads the argument of `has`: a field.
@@ -81,22 +83,40 @@ impl Parser<'_> {
         self.above(Node::Call(function, nodes), levels)
     }
 
-    fn matches(&self, at: usize, mut nodes: Vec<Node>, levels: usize) -> Read<Tree> {
+    fn matches(&mut self, at: usize, mut nodes: Vec<Node>, levels: usize) -> Read<Tree> {
         let (Some(pattern), Some(text)) = (nodes.pop(), nodes.pop()) else {
             return Err(bad(self.source, at, "matches takes a text and a pattern"));
         };
         let Node::Constant(Value::Text(pattern)) = pattern else {
             return Err(bad(self.source, at, "the pattern of matches is a constant text"));
         };
-        let mut builder = RegexBuilder::new(&pattern);
-        builder
-            .size_limit(PATTERN_BYTES_MAX)
-            .dfa_size_limit(PATTERN_BYTES_MAX);
-        let pattern = builder.build().map_err(|why| {
+        let pattern = self.compiled(&pattern).map_err(|why| {
+            if let regex::Error::CompiledTooBig(_) = why {
+                let why =
+                    format!("compiled, all patterns of an expression have at most {PATTERN_BYTES_MAX} bytes");
+                return bad(self.source, at, why);
+            }
             let text = why.to_string();
             let line = text.lines().last().unwrap_or_default().to_owned();
             bad(self.source, at, format!("the pattern is wrong: {line}"))
         })?;
         self.above(Node::Matches(Box::new(text), Box::new(pattern)), levels)
+    }
+
+    /// Compiles a pattern. It counts for the least size, of doubled ones, that it fits into.
+    fn compiled(&mut self, pattern: &str) -> Result<Regex, regex::Error> {
+        let mut bytes = PATTERN_BYTES_MIN.min(self.pattern_bytes);
+        loop {
+            let mut builder = RegexBuilder::new(pattern);
+            match builder.size_limit(bytes).dfa_size_limit(bytes).build() {
+                Err(regex::Error::CompiledTooBig(_)) if bytes < self.pattern_bytes => {
+                    bytes = (bytes * 2).min(self.pattern_bytes);
+                }
+                built => {
+                    self.pattern_bytes -= bytes;
+                    return built;
+                }
+            }
+        }
     }
 }

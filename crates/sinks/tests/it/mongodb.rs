@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
-use crate::halves;
+use crate::suite::halves;
 use crate::peer::{Peer, checkout, python, skip};
 use crate::suite::{self, Letters, Store, life, log, place, record};
 

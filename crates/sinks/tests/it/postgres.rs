@@ -226,7 +226,7 @@ async fn tables_that_do_not_fit_stop_the_sink(server: &Server) {
         .open(&place(0), Start::at(0))
         .await
         .unwrap_err();
-    let why = "column n of \"public\".\"odd\" is int4, and the sink declares bigint";
+    let why = "column n of \"public\".\"odd\" is integer, and the sink declares bigint";
     assert_eq!(refused, TargetError::Stop(why.to_owned()));
     table.client.batch_execute("DROP TABLE odd").await.unwrap();
     let refused = table

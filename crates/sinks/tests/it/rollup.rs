@@ -161,6 +161,41 @@ async fn several_partitions_add_to_the_same_rows_at_once() {
     let statement = "SELECT sum(visits)::text FROM together WHERE every = 'day' AND by = ''";
     let row = client.query_one(statement, &[]).await.unwrap();
     assert_eq!(row.get::<_, String>(0), (3 * 79).to_string());
+    let TargetSpec::Postgres(spec) = &sink.target else {
+        panic!("a target of PostgreSQL");
+    };
+    let mut store = Postgres::new(&sink.name, spec, &sink.columns, &sink.mode, Steps::default());
+    let set = "UPDATE stafett_flushes SET topic_id = gen_random_uuid() WHERE partition = 0; \
+        UPDATE stafett_positions there SET topic_id = (SELECT topic_id FROM stafett_flushes lines \
+        WHERE lines.partition = there.partition ORDER BY first DESC LIMIT 1); \
+        UPDATE stafett_flushes lines SET topic_id = (SELECT topic_id FROM stafett_positions there \
+        WHERE lines.partition = there.partition) WHERE partition = 0; \
+        INSERT INTO stafett_flushes SELECT sink, topic, partition, 200, 300, 1, 1, 1, now(), topic_id \
+        FROM stafett_positions WHERE partition = 0";
+    client.batch_execute(set).await.unwrap();
+    let found = store.figures().await.unwrap();
+    let first = &found.places[0];
+    assert_eq!(
+        (first.first, first.next, first.is_whole),
+        (Some(0), RECORDS, true),
+        "{first:?}"
+    );
+    let change = "UPDATE stafett_flushes SET first = first + 1 WHERE partition = 0 AND first > 0; \
+        UPDATE stafett_flushes SET topic_id = gen_random_uuid() WHERE partition = 0 AND first = 0";
+    client.batch_execute(change).await.unwrap();
+    assert!(!store.figures().await.unwrap().places[0].is_whole);
+    client.batch_execute("DELETE FROM stafett_flushes").await.unwrap();
+    assert_eq!(store.figures().await.unwrap().places[0].first, None);
+    // A position that comes meanwhile is noticed.
+    let more = "INSERT INTO stafett_positions SELECT sink, topic, 9, next, epoch FROM stafett_positions WHERE partition = 0";
+    client.batch_execute(more).await.unwrap();
+    let rows = stafett_sinks::rows::Rows::new(sink.columns.len());
+    let refused = store
+        .replace_figures(&found, &rows)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("events-9 has moved on meanwhile"), "{refused}");
 }
 
 #[test]

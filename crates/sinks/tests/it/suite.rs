@@ -15,7 +15,7 @@ use stafett_sinks::target::{Opened, Part, Place, Start, Steps, Target, TargetErr
 use uuid::Uuid;
 
 #[path = "halves.rs"]
-mod halves;
+pub(crate) mod halves;
 
 /// A store, and its contents as a reader sees them.
 #[async_trait]

@@ -17,9 +17,11 @@ pub(super) struct Closing {
 impl Closing {
     pub(super) async fn prepare(client: &Client, tables: &Tables) -> Result<Self, TargetError> {
         let note = format!(
-            "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-            tables.flushes()
+            "INSERT INTO {} (sink, topic, partition, first, next, epoch, records, rows, topic_id) \
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8, \
+             (SELECT topic_id FROM {} WHERE sink = $1 AND topic = $2 AND partition = $3)",
+            tables.flushes(),
+            tables.positions()
         );
         let shift = format!(
             "UPDATE {} SET next = $1, changed = now() \

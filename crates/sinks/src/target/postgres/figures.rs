@@ -1,6 +1,9 @@
 //! Figures of a roll-up: all that a table has at one time, and all of them replaced.
 
+use std::collections::BTreeSet;
+
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use super::errors::stopped;
 use super::{Postgres, copy, partition, signed};
@@ -11,10 +14,22 @@ use crate::target::{Place, TargetError};
 /// Rows of a roll-up at one time, with the positions at that time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Places with the offset of the first record that was summed up, and the one behind the last.
-    pub places: Vec<(Place, u64, u64)>,
+    pub places: Vec<Summed>,
     /// Cells as text: those of the key, and those of the values.
     pub rows: Vec<Vec<Option<String>>>,
+}
+
+/// Records of a place that were summed up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summed {
+    pub place: Place,
+    /// Offset of the first one; `None` if no flush is known.
+    pub first: Option<u64>,
+    /// Offset behind the last one: the position.
+    pub next: u64,
+    pub topic: Option<Uuid>,
+    /// True if the flushes that are known are all of this topic, and leave out no record up to the position.
+    pub is_whole: bool,
 }
 
 impl Postgres {
@@ -25,24 +40,24 @@ impl Postgres {
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
         client.batch_execute(begin).await.map_err(|why| stopped(&why))?;
         let read = async {
-            let statement = format!(
-                "SELECT topic, partition, (SELECT min(first) FROM {} flushes WHERE flushes.sink = there.sink \
-                 AND flushes.topic = there.topic AND flushes.partition = there.partition), next \
-                 FROM {} there WHERE sink = $1 ORDER BY topic, partition",
-                tables.flushes(),
-                tables.positions()
-            );
+            let statement = summed(&tables.positions(), &tables.flushes());
             let mut found = Figures::default();
             for row in client.query(&statement, &[&sink]).await? {
-                let number =
-                    |at: usize| u64::try_from(row.get::<_, Option<i64>>(at).unwrap_or(0)).unwrap_or(0);
-                let place = Place {
-                    topic: row.get(0),
-                    partition: u32::try_from(row.get::<_, i32>(1)).unwrap_or(0),
+                let number = |at: usize| {
+                    let number = row.get::<_, Option<i64>>(at);
+                    number.and_then(|number| u64::try_from(number).ok())
                 };
-                let next = number(3);
-                let first = row.get::<_, Option<i64>>(2).map_or(next, |_| number(2));
-                found.places.push((place, first, next));
+                let topic = row.get::<_, Option<String>>(4);
+                found.places.push(Summed {
+                    place: Place {
+                        topic: row.get(0),
+                        partition: u32::try_from(row.get::<_, i32>(1)).unwrap_or(0),
+                    },
+                    first: number(2),
+                    next: number(3).unwrap_or(0),
+                    topic: topic.and_then(|id| id.parse().ok()),
+                    is_whole: row.get(5),
+                });
             }
             let texts: Vec<String> = columns.iter().map(text_of).collect();
             let statement = format!("SELECT {} FROM {}", texts.join(", "), tables.table());
@@ -70,9 +85,7 @@ impl Postgres {
         let client = self.client().await?;
         client.batch_execute("BEGIN").await.map_err(|why| stopped(&why))?;
         let replaced = async {
-            for (place, _, next) in &figures.places {
-                take_over(client, &tables.positions(), &sink, place, *next).await?;
-            }
+            check_positions(client, &tables.positions(), &sink, figures).await?;
             for table in [Some(tables.table()), tables.members()].into_iter().flatten() {
                 let deleted = client.batch_execute(&format!("DELETE FROM {table}")).await;
                 deleted.map_err(|why| stopped(&why))?;
@@ -93,23 +106,54 @@ impl Postgres {
     }
 }
 
-/// Fences the writer of a place, which has to be where it was.
-async fn take_over(
+/// Returns the statement about positions and the flushes up to them.
+fn summed(positions: &str, flushes: &str) -> String {
+    format!(
+        "SELECT topic, partition, first, next, topic_id::text, coalesce(is_whole AND reached >= next, true) \
+         FROM {positions} there LEFT JOIN LATERAL (\
+             SELECT min(line.first) AS first, max(line.next) AS reached, \
+             bool_and(line.topic_id IS NOT NULL AND line.topic_id = there.topic_id \
+                 AND (line.first <= line.before OR line.before >= there.next)) AS is_whole \
+             FROM (SELECT *, coalesce(max(flushes.next) OVER (ORDER BY flushes.first, flushes.next \
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), flushes.first) AS before \
+                 FROM {flushes} flushes WHERE flushes.sink = there.sink AND flushes.topic = there.topic \
+                 AND flushes.partition = there.partition) line\
+         ) lines ON true WHERE sink = $1 ORDER BY topic, partition"
+    )
+}
+
+/// Locks all positions, fences their writers, and checks that none has moved, come or gone.
+async fn check_positions(
     client: &Client,
     positions: &str,
     sink: &str,
-    place: &Place,
-    next: u64,
+    figures: &Figures,
 ) -> Result<(), TargetError> {
-    let statement = format!(
-        "UPDATE {positions} SET epoch = epoch + 1 WHERE sink = $1 AND topic = $2 AND partition = $3 AND next = $4"
-    );
-    let (partition, next) = (partition(place)?, signed(next)?);
-    let taken = client
-        .execute(&statement, &[&sink, &place.topic, &partition, &next])
+    // Nor can a position be added until the transaction ends.
+    let locked = client
+        .batch_execute(&format!("LOCK TABLE {positions} IN SHARE ROW EXCLUSIVE MODE"))
         .await;
-    if taken.map_err(|why| stopped(&why))? == 0 {
-        let why = format!("{place} has moved on meanwhile: pause the sink first");
+    locked.map_err(|why| stopped(&why))?;
+    let statement = format!(
+        "UPDATE {positions} SET epoch = epoch + 1 WHERE sink = $1 RETURNING topic, partition, next, topic_id::text"
+    );
+    let rows = client.query(&statement, &[&sink]).await;
+    let rows = rows.map_err(|why| stopped(&why))?;
+    let mut there = BTreeSet::new();
+    for row in &rows {
+        let topic = row.get::<_, String>(0);
+        there.insert((topic, row.get::<_, i32>(1), row.get::<_, i64>(2), row.get(3)));
+    }
+    let mut expected = BTreeSet::new();
+    for Summed {
+        place, next, topic, ..
+    } in &figures.places
+    {
+        let id: Option<String> = topic.map(|id| id.to_string());
+        expected.insert((place.topic.clone(), partition(place)?, signed(*next)?, id));
+    }
+    if let Some((topic, partition, ..)) = expected.symmetric_difference(&there).next() {
+        let why = format!("{topic}-{partition} has moved on meanwhile: pause the sink first");
         return Err(TargetError::Stop(why));
     }
     Ok(())

@@ -34,7 +34,7 @@ use crate::definition::{DucklakeSpec, Mode, PostgresSpec};
 use crate::rows::Slice;
 use closing::Closing;
 use errors::{refused, stopped};
-pub use figures::Figures;
+pub use figures::{Figures, Summed};
 use lake::Lake;
 use tables::Tables;
 

@@ -24,6 +24,15 @@ pub(super) struct Tables {
     threshold: Option<(String, u64)>,
 }
 
+/// A column that a table has.
+struct There {
+    name: String,
+    kind: String,
+    modifier: i32,
+    /// Its type as PostgreSQL shows it.
+    shown: String,
+}
+
 /// Returns an identifier in quotes.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -120,7 +129,7 @@ impl Tables {
         list(self.key.iter().map(|name| &**name))
     }
 
-    /// Returns the statement's parts that keep new distinct values, and the expressions of their counts.
+    /// Returns the statement's parts that keep new distinct values and count them by row, and the expressions of their counts.
     ///
     /// Values and rows are taken in order, so that two writers cannot wait for each other.
     fn count_members(&self) -> (String, Vec<(String, String)>) {
@@ -139,22 +148,24 @@ impl Tables {
         let values = values.collect::<Vec<_>>().join(" UNION ALL ");
         let with = format!(
             "WITH stafett_new AS (INSERT INTO {members} ({key}, stafett_value, stafett_member) SELECT * FROM ({values}) wanted \
-             ORDER BY {key}, stafett_value, stafett_member ON CONFLICT DO NOTHING RETURNING {key}, stafett_value) "
+             ORDER BY {key}, stafett_value, stafett_member ON CONFLICT DO NOTHING RETURNING {key}, stafett_value)"
         );
-        let same: Vec<_> = self
-            .key
-            .iter()
-            .map(|name| format!("stafett_new.{0} = {STAGING}.{0}", quoted(name)))
-            .collect();
-        let counts = self.members_columns().map(|name| {
+        let counts = self.members_columns().enumerate().map(|(place, name)| {
             let count = format!(
-                "(SELECT count(*) FROM stafett_new WHERE {} AND stafett_value = '{}')",
-                same.join(" AND "),
+                "count(*) FILTER (WHERE stafett_value = '{}') AS stafett_count_{place}",
                 name.replace('\'', "''")
             );
-            (name.to_owned(), count)
+            (
+                count,
+                (name.to_owned(), format!("coalesce(stafett_count_{place}, 0)")),
+            )
         });
-        (with, counts.collect())
+        let (counts, values): (Vec<_>, Vec<_>) = counts.unzip();
+        let with = format!(
+            "{with}, stafett_counts AS (SELECT {key}, {} FROM stafett_new GROUP BY {key}) ",
+            counts.join(", ")
+        );
+        (with, values)
     }
 
     /// Figures are added to those that are there.
@@ -175,8 +186,13 @@ impl Tables {
             count.map_or_else(|| quoted(&column.name), |(_, count)| count.clone())
         };
         let values: Vec<_> = self.columns.iter().map(value).collect();
+        let from = if with.is_empty() {
+            STAGING.to_owned()
+        } else {
+            format!("{STAGING} LEFT JOIN stafett_counts USING ({key})")
+        };
         format!(
-            "{with}INSERT INTO {} AS there ({columns}) SELECT {} FROM {STAGING} ORDER BY {key} \
+            "{with}INSERT INTO {} AS there ({columns}) SELECT {} FROM {from} ORDER BY {key} \
              ON CONFLICT ({key}) DO UPDATE SET {}",
             self.table(),
             values.join(", "),
@@ -184,10 +200,12 @@ impl Tables {
         )
     }
 
-    /// Returns the statements that make table and view beside the table of a roll-up.
-    fn beside(&self) -> Vec<String> {
+    /// Returns the statements that make what is missing beside the table of a roll-up: the table of members,
+    /// and the view with its condition.
+    async fn beside(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut made = Vec::new();
-        if let Some(members) = self.members() {
+        let there = self.types(client, &format!("{}_members", self.name)).await?;
+        if let Some(members) = self.members().filter(|_| there.is_empty()) {
             let key: Vec<_> = self
                 .columns
                 .iter()
@@ -202,14 +220,28 @@ impl Tables {
             ));
         }
         if let Some((name, least)) = &self.threshold {
-            made.push(format!(
-                "CREATE OR REPLACE VIEW {} AS SELECT * FROM {} WHERE {} >= {least};",
-                self.qualified(&format!("{}_shown", self.name)),
-                self.table(),
-                quoted(name)
-            ));
+            let view = format!("{}_shown", self.name);
+            let condition = format!("{} >= {least}", quoted(name));
+            if self.remark(client, &view).await?.as_deref() != Some(&condition) {
+                let (view, table) = (self.qualified(&view), self.table());
+                // The remark says which condition the view was made with.
+                made.push(format!(
+                    "CREATE OR REPLACE VIEW {view} AS SELECT * FROM {table} WHERE {condition}; \
+                     COMMENT ON VIEW {view} IS '{}';",
+                    condition.replace('\'', "''")
+                ));
+            }
         }
-        made
+        Ok(made)
+    }
+
+    /// Returns the comment on a view; `None` without one, or without a view.
+    async fn remark(&self, client: &Client, view: &str) -> Result<Option<String>, TargetError> {
+        let statement = "SELECT obj_description(c.oid, 'pg_class') FROM pg_class c \
+             JOIN pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = $1::text AND c.relname = $2::text AND c.relkind = 'v'";
+        let found = client.query_opt(statement, &[&self.schema, &view]).await;
+        Ok(found.map_err(|why| stopped(&why))?.and_then(|row| row.get(0)))
     }
 
     /// Of the rows with one key, the last wins: a statement may touch a row once only.
@@ -238,16 +270,15 @@ impl Tables {
         )
     }
 
-    /// Adds the column that positions of an earlier version lack.
+    /// Adds the columns that positions and flushes of an earlier version lack.
     pub(super) async fn upgrade(&self, client: &Client) -> Result<(), TargetError> {
-        let there = self.types(client, "stafett_positions").await?;
-        let Some(statement) = self.lacking(&there) else {
-            return Ok(());
-        };
-        client
-            .batch_execute(&statement)
-            .await
-            .map_err(|why| match stopped(&why) {
+        for name in ["stafett_positions", "stafett_flushes"] {
+            let there = self.types(client, name).await?;
+            let Some(statement) = self.lacking(name, &there) else {
+                continue;
+            };
+            let added = client.batch_execute(&statement).await;
+            added.map_err(|why| match stopped(&why) {
                 TargetError::Stop(why) => {
                     TargetError::Stop(format!("the database lacks: {statement} ({why})"))
                 }
@@ -255,14 +286,16 @@ impl Tables {
                 | TargetError::Poison { .. }
                 | TargetError::Fenced(_)
                 | TargetError::MadeAgain(_)) => other,
-            })
+            })?;
+        }
+        Ok(())
     }
 
-    /// Returns the statement for the column that a table of positions lacks, if there is one.
-    fn lacking(&self, there: &[(String, String)]) -> Option<String> {
-        let lacks = !there.is_empty() && there.iter().all(|(name, _)| name != "topic_id");
+    /// Returns the statement for the column that a table of positions or flushes lacks, if there is one.
+    fn lacking(&self, name: &str, there: &[There]) -> Option<String> {
+        let lacks = !there.is_empty() && there.iter().all(|column| column.name != "topic_id");
         lacks.then(|| {
-            let table = self.positions();
+            let table = self.qualified(name);
             format!("ALTER TABLE {table} ADD COLUMN IF NOT EXISTS topic_id uuid;")
         })
     }
@@ -271,7 +304,7 @@ impl Tables {
     pub(super) async fn missing_positions(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut missing = Vec::new();
         let positions = self.types(client, "stafett_positions").await?;
-        missing.extend(self.lacking(&positions));
+        missing.extend(self.lacking("stafett_positions", &positions));
         if positions.is_empty() {
             missing.push(format!(
                 "CREATE TABLE IF NOT EXISTS {} (sink text, topic text, partition int, next bigint NOT NULL, \
@@ -280,11 +313,13 @@ impl Tables {
                 self.positions()
             ));
         }
-        if self.types(client, "stafett_flushes").await?.is_empty() {
+        let flushes = self.types(client, "stafett_flushes").await?;
+        missing.extend(self.lacking("stafett_flushes", &flushes));
+        if flushes.is_empty() {
             missing.push(format!(
                 "CREATE TABLE IF NOT EXISTS {} (sink text NOT NULL, topic text NOT NULL, partition int NOT NULL, \
                  first bigint NOT NULL, next bigint NOT NULL, epoch bigint NOT NULL, records bigint NOT NULL, \
-                 rows bigint NOT NULL, stored timestamptz NOT NULL DEFAULT now());",
+                 rows bigint NOT NULL, stored timestamptz NOT NULL DEFAULT now(), topic_id uuid);",
                 self.flushes()
             ));
         }
@@ -297,27 +332,28 @@ impl Tables {
         let there = self.types(client, &self.name).await?;
         if there.is_empty() {
             let mut missing = vec![self.create()];
-            missing.extend(self.beside());
+            missing.extend(self.beside(client).await?);
             return Ok(missing);
         }
         let mut missing = Vec::new();
         for column in &self.columns {
-            match there.iter().find(|(name, _)| *name == column.name) {
+            match there.iter().find(|there| there.name == column.name) {
                 None => missing.push(format!(
                     "ALTER TABLE {} ADD COLUMN {};",
                     self.table(),
                     declared(column)
                 )),
-                Some((_, kind)) if fits(column.kind, kind) => {}
-                Some((name, kind)) => {
+                Some(there) if fits(column.kind, &there.kind, there.modifier) => {}
+                Some(There { name, shown, .. }) => {
                     return Err(TargetError::Stop(format!(
-                        "column {name} of {} is {kind}, and the sink declares {}",
+                        "column {name} of {} is {shown}, and the sink declares {}",
                         self.table(),
                         column.kind
                     )));
                 }
             }
         }
+        missing.extend(self.beside(client).await?);
         Ok(missing)
     }
 
@@ -335,14 +371,20 @@ impl Tables {
     }
 
     /// Returns the columns of a table with their types, and nothing if there is no such table.
-    async fn types(&self, client: &Client, table: &str) -> Result<Vec<(String, String)>, TargetError> {
-        let statement = "SELECT a.attname::text, t.typname::text FROM pg_attribute a \
+    async fn types(&self, client: &Client, table: &str) -> Result<Vec<There>, TargetError> {
+        let statement = "SELECT a.attname::text, t.typname::text, a.atttypmod, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a \
              JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
              JOIN pg_type t ON t.oid = a.atttypid \
              WHERE n.nspname = $1::text AND c.relname = $2::text AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped";
         let rows = client.query(statement, &[&self.schema, &table]).await;
         let rows = rows.map_err(|why| stopped(&why))?;
-        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+        let column = |row: &tokio_postgres::Row| There {
+            name: row.get(0),
+            kind: row.get(1),
+            modifier: row.get(2),
+            shown: row.get(3),
+        };
+        Ok(rows.iter().map(column).collect())
     }
 }
 
@@ -356,16 +398,22 @@ fn declared(column: &Column) -> String {
     format!("{} {kind}{null}", quoted(&column.name))
 }
 
-/// True if values of a kind can be copied in binary into a column of PostgreSQL's type.
-fn fits(kind: Kind, there: &str) -> bool {
+/// True if values of a kind can be copied in binary into a column of PostgreSQL's type. Its modifier must not
+/// round them: -1 is none; one of `numeric` is `(precision << 16 | scale) + 4`, one of a time its decimals.
+fn fits(kind: Kind, there: &str, modifier: i32) -> bool {
     match kind {
         Kind::Text => ["text", "varchar", "bpchar"].contains(&there),
         Kind::Boolean => there == "bool",
         Kind::Bigint => there == "int8",
         Kind::Double => there == "float8",
-        Kind::Numeric { .. } => there == "numeric",
-        Kind::Timestamptz => there == "timestamptz",
-        Kind::Timestamp => there == "timestamp",
+        Kind::Numeric { precision, scale } => {
+            let decimals = ((modifier - 4) & 0x7ff ^ 0x400) - 0x400;
+            let whole = ((modifier - 4) >> 16) - decimals;
+            let has_room = decimals >= i32::from(scale) && whole >= i32::from(precision - scale);
+            there == "numeric" && (modifier < 0 || has_room)
+        }
+        Kind::Timestamptz => there == "timestamptz" && (modifier < 0 || modifier == 6),
+        Kind::Timestamp => there == "timestamp" && (modifier < 0 || modifier == 6),
         Kind::Date => there == "date",
         Kind::Uuid => there == "uuid",
         Kind::Bytea => there == "bytea",
@@ -377,6 +425,26 @@ fn fits(kind: Kind, there: &str) -> bool {
 mod tests {
     use super::*;
     use crate::definition::{Definition, TargetSpec};
+
+    #[test]
+    fn a_column_that_would_round_does_not_fit() {
+        let kind = Kind::Numeric {
+            precision: 12,
+            scale: 2,
+        };
+        let modifier = |precision: i32, scale: i32| (precision << 16 | scale & 0x7ff) + 4;
+        for (there, expected) in [
+            (-1, true),
+            (modifier(12, 2), true),
+            (modifier(14, 3), true),
+            (modifier(12, 3), false),
+            (modifier(20, 1), false),
+            (modifier(20, -2), false),
+        ] {
+            assert_eq!(fits(kind, "numeric", there), expected, "{there}");
+        }
+        assert!(fits(Kind::Timestamptz, "timestamptz", -1) && !fits(Kind::Timestamptz, "timestamptz", 0));
+    }
 
     #[test]
     fn names_cannot_be_taken_for_commands() {
