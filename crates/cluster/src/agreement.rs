@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use crate::belonging::is_mark;
 use crate::database::{Database, DatabaseError, Reference};
 use crate::objects::Objects;
 
@@ -77,7 +78,7 @@ pub fn agreement(database: &dyn Database, objects: &dyn Objects) -> Result<Agree
     Ok(counts)
 }
 
-fn is_referred_to(database: &dyn Database, object: &str) -> Result<bool, DatabaseError> {
+pub(crate) fn is_referred_to(database: &dyn Database, object: &str) -> Result<bool, DatabaseError> {
     // The name without its last letter is right before it, and before few others.
     let mut letters = object.chars();
     letters.next_back();
@@ -128,6 +129,7 @@ pub(crate) fn compare(
         };
         visit(match (of_store, of_database) {
             (Some((_, bytes)), Some(reference)) => Found::Both { reference, bytes },
+            (Some((object, _)), None) if is_mark(&object) => continue,
             (Some((object, bytes)), None) => Found::OnlyStored { object, bytes },
             (None, Some(reference)) => Found::OnlyReferred(reference),
             (None, None) => return Ok(()),

@@ -25,6 +25,7 @@ pub struct FakeDatabase(Arc<Lock<Tables>>);
 #[derive(Debug, Default)]
 struct Tables {
     owner: Owner,
+    store: Option<String>,
     rows: BTreeMap<u64, StoredRow>,
     files: BTreeMap<String, (u64, BTreeMap<u32, Vec<u8>>)>,
     /// Files in parts, with their lengths.
@@ -343,6 +344,20 @@ impl Database for FakeNode {
 
     fn garbage(&self, _: Duration) -> Result<Vec<String>, DatabaseError> {
         self.call(|tables| tables.garbage.keys().cloned().collect())
+    }
+
+    fn store(&self) -> Result<Option<String>, DatabaseError> {
+        self.call(|tables| tables.store.clone())
+    }
+
+    fn set_store(&self, seen: Option<&str>, number: &str) -> Result<bool, DatabaseError> {
+        self.call(|tables| {
+            let is_seen = tables.store.as_deref() == seen;
+            if is_seen {
+                tables.store = Some(number.to_owned());
+            }
+            is_seen
+        })
     }
 
     fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {

@@ -5,7 +5,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use stafett_cluster::fake::{FakeDatabase, FakeNode};
-use stafett_cluster::{Body, Database, Link, Objects, ObjectsError, Part, Row, SharedStorage, agreement};
+use stafett_cluster::{
+    Body, Candidate, Database, DatabaseError, FolderObjects, Link, Look, Objects, ObjectsError, Part, Row,
+    SharedStorage, agreement, check_store,
+};
 use stafett_journal::{Append, DiskJournal, Frame, Journal, Metrics, Settings};
 use stafett_model::{Durability, Offset};
 
@@ -150,6 +153,40 @@ fn what_a_former_owner_left_is_collected() {
     assert_eq!(owner.storage.sweep().unwrap(), 0, "its own count");
     let expected = vec![(0, "a".to_owned()), (1, "b".to_owned())];
     assert_eq!(read_all(&owner.journal, log, 1000).unwrap(), expected);
+}
+
+#[test]
+fn a_node_with_another_store_does_not_claim() {
+    let database = FakeDatabase::default();
+    let shared: Arc<dyn Database> = database.node();
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| -> Arc<dyn Objects> { Arc::new(FolderObjects::new(folder.path().join(name))) };
+    let look = |objects: Option<Arc<dyn Objects>>| {
+        let candidate = Candidate::new(Arc::clone(&shared), [3; 16], Duration::ZERO).with_store(objects);
+        let mut candidate = candidate;
+        candidate.look(|| Duration::ZERO)
+    };
+    assert!(matches!(look(None), Ok(Look::Claimed(_))), "there are no objects");
+    let shared_folder = of("share");
+    assert!(matches!(
+        look(Some(Arc::clone(&shared_folder))),
+        Ok(Look::Claimed(_))
+    ));
+    assert!(
+        matches!(look(Some(of("local"))), Err(DatabaseError::Unreachable(_))),
+        "no share is mounted"
+    );
+    assert!(!folder.path().join("local").exists(), "it is not made");
+    std::fs::create_dir(folder.path().join("local")).unwrap();
+    assert!(matches!(look(Some(of("local"))), Err(DatabaseError::Refused(_))));
+    assert!(matches!(look(None), Err(DatabaseError::Refused(_))));
+    assert!(matches!(look(Some(shared_folder)), Ok(Look::Claimed(_))));
+    // Another cluster's database, which is empty.
+    let other = FakeDatabase::default().node();
+    let refused = check_store(&*other, Some(&of("share")));
+    assert!(matches!(refused, Err(DatabaseError::Refused(_))), "{refused:?}");
+    let marks = agreement(&*database.node(), &*of("share")).unwrap();
+    assert_eq!(marks.unknown, 0, "a mark is no garbage");
 }
 
 /// An object store whose puts wait until the test lets them go on.

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Postgres, SharedStorage, nonce,
-    open_objects, uptime,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Objects, Postgres, SharedStorage,
+    check_store, nonce, open_objects, uptime,
 };
 use stafett_http::{Health, State};
 use stafett_journal::disk::open_directory;
@@ -69,14 +69,7 @@ pub(crate) async fn open(
     let database = Arc::new(database.timed(member.metrics.on_commit()));
     // Clients are told of the node by its number.
     member.joined().await;
-    // A node without the objects does not take over.
-    if let Some(objects) = storage.objects.clone() {
-        let prepared = spawn_blocking(move || objects.prepare()).await;
-        prepared
-            .context("the look at the objects was interrupted")?
-            .context("cluster.objects")?;
-    }
-    let claim = wait_for_claim(&database, member).await?;
+    let claim = wait_for_claim(&database, member, storage.objects.as_ref()).await?;
     member.on_claimed();
     health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
@@ -113,9 +106,16 @@ pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cl
 }
 
 /// Looks at the cell until it can be claimed.
-async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyhow::Result<Claim> {
+///
+/// A node without the cell's objects does not take over: it says so at its start, and before a claim.
+async fn wait_for_claim(
+    database: &Arc<Postgres>,
+    member: &Arc<Member>,
+    objects: Option<&Arc<dyn Objects>>,
+) -> anyhow::Result<Claim> {
     let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
-    let mut candidate = Some(Candidate::new(shared, *NODE, member.lease));
+    let candidate = Candidate::new(shared, *NODE, member.lease);
+    let mut candidate = Some(candidate.with_store(objects.cloned()));
     let (mut is_prepared, mut last) = (false, String::new());
     loop {
         let database = Arc::clone(database);
@@ -126,8 +126,13 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
             looking.on_ended(ended);
         }
         let gives_way = member.gives_way();
+        let objects = objects.cloned();
         let looked = spawn_blocking(move || {
-            if !is_prepared && let Err(error) = database.prepare() {
+            let prepare = || {
+                database.prepare()?;
+                check_store(&*database, objects.as_ref())
+            };
+            if !is_prepared && let Err(error) = prepare() {
                 return (looking, Err(error));
             }
             if gives_way {
