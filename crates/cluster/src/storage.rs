@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stafett_journal::disk::storage::{Storage, StorageFile, WritePattern};
 use stafett_model::{Lock, LockGuard, WakeUp};
@@ -35,6 +35,8 @@ pub struct SharedStorage {
     pub(crate) uplink: Arc<Uplink>,
     scratch: Arc<dyn Storage>,
     names: Lock<Names>,
+    /// Objects that the database did not know at the last look, and since when.
+    pub(crate) unknown: Lock<BTreeMap<String, Instant>>,
     /// The thread that keeps it.
     pub(crate) keeper: Lock<Option<JoinHandle<()>>>,
     /// True at the end: the rest of the thread's work is left to the next owner.
@@ -95,6 +97,7 @@ impl SharedStorage {
             uplink,
             scratch,
             names: Lock::new(names),
+            unknown: Lock::default(),
             keeper: Lock::default(),
             ending: Lock::default(),
             ended: WakeUp::default(),
