@@ -108,18 +108,17 @@ impl SharedStorage {
 
     /// Does the work that is due. False after a failure.
     fn keep_once(&self, times: &mut Times) -> bool {
-        let done = self.seal().and_then(|_| {
-            if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {
-                self.delete_garbage()?;
-            }
-            if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
-                && let Err(error) = self.sweep()
-            {
-                times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL.saturating_sub(GARBAGE_INTERVAL));
-                return Err(error);
-            }
-            Ok(())
-        });
+        // One that fails does not keep the others back.
+        let mut done = self.seal().map(drop);
+        if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {
+            done = done.and(self.delete_garbage().map(drop));
+        }
+        if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
+            && let Err(error) = self.sweep()
+        {
+            times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL.saturating_sub(GARBAGE_INTERVAL));
+            done = done.and(Err(error));
+        }
         let bytes = i64::try_from(self.uplink.cache.bytes()).unwrap_or(i64::MAX);
         self.uplink.settings.metrics.cache_bytes.set(bytes);
         match done {
@@ -138,14 +137,21 @@ impl SharedStorage {
         if self.uplink.settings.objects.is_none() {
             return Ok(0);
         }
-        let mut moved = 0;
+        let (mut moved, mut failure) = (0, None);
         for movable in self.movables()? {
             if self.is_ending() {
                 break;
             }
-            moved += usize::from(self.move_to_objects(&movable)?);
+            match self.move_to_objects(&movable) {
+                Ok(is_moved) => moved += usize::from(is_moved),
+                Err(error) => {
+                    self.uplink.check()?;
+                    // The next one may be sound.
+                    failure.get_or_insert(error);
+                }
+            }
         }
-        Ok(moved)
+        failure.map_or(Ok(moved), Err)
     }
 
     fn movables(&self) -> io::Result<Vec<Movable>> {
