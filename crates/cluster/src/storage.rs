@@ -26,6 +26,9 @@ use crate::uplink::Uplink;
 
 /// Bytes that are copied from the database at a time.
 const COPY_BYTES: usize = 4 << 20;
+/// Time for the keeper to end what it has begun, and between looks at it.
+const ENDING_PATIENCE: Duration = Duration::from_secs(3);
+const ENDING_PAUSE: Duration = Duration::from_millis(5);
 /// File in the local folder that is not the journal's.
 const LOCK: &str = "lock";
 
@@ -110,6 +113,17 @@ impl SharedStorage {
         self.ended.notify_all();
         let thread = self.keeper.lock().take();
         if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            // While the store is away, a put would wait without end.
+            let began = Instant::now();
+            while !thread.is_finished() && began.elapsed() < ENDING_PATIENCE {
+                std::thread::sleep(ENDING_PAUSE);
+            }
+            if !thread.is_finished() {
+                drop(
+                    self.uplink
+                        .fail("it ends, and the store does not answer".to_owned()),
+                );
+            }
             let _ = thread.join();
         }
     }
