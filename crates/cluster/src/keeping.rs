@@ -111,7 +111,8 @@ impl SharedStorage {
         // One that fails does not keep the others back.
         let mut done = self.seal().map(drop);
         if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {
-            done = done.and(self.delete_garbage().map(drop));
+            let deleted = self.delete_garbage().map(drop);
+            done = done.and(deleted);
         }
         if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
             && let Err(error) = self.sweep()

@@ -44,7 +44,8 @@ pub struct Candidate {
     /// A node whose process has ended.
     ended: Option<Nonce>,
     /// The node's object store, which is compared with that of the cell before a claim.
-    store: Option<Option<Arc<dyn Objects>>>,
+    objects: Option<Arc<dyn Objects>>,
+    has_store_checked: bool,
 }
 
 impl Candidate {
@@ -56,14 +57,16 @@ impl Candidate {
             lease,
             seen: None,
             ended: None,
-            store: None,
+            objects: None,
+            has_store_checked: false,
         }
     }
 
     /// Has each claim depend on the object store of the node.
     #[must_use]
     pub fn with_store(mut self, objects: Option<Arc<dyn Objects>>) -> Self {
-        self.store = Some(objects);
+        self.objects = objects;
+        self.has_store_checked = true;
         self
     }
 
@@ -105,8 +108,8 @@ impl Candidate {
         if !is_free {
             return Ok(Look::Owned);
         }
-        if let Some(objects) = &self.store {
-            check_store(&*self.database, objects.as_ref())?;
+        if self.has_store_checked {
+            check_store(&*self.database, self.objects.as_ref())?;
         }
         if !self.database.claim(owner.epoch, self.node)? {
             return Ok(Look::Owned);
