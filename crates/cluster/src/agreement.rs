@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use crate::belonging::is_mark;
 use crate::database::{Database, DatabaseError, Reference};
 use crate::objects::Objects;
 
@@ -77,19 +78,24 @@ pub fn agreement(database: &dyn Database, objects: &dyn Objects) -> Result<Agree
     Ok(counts)
 }
 
-fn is_referred_to(database: &dyn Database, object: &str) -> Result<bool, DatabaseError> {
+pub(crate) fn is_referred_to(database: &dyn Database, object: &str) -> Result<bool, DatabaseError> {
+    Ok(reference(database, object)?.is_some_and(|it| !it.is_garbage))
+}
+
+/// Returns what the database knows of an object.
+pub(crate) fn reference(database: &dyn Database, object: &str) -> Result<Option<Reference>, DatabaseError> {
     // The name without its last letter is right before it, and before few others.
     let mut letters = object.chars();
     letters.next_back();
     let mut behind = letters.as_str().to_owned();
     loop {
         let page = database.references(&behind)?;
-        let Some(last) = page.last() else { return Ok(false) };
+        let Some(last) = page.last() else { return Ok(None) };
         if let Some(found) = page.iter().find(|it| it.object == object) {
-            return Ok(!found.is_garbage);
+            return Ok(Some(found.clone()));
         }
         if last.object.as_str() > object {
-            return Ok(false);
+            return Ok(None);
         }
         behind.clone_from(&last.object);
     }
@@ -128,6 +134,7 @@ pub(crate) fn compare(
         };
         visit(match (of_store, of_database) {
             (Some((_, bytes)), Some(reference)) => Found::Both { reference, bytes },
+            (Some((object, _)), None) if is_mark(&object) => continue,
             (Some((object, bytes)), None) => Found::OnlyStored { object, bytes },
             (None, Some(reference)) => Found::OnlyReferred(reference),
             (None, None) => return Ok(()),
@@ -162,10 +169,18 @@ where
     fn first(&mut self) -> Result<Option<&T>, DatabaseError> {
         if self.page.is_empty() && !self.has_ended {
             self.page = (self.list)(&self.behind)?.into();
-            match self.page.back() {
-                Some(last) => self.behind = (self.name)(last),
-                None => self.has_ended = true,
+            let mut last = std::mem::take(&mut self.behind);
+            for item in &self.page {
+                let name = (self.name)(item);
+                if name <= last {
+                    return Err(DatabaseError::Unreachable(format!(
+                        "a list of objects is not in the order of names: {name} is behind {last}"
+                    )));
+                }
+                last = name;
             }
+            self.behind = last;
+            self.has_ended = self.page.is_empty();
         }
         Ok(self.page.front())
     }

@@ -217,7 +217,9 @@ impl Uplink {
     pub(crate) fn commit(&self) -> io::Result<()> {
         self.check()?;
         let (begin, end) = self.take_written();
-        self.put_extents(begin, end)?;
+        // Else later commits would wait for these rows.
+        self.put_extents(begin, end)
+            .map_err(|error| self.fail(error.to_string()))?;
         self.commit_until(end)
     }
 

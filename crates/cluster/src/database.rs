@@ -164,6 +164,10 @@ pub trait Database: Send + Sync + fmt::Debug {
     fn references(&self, behind: &str) -> Result<Vec<Reference>, DatabaseError>;
     /// Returns some of the objects that nothing has referred to for a time.
     fn garbage(&self, age: Duration) -> Result<Vec<String>, DatabaseError>;
+    /// Returns the number of the cell's object store.
+    fn store(&self) -> Result<Option<String>, DatabaseError>;
+    /// Sets the number of the cell's object store. False if it is not `seen`.
+    fn set_store(&self, seen: Option<&str>, number: &str) -> Result<bool, DatabaseError>;
     /// Forgets garbage, which is deleted.
     fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError>;
 }

@@ -3,6 +3,8 @@
 //! A commit can be taken apart as PostgreSQL does it: its conditions are seen in a snapshot at its beginning,
 //! and the key is checked when it lands ([`FakeNode::begin`], [`FakeDatabase::land`]).
 
+mod objects;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use crate::database::{
     BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
     Reference, Row, append_part, copy_part,
 };
-use crate::objects::{Objects, ObjectsError, Part};
+use crate::objects::Part;
 
 /// Names of a page of a list: few, so that tests see several.
 const PAGE: usize = 3;
@@ -25,6 +27,7 @@ pub struct FakeDatabase(Arc<Lock<Tables>>);
 #[derive(Debug, Default)]
 struct Tables {
     owner: Owner,
+    store: Option<String>,
     rows: BTreeMap<u64, StoredRow>,
     files: BTreeMap<String, (u64, BTreeMap<u32, Vec<u8>>)>,
     /// Files in parts, with their lengths.
@@ -345,59 +348,22 @@ impl Database for FakeNode {
         self.call(|tables| tables.garbage.keys().cloned().collect())
     }
 
+    fn store(&self) -> Result<Option<String>, DatabaseError> {
+        self.call(|tables| tables.store.clone())
+    }
+
+    fn set_store(&self, seen: Option<&str>, number: &str) -> Result<bool, DatabaseError> {
+        self.call(|tables| {
+            let is_seen = tables.store.as_deref() == seen;
+            if is_seen {
+                tables.store = Some(number.to_owned());
+            }
+            is_seen
+        })
+    }
+
     fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {
         self.call(|tables| tables.garbage.retain(|object, _| !objects.contains(object)))
-    }
-}
-
-impl FakeNode {
-    fn object_call<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> Result<R, ObjectsError> {
-        self.call(work).map_err(|error| match error {
-            DatabaseError::Unreachable(why) => ObjectsError::Unreachable(why),
-            DatabaseError::Refused(why) => ObjectsError::Refused(why),
-        })
-    }
-}
-
-impl Objects for FakeNode {
-    fn prepare(&self) -> Result<(), ObjectsError> {
-        Ok(())
-    }
-
-    fn put(&self, name: &str, body: &[u8]) -> Result<(), ObjectsError> {
-        let put = self.object_call(|tables| {
-            tables.use_name(name);
-            tables.objects.insert(name.to_owned(), body.to_vec());
-        });
-        let mut tables = self.database.0.lock();
-        if put.is_err() && !tables.objects.contains_key(name) {
-            tables.late.push((name.to_owned(), body.to_vec()));
-        }
-        put
-    }
-
-    fn get(&self, name: &str) -> Result<Option<Vec<u8>>, ObjectsError> {
-        self.object_call(|tables| tables.objects.get(name).cloned())
-    }
-
-    fn delete(&self, name: &str) -> Result<(), ObjectsError> {
-        self.object_call(|tables| {
-            let is_needed = tables
-                .references()
-                .iter()
-                .any(|it| it.object == name && !it.is_garbage);
-            assert!(!is_needed, "{name} is needed");
-            tables.objects.remove(name);
-        })
-    }
-
-    fn list(&self, behind: &str) -> Result<Vec<(String, u64)>, ObjectsError> {
-        self.object_call(|tables| {
-            let objects = tables.objects.iter();
-            let behind = objects.filter(|(name, _)| name.as_str() > behind);
-            let named = behind.map(|(name, body)| (name.clone(), body.len() as u64));
-            named.take(PAGE).collect()
-        })
     }
 }
 

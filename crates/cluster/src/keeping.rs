@@ -4,6 +4,7 @@
 //! A segment is sealed once a row of a later one is committed, and those of former owners are. Objects of its
 //! rows that are large enough stay as they are; everything between them is put again, in larger ones.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use stafett_journal::disk::storage::WritePattern;
 use stafett_model::Lock;
 
-use crate::agreement::{Found, compare};
+use crate::agreement::{Found, compare, reference};
 use crate::database::{ChangedFile, Kept, Publication};
 use crate::file::SharedFile;
 use crate::objects::{Name, OBJECT_BYTES_MAX, Part};
@@ -27,6 +28,8 @@ const SEAL_INTERVAL: Duration = Duration::from_secs(1);
 const GARBAGE_INTERVAL: Duration = Duration::from_mins(1);
 /// Interval between looks at the whole store for objects that the database does not know.
 const SWEEP_INTERVAL: Duration = Duration::from_hours(6);
+/// Unknown objects that are remembered until they are old enough.
+const YOUNG_MAX: usize = 100_000;
 /// Objects that are deleted at a time.
 const DELETED_MAX: usize = 64;
 
@@ -105,18 +108,18 @@ impl SharedStorage {
 
     /// Does the work that is due. False after a failure.
     fn keep_once(&self, times: &mut Times) -> bool {
-        let done = self.seal().and_then(|_| {
-            if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {
-                self.delete_garbage()?;
-            }
-            if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
-                && let Err(error) = self.sweep()
-            {
-                times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL.saturating_sub(GARBAGE_INTERVAL));
-                return Err(error);
-            }
-            Ok(())
-        });
+        // One that fails does not keep the others back.
+        let mut done = self.seal().map(drop);
+        if times.is_due(|times| &mut times.garbage, GARBAGE_INTERVAL) {
+            let deleted = self.delete_garbage().map(drop);
+            done = done.and(deleted);
+        }
+        if times.is_due(|times| &mut times.sweep, SWEEP_INTERVAL)
+            && let Err(error) = self.sweep()
+        {
+            times.sweep = Instant::now().checked_sub(SWEEP_INTERVAL.saturating_sub(GARBAGE_INTERVAL));
+            done = done.and(Err(error));
+        }
         let bytes = i64::try_from(self.uplink.cache.bytes()).unwrap_or(i64::MAX);
         self.uplink.settings.metrics.cache_bytes.set(bytes);
         match done {
@@ -135,14 +138,21 @@ impl SharedStorage {
         if self.uplink.settings.objects.is_none() {
             return Ok(0);
         }
-        let mut moved = 0;
+        let (mut moved, mut failure) = (0, None);
         for movable in self.movables()? {
             if self.is_ending() {
                 break;
             }
-            moved += usize::from(self.move_to_objects(&movable)?);
+            match self.move_to_objects(&movable) {
+                Ok(is_moved) => moved += usize::from(is_moved),
+                Err(error) => {
+                    self.uplink.check()?;
+                    // The next one may be sound.
+                    failure.get_or_insert(error);
+                }
+            }
         }
-        Ok(moved)
+        failure.map_or(Ok(moved), Err)
     }
 
     fn movables(&self) -> io::Result<Vec<Movable>> {
@@ -277,7 +287,8 @@ impl SharedStorage {
         }
     }
 
-    /// Deletes objects that the database does not know and never will. Returns their number.
+    /// Deletes objects that the database does not know and never will, once earlier looks have found them
+    /// unknown for as long as garbage stays. Returns their number.
     pub fn sweep(&self) -> io::Result<usize> {
         let uplink = &self.uplink;
         let Some(objects) = &uplink.settings.objects else {
@@ -288,15 +299,32 @@ impl SharedStorage {
         uplink.check()?;
         let mut deleted = 0;
         let mut unknown = Vec::new();
+        let before = std::mem::take(&mut *self.unknown.lock());
+        let mut young = BTreeMap::new();
         let mut delete = |unknown: &mut Vec<String>| -> io::Result<()> {
-            deleted += unknown.len();
-            self.delete(&std::mem::take(unknown))
+            let mut names = std::mem::take(unknown);
+            // A list may lack names: each is asked for.
+            for name in std::mem::take(&mut names) {
+                if uplink
+                    .until_answered(|| reference(&*uplink.database, &name))?
+                    .is_none()
+                {
+                    names.push(name);
+                }
+            }
+            deleted += names.len();
+            self.delete(&names)
         };
         let compared = compare(&*uplink.database, &**objects, &mut |found| {
             if let Found::OnlyStored { object, .. } = found
                 && uplink.names.is_final(&object, given_up)
             {
-                unknown.push(object);
+                let since = before.get(&object).copied().unwrap_or_else(Instant::now);
+                if since.elapsed() >= uplink.settings.garbage_after {
+                    unknown.push(object);
+                } else if young.len() < YOUNG_MAX {
+                    young.insert(object, since);
+                }
             }
             if unknown.len() >= DELETED_MAX {
                 let deleted = delete(&mut unknown);
@@ -306,6 +334,7 @@ impl SharedStorage {
         });
         compared.map_err(|error| io::Error::other(error.to_string()))?;
         delete(&mut unknown)?;
+        *self.unknown.lock() = young;
         Ok(deleted)
     }
 

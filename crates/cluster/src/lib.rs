@@ -17,6 +17,7 @@
 //! This crate knows nothing of brokers, topics or protocols.
 
 mod agreement;
+mod belonging;
 mod cache;
 mod commits;
 mod database;
@@ -37,6 +38,7 @@ mod transfer;
 mod uplink;
 
 pub use agreement::{Agreement, agreement};
+pub use belonging::check_store;
 pub use database::{
     BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
     ROW_BYTES_MAX, Reference, Row, nonce,

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use stafett_model::{Lock, WakeUp};
 
+use crate::belonging::check_store;
 use crate::database::{Body, Database, DatabaseError, Link, Nonce, Owner, Row, nonce};
+use crate::objects::Objects;
 use crate::storage::SharedStorage;
 
 /// A claim that excluded the former owner.
@@ -41,6 +43,9 @@ pub struct Candidate {
     seen: Option<(Owner, Duration)>,
     /// A node whose process has ended.
     ended: Option<Nonce>,
+    /// The node's object store, which is compared with that of the cell before a claim.
+    objects: Option<Arc<dyn Objects>>,
+    has_store_checked: bool,
 }
 
 impl Candidate {
@@ -52,7 +57,17 @@ impl Candidate {
             lease,
             seen: None,
             ended: None,
+            objects: None,
+            has_store_checked: false,
         }
+    }
+
+    /// Has each claim depend on the object store of the node.
+    #[must_use]
+    pub fn with_store(mut self, objects: Option<Arc<dyn Objects>>) -> Self {
+        self.objects = objects;
+        self.has_store_checked = true;
+        self
     }
 
     /// Notes that the process of a node has ended: there is no need to wait for its lease. If it has not, a
@@ -90,7 +105,13 @@ impl Candidate {
                 false
             }
         };
-        if !is_free || !self.database.claim(owner.epoch, self.node)? {
+        if !is_free {
+            return Ok(Look::Owned);
+        }
+        if self.has_store_checked {
+            check_store(&*self.database, self.objects.as_ref())?;
+        }
+        if !self.database.claim(owner.epoch, self.node)? {
             return Ok(Look::Owned);
         }
         let epoch = owner.epoch + 1;

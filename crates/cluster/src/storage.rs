@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stafett_journal::disk::storage::{Storage, StorageFile, WritePattern};
 use stafett_model::{Lock, LockGuard, WakeUp};
@@ -26,6 +26,9 @@ use crate::uplink::Uplink;
 
 /// Bytes that are copied from the database at a time.
 const COPY_BYTES: usize = 4 << 20;
+/// Time for the keeper to end what it has begun, and between looks at it.
+const ENDING_PATIENCE: Duration = Duration::from_secs(3);
+const ENDING_PAUSE: Duration = Duration::from_millis(5);
 /// File in the local folder that is not the journal's.
 const LOCK: &str = "lock";
 
@@ -35,6 +38,8 @@ pub struct SharedStorage {
     pub(crate) uplink: Arc<Uplink>,
     scratch: Arc<dyn Storage>,
     names: Lock<Names>,
+    /// Objects that the database did not know at the last look, and since when.
+    pub(crate) unknown: Lock<BTreeMap<String, Instant>>,
     /// The thread that keeps it.
     pub(crate) keeper: Lock<Option<JoinHandle<()>>>,
     /// True at the end: the rest of the thread's work is left to the next owner.
@@ -95,6 +100,7 @@ impl SharedStorage {
             uplink,
             scratch,
             names: Lock::new(names),
+            unknown: Lock::default(),
             keeper: Lock::default(),
             ending: Lock::default(),
             ended: WakeUp::default(),
@@ -107,6 +113,17 @@ impl SharedStorage {
         self.ended.notify_all();
         let thread = self.keeper.lock().take();
         if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            // While the store is away, a put would wait without end.
+            let began = Instant::now();
+            while !thread.is_finished() && began.elapsed() < ENDING_PATIENCE {
+                std::thread::sleep(ENDING_PAUSE);
+            }
+            if !thread.is_finished() {
+                drop(
+                    self.uplink
+                        .fail("it ends, and the store does not answer".to_owned()),
+                );
+            }
             let _ = thread.join();
         }
     }

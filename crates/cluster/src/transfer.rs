@@ -20,7 +20,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const A_MOMENT: Duration = Duration::from_millis(1);
 /// Puts at a time of the same bytes.
 const PUTS_MAX: usize = 2;
-/// Reads of one object with other bytes than were put, before that counts as damage.
+/// Pauses for which a store that refuses a put is asked again: keys may be about to change.
+const REFUSED_PAUSES: u32 = 600;
+/// Reads of one object with other bytes than were put, or that the store refuses, before that is an error.
 const ATTEMPTS: usize = 5;
 
 /// Does something for each item, several at a time; the first error counts.
@@ -30,16 +32,30 @@ pub(crate) fn at_once<T: Sync>(items: &[T], each: impl Fn(&T) -> io::Result<()> 
     }
     let next = AtomicUsize::new(0);
     let failure = Lock::new(None);
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = each(item) {
+                failure.lock().get_or_insert(error);
+                return;
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        for _ in 0..items.len().min(AT_ONCE) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(error) = each(item) {
-                        failure.lock().get_or_insert(error);
-                        return;
-                    }
-                }
-            });
+        let mut threads = Vec::new();
+        for _ in 1..items.len().min(AT_ONCE) {
+            // With fewer threads it takes longer.
+            match std::thread::Builder::new().spawn_scoped(scope, work) {
+                Ok(thread) => threads.push(thread),
+                Err(_) => break,
+            }
+        }
+        work();
+        for thread in threads {
+            if thread.join().is_err() {
+                failure
+                    .lock()
+                    .get_or_insert_with(|| io::Error::other("a thread panicked"));
+            }
         }
     });
     let failure = failure.lock().take();
@@ -84,6 +100,8 @@ impl Uplink {
         let mut under_way = 0;
         let mut is_logged = false;
         let mut waited = Duration::ZERO;
+        let began = Instant::now();
+        let patience_with_refusals = self.settings.pause * REFUSED_PAUSES;
         loop {
             self.check()?;
             if under_way == 0 || under_way < PUTS_MAX && waited >= self.slow_after() {
@@ -108,8 +126,10 @@ impl Uplink {
                     let part = Part::of(at, name.to_string(), &body);
                     return Ok((name, part));
                 }
-                Err(error @ ObjectsError::Refused(_)) => return Err(self.fail(error.to_string())),
-                Err(error @ ObjectsError::Unreachable(_)) => {
+                Err(error @ ObjectsError::Refused(_)) if began.elapsed() >= patience_with_refusals => {
+                    return Err(self.fail(error.to_string()));
+                }
+                Err(error) => {
                     metrics.failed_puts.inc();
                     if !std::mem::replace(&mut is_logged, true) {
                         tracing::warn!(%error, "putting it under another name");
@@ -152,20 +172,25 @@ impl Uplink {
         self.settings.slow_put_after.max(self.put_times.lock().mean() * 3)
     }
 
-    /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again.
+    /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again. What the store
+    /// refuses is an error of this read alone.
     pub(crate) fn get(&self, file: &str, part: &Part) -> io::Result<Vec<u8>> {
         let store = self.store()?;
         let metrics = &self.settings.metrics;
-        let mut wrong = "missing";
+        let mut wrong = "missing".to_owned();
         for _ in 0..ATTEMPTS {
             let began = Instant::now();
-            let got = self.until_answered(|| store.get(&part.object).map_err(DatabaseError::from))?;
+            let got = self.until_answered(|| match store.get(&part.object) {
+                Err(error @ ObjectsError::Refused(_)) => Ok(Err(error)),
+                got => got.map(Ok).map_err(DatabaseError::from),
+            })?;
             metrics.gets.inc();
             metrics.get_seconds.observe(began.elapsed().as_secs_f64());
             match got {
-                Some(body) if part.is_of(&body) => return Ok(body),
-                Some(_) => wrong = "damaged",
-                None => wrong = "missing",
+                Ok(Some(body)) if part.is_of(&body) => return Ok(body),
+                Ok(Some(_)) => "damaged".clone_into(&mut wrong),
+                Ok(None) => "missing".clone_into(&mut wrong),
+                Err(error) => wrong = format!("not read: {error}"),
             }
             self.wait_a_moment();
         }

@@ -52,7 +52,8 @@ struct Known {
 impl Filters {
     /// Returns the filter of an expression.
     pub(crate) fn get(&self, source: &str, max: usize) -> Result<Arc<Filter>, FilterError> {
-        if let Some(filter) = self.0.lock().find(source) {
+        let found = self.0.lock().find(source);
+        if let Some(filter) = found {
             return Ok(filter);
         }
         // Takes a while: nothing waits for it.

@@ -4,15 +4,19 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use stafett_model::Lock;
+
 use super::{Objects, ObjectsError};
 
 /// Ending of files that are being written.
-const UNFINISHED: &str = ".tmp";
+pub(super) const UNFINISHED: &str = ".tmp";
 
 /// Objects as files of a folder.
 #[derive(Debug)]
 pub struct FolderObjects {
     folder: PathBuf,
+    /// The folder of the writer that was made last, and is durable.
+    ready: Lock<Option<PathBuf>>,
 }
 
 fn unreachable(path: &Path) -> impl Fn(io::Error) -> ObjectsError {
@@ -25,29 +29,48 @@ fn sync_folder(path: &Path) -> io::Result<()> {
 
 impl FolderObjects {
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder }
+        Self {
+            folder,
+            ready: Lock::default(),
+        }
     }
 
     /// Writes a file and has it last.
     fn write(&self, name: &str, body: &[u8]) -> io::Result<()> {
         let path = self.folder.join(name);
         let parent = path.parent().unwrap_or(&self.folder);
-        if !parent.is_dir() {
+        self.make(parent)?;
+        let unfinished = self.folder.join(format!("{name}{UNFINISHED}"));
+        let written = File::create(&unfinished)
+            .and_then(|mut file| file.write_all(body).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .and_then(|()| sync_folder(parent));
+        if written.is_err() {
+            // On a full disk, attempts under other names would leave it full.
+            let _ = fs::remove_file(&unfinished);
+            // The last deletion of a writer removes its folder.
+            *self.ready.lock() = None;
+        }
+        written
+    }
+
+    /// Makes the folder of a writer durable, once: other puts wait for that.
+    fn make(&self, parent: &Path) -> io::Result<()> {
+        let mut ready = self.ready.lock();
+        if ready.as_deref() != Some(parent) {
             fs::create_dir_all(parent)?;
             sync_folder(&self.folder)?;
+            *ready = Some(parent.to_owned());
         }
-        let unfinished = self.folder.join(format!("{name}{UNFINISHED}"));
-        let mut file = File::create(&unfinished)?;
-        file.write_all(body)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, &path)?;
-        sync_folder(parent)
+        Ok(())
     }
 }
 
 impl Objects for FolderObjects {
     fn prepare(&self) -> Result<(), ObjectsError> {
-        fs::create_dir_all(&self.folder).map_err(unreachable(&self.folder))
+        fs::create_dir_all(&self.folder)
+            .and_then(|()| self.folder.parent().map_or(Ok(()), sync_folder))
+            .map_err(unreachable(&self.folder))
     }
 
     fn put(&self, name: &str, body: &[u8]) -> Result<(), ObjectsError> {
@@ -139,6 +162,11 @@ mod tests {
         objects.delete("b/1").unwrap();
         objects.delete("b/1").unwrap();
         assert_eq!(listed("a/2"), [""; 0]);
+        // A put that fails leaves nothing.
+        fs::create_dir(folder.path().join("cell/a/9")).unwrap();
+        assert!(objects.put("a/9", b"x").is_err());
+        assert_eq!(listed("a/2"), ["a/9"]);
+        fs::remove_dir(folder.path().join("cell/a/9")).unwrap();
         assert!(objects.list("a/1").unwrap().iter().all(|(_, bytes)| *bytes == 3));
     }
 }

@@ -157,6 +157,7 @@ impl Names {
             return false;
         };
         if writer == self.prefix {
+            let number = number.strip_suffix(folder::UNFINISHED).unwrap_or(number);
             return number.parse::<u64>().is_ok_and(|number| number < given_up);
         }
         let epoch = writer.split_once('-').map(|(epoch, _)| epoch);

@@ -169,6 +169,11 @@ impl Postgres {
         )))
     }
 
+    /// Returns the key of the number of the cell's object store.
+    fn store_key(&self) -> String {
+        format!("objects-{}", self.cell)
+    }
+
     /// Runs an update of the cell's row under an epoch. False if there is no such row.
     fn update(&self, line: &Line, text: &'static str, epoch: u64) -> Result<bool, DatabaseError> {
         let (cell, epoch) = (self.cell, signed(epoch));
@@ -398,6 +403,27 @@ impl Database for Postgres {
             let rows = it.client.query(tables::GARBAGE, &[&cell, &age]).await?;
             rows.iter().map(|row| row.try_get(0)).collect()
         })
+    }
+
+    fn store(&self) -> Result<Option<String>, DatabaseError> {
+        let key = self.store_key();
+        self.others.call(async |it: &mut Connection| {
+            let row = it.client.query_opt(tables::STORE, &[&key]).await?;
+            row.map(|row| row.try_get(0)).transpose()
+        })
+    }
+
+    fn set_store(&self, seen: Option<&str>, number: &str) -> Result<bool, DatabaseError> {
+        let key = self.store_key();
+        let changed = self.others.call(async |it: &mut Connection| match seen {
+            None => it.client.execute(tables::ADD_STORE, &[&key, &number]).await,
+            Some(seen) => {
+                it.client
+                    .execute(tables::CHANGE_STORE, &[&key, &number, &seen])
+                    .await
+            }
+        })?;
+        Ok(changed > 0)
     }
 
     fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {

@@ -36,6 +36,12 @@ ALTER TABLE stafett.block ALTER body SET STORAGE EXTERNAL;
 
 pub(super) const FORMAT: &str = "SELECT value FROM stafett.meta WHERE key = 'format'";
 
+pub(super) const STORE: &str = "SELECT value FROM stafett.meta WHERE key = $1";
+
+pub(super) const ADD_STORE: &str = "INSERT INTO stafett.meta VALUES ($1, $2) ON CONFLICT DO NOTHING";
+
+pub(super) const CHANGE_STORE: &str = "UPDATE stafett.meta SET value = $2 WHERE key = $1 AND value = $3";
+
 /// The cell, and its first fence: a row before all others.
 pub(super) const ADD_CELL: &str = "
 WITH added AS (INSERT INTO stafett.cell (id, epoch, published) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING),

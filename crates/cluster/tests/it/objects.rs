@@ -5,7 +5,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use stafett_cluster::fake::{FakeDatabase, FakeNode};
-use stafett_cluster::{Body, Database, Link, Objects, ObjectsError, Part, Row, SharedStorage, agreement};
+use stafett_cluster::{
+    Body, Candidate, Database, DatabaseError, FolderObjects, Link, Look, Objects, ObjectsError, Part, Row,
+    SharedStorage, agreement, check_store,
+};
+use stafett_journal::disk::storage::Storage;
 use stafett_journal::{Append, DiskJournal, Frame, Journal, Metrics, Settings};
 use stafett_model::{Durability, Offset};
 
@@ -144,12 +148,112 @@ fn what_a_former_owner_left_is_collected() {
     assert!(former.journal.failure().is_some());
     let unknown = || agreement(&*owner.fake, &*owner.fake).unwrap().unknown;
     assert_eq!(unknown(), 1);
+    let shared: Arc<dyn Database> = database.node();
+    let patient = stafett_cluster::Settings {
+        garbage_after: Duration::from_hours(1),
+        ..with_objects(Arc::<FakeNode>::clone(&owner.fake), 0)
+    };
+    let later = stafett_cluster::Claim {
+        epoch: 9,
+        fence: Link::default(),
+    };
+    let young = storage_with(&shared, later, patient).unwrap();
+    assert_eq!(young.sweep().unwrap(), 0, "a first look deletes nothing");
+    assert_eq!(unknown(), 1);
     assert_eq!(owner.storage.sweep().unwrap(), 1);
     assert_eq!(unknown(), 0);
     put(&owner.journal, log, batch(&["b"]));
     assert_eq!(owner.storage.sweep().unwrap(), 0, "its own count");
     let expected = vec![(0, "a".to_owned()), (1, "b".to_owned())];
     assert_eq!(read_all(&owner.journal, log, 1000).unwrap(), expected);
+}
+
+#[test]
+fn a_node_with_another_store_does_not_claim() {
+    let database = FakeDatabase::default();
+    let shared: Arc<dyn Database> = database.node();
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| -> Arc<dyn Objects> { Arc::new(FolderObjects::new(folder.path().join(name))) };
+    let look = |objects: Option<Arc<dyn Objects>>| {
+        let candidate = Candidate::new(Arc::clone(&shared), [3; 16], Duration::ZERO).with_store(objects);
+        let mut candidate = candidate;
+        candidate.look(|| Duration::ZERO)
+    };
+    assert!(matches!(look(None), Ok(Look::Claimed(_))), "there are no objects");
+    let shared_folder = of("share");
+    assert!(matches!(
+        look(Some(Arc::clone(&shared_folder))),
+        Ok(Look::Claimed(_))
+    ));
+    assert!(
+        matches!(look(Some(of("local"))), Err(DatabaseError::Unreachable(_))),
+        "no share is mounted"
+    );
+    assert!(!folder.path().join("local").exists(), "it is not made");
+    std::fs::create_dir(folder.path().join("local")).unwrap();
+    assert!(matches!(look(Some(of("local"))), Err(DatabaseError::Refused(_))));
+    assert!(matches!(look(None), Err(DatabaseError::Refused(_))));
+    assert!(matches!(look(Some(shared_folder)), Ok(Look::Claimed(_))));
+    // Another cluster's database, which is empty.
+    let other = FakeDatabase::default().node();
+    let refused = check_store(&*other, Some(&of("share")));
+    assert!(matches!(refused, Err(DatabaseError::Refused(_))), "{refused:?}");
+    let marks = agreement(&*database.node(), &*of("share")).unwrap();
+    assert_eq!(marks.unknown, 0, "a mark is no garbage");
+}
+
+/// A store that ignores the name behind which it lists.
+#[derive(Debug)]
+struct Forgetful(Arc<FakeNode>);
+
+impl Objects for Forgetful {
+    fn prepare(&self) -> Result<(), ObjectsError> {
+        Ok(())
+    }
+
+    fn put(&self, name: &str, body: &[u8]) -> Result<(), ObjectsError> {
+        Objects::put(&*self.0, name, body)
+    }
+
+    fn get(&self, _: &str) -> Result<Option<Vec<u8>>, ObjectsError> {
+        Err(ObjectsError::Refused("it is in an archive".to_owned()))
+    }
+
+    fn delete(&self, name: &str) -> Result<(), ObjectsError> {
+        self.0.delete(name)
+    }
+
+    fn list(&self, _: &str) -> Result<Vec<(String, u64)>, ObjectsError> {
+        Objects::list(&*self.0, "")
+    }
+}
+
+#[test]
+fn a_store_that_lists_wrongly_loses_nothing_and_one_that_refuses_a_read_keeps_the_owner() {
+    let database = FakeDatabase::default();
+    let settings = small_segments();
+    let former = node(&database, &settings, 0);
+    let log = create(&former.journal, Durability::Sync);
+    for number in 0..3 {
+        put(&former.journal, log, batch(&[&text(number)]));
+    }
+    drop(former);
+    let fake = database.node();
+    let shared: Arc<dyn Database> = Arc::<FakeNode>::clone(&fake);
+    let store = with_objects(Arc::new(Forgetful(fake)), 64 << 10);
+    let storage = Arc::new(storage_with(&shared, claim(&shared), store).unwrap());
+    let before = database.objects();
+    assert!(storage.sweep().is_err(), "a page begins anew");
+    assert_eq!(database.objects(), before);
+    let (name, ..) = shared
+        .list()
+        .unwrap()
+        .into_iter()
+        .find(|(name, ..)| name.starts_with("arrival"))
+        .unwrap();
+    let file = Storage::open(&*storage, &name).unwrap();
+    assert!(file.read_at(&mut [0; 8], 0).is_err());
+    Storage::sync_names(&*storage).expect("the owner goes on");
 }
 
 /// An object store whose puts wait until the test lets them go on.

@@ -2,12 +2,11 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use anyhow::Context;
 use stafett_cluster::{
-    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Objects, Postgres, SharedStorage, nonce,
-    open_objects, uptime,
+    Candidate, Claim, Cutoff, Database, DatabaseError, Lease, Look, Objects, Postgres, SharedStorage,
+    check_store, nonce, open_objects, uptime,
 };
 use stafett_http::{Health, State};
 use stafett_journal::disk::open_directory;
@@ -21,9 +20,6 @@ use tokio_util::sync::CancellationToken;
 use super::folder::LocalFolder;
 use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
-
-/// Pause between looks at a store of objects that cannot be used.
-const OBJECTS_PAUSE: Duration = Duration::from_secs(1);
 
 /// The cell, for as long as this node has it.
 #[derive(Debug)]
@@ -94,11 +90,7 @@ pub(crate) async fn open(
         _ = member.joined() => {}
         () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
     }
-    // A node without the objects does not take over.
-    if let Some(objects) = &storage.objects {
-        wait_for_objects(objects, member).await?;
-    }
-    let claim = wait_for_claim(&database, member).await?;
+    let claim = wait_for_claim(&database, member, storage.objects.as_ref()).await?;
     member.on_claimed();
     health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
@@ -156,26 +148,6 @@ pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cl
     })
 }
 
-/// Looks at the store of objects until it can be used.
-async fn wait_for_objects(objects: &Arc<dyn Objects>, member: &Member) -> anyhow::Result<()> {
-    let mut last = String::new();
-    loop {
-        let looked_at = Arc::clone(objects);
-        let prepared = spawn_blocking(move || looked_at.prepare()).await;
-        let Err(error) = prepared.context("the look at the objects was interrupted")? else {
-            return Ok(());
-        };
-        if !member.was_ready() {
-            return Err(error).context("cluster.objects");
-        }
-        say(&mut last, format!("cluster.objects: {error}"));
-        tokio::select! {
-            () = sleep(OBJECTS_PAUSE) => {}
-            () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
-        }
-    }
-}
-
 /// Logs why this node waits, unless it was said last.
 fn say(last: &mut String, said: String) {
     if said != *last {
@@ -195,9 +167,16 @@ fn refused(error: DatabaseError, was_ready: bool) -> Result<String, DatabaseErro
 }
 
 /// Looks at the cell until it can be claimed.
-async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyhow::Result<Claim> {
+///
+/// A node without the cell's objects does not take over: it says so at its start, and before a claim.
+async fn wait_for_claim(
+    database: &Arc<Postgres>,
+    member: &Arc<Member>,
+    objects: Option<&Arc<dyn Objects>>,
+) -> anyhow::Result<Claim> {
     let shared: Arc<dyn Database> = Arc::<Postgres>::clone(database);
-    let mut candidate = Some(Candidate::new(shared, *NODE, member.lease));
+    let candidate = Candidate::new(shared, *NODE, member.lease);
+    let mut candidate = Some(candidate.with_store(objects.cloned()));
     let (mut is_prepared, mut last) = (false, String::new());
     loop {
         let looked_at = Arc::clone(database);
@@ -208,8 +187,13 @@ async fn wait_for_claim(database: &Arc<Postgres>, member: &Arc<Member>) -> anyho
             looking.on_ended(ended);
         }
         let gives_way = member.gives_way();
+        let objects = objects.cloned();
         let looked = spawn_blocking(move || {
-            if !is_prepared && let Err(error) = looked_at.prepare() {
+            let prepare = || {
+                looked_at.prepare()?;
+                check_store(&*looked_at, objects.as_ref())
+            };
+            if !is_prepared && let Err(error) = prepare() {
                 return (looking, Err(error));
             }
             if gives_way {

@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use uuid::Uuid;
 
-use crate::suite::halves;
 use crate::memory::MemoryLedger;
 use crate::peer::{Peer, checkout, python};
+use crate::suite::halves;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 const COLUMNS: &str =

@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
-use crate::suite::halves;
 use crate::peer::{Peer, checkout, python, skip};
+use crate::suite::halves;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";

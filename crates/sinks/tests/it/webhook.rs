@@ -28,8 +28,8 @@ use stafett_sinks::target::{
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
-use crate::halves;
 use crate::memory::MemoryLedger;
+use crate::suite::halves;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 /// A batch that came.
