@@ -82,7 +82,7 @@ pub(crate) fn is_referred_to(database: &dyn Database, object: &str) -> Result<bo
     Ok(reference(database, object)?.is_some_and(|it| !it.is_garbage))
 }
 
-/// Returns what the database knows of an object.
+/// Returns the reference to an object in the database.
 pub(crate) fn reference(database: &dyn Database, object: &str) -> Result<Option<Reference>, DatabaseError> {
     // The name without its last letter is right before it, and before few others.
     let mut letters = object.chars();

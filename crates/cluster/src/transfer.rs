@@ -172,8 +172,8 @@ impl Uplink {
         self.settings.slow_put_after.max(self.put_times.lock().mean() * 3)
     }
 
-    /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again. What the store
-    /// refuses is an error of this read alone.
+    /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again. A refusal
+    /// of the store is an error of this read alone.
     pub(crate) fn get(&self, file: &str, part: &Part) -> io::Result<Vec<u8>> {
         let store = self.store()?;
         let metrics = &self.settings.metrics;

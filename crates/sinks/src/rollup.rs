@@ -3,6 +3,8 @@
 //! A batch is folded in memory into one row per bucket and group. The store adds these to its own, in the
 //! transaction that moves the position: so each record counts once, whenever it comes. Sums are exact and do
 //! not depend on the order: whole numbers, and decimals of a declared scale, in 128 bits.
+//!
+//! Length: folding of records, buckets and figures, which share their types.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,8 +22,8 @@ use crate::rows::{Cell, Cells, Rows};
 
 /// Bytes of the text of an attribute, at most: it is part of a key.
 const ATTRIBUTE_BYTES_MAX: usize = 200;
-/// Bytes of all attributes of a record and the name of a set, at most: PostgreSQL's indexes have keys of about
-/// 2,700 bytes, with those of zone and hash.
+/// Bytes of all attributes of a record and the name of a set, at most: PostgreSQL's indexes have keys of
+/// about 2,700 bytes, with those of zone and hash.
 const KEY_BYTES_MAX: usize = 2_400;
 /// First year of a bucket: PostgreSQL has times since 4713 BC.
 const YEAR_MIN: i16 = -4711;

@@ -129,7 +129,8 @@ impl Tables {
         list(self.key.iter().map(|name| &**name))
     }
 
-    /// Returns the statement's parts that keep new distinct values and count them by row, and the expressions of their counts.
+    /// Returns the statement's parts that keep new distinct values and count them by row, and the expressions
+    /// of their counts.
     ///
     /// Values and rows are taken in order, so that two writers cannot wait for each other.
     fn count_members(&self) -> (String, Vec<(String, String)>) {
@@ -200,7 +201,7 @@ impl Tables {
         )
     }
 
-    /// Returns the statements that make what is missing beside the table of a roll-up: the table of members,
+    /// Returns the statements that make the missing parts beside the table of a roll-up: the table of members,
     /// and the view with its condition.
     async fn beside(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut made = Vec::new();
