@@ -201,7 +201,7 @@ impl Tables {
         )
     }
 
-    /// Returns the statements that make the missing parts beside the table of a roll-up: the table of members,
+    /// Returns the statements that make the missing parts beside a roll-up: the table of members,
     /// and the view with its condition.
     async fn beside(&self, client: &Client) -> Result<Vec<String>, TargetError> {
         let mut made = Vec::new();
