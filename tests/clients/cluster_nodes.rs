@@ -55,6 +55,8 @@ fn signal(cluster: &mut Cluster, node: usize, signal: Signal) {
 fn a_node_that_stands_by_serves_clients_of_all_protocols() {
     let Some(cluster) = start() else { return };
     let standby = 1;
+    // The owner reads the list of nodes now and then.
+    until("both are listed", &cluster, |it| nodes(it, 0) == 2);
     let refused = cluster.get(standby, "/health");
     assert!(
         refused.starts_with("HTTP/1.1 503") && refused.contains("standing_by"),
