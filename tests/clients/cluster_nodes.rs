@@ -17,8 +17,11 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// Lease of the nodes.
 const LEASE: Duration = Duration::from_millis(2500);
 
+/// Starts two nodes, of which the owner has listed both: it reads the list now and then.
 fn start() -> Option<Cluster> {
-    external().is_none().then(Cluster::start).flatten()
+    let cluster = external().is_none().then(Cluster::start).flatten()?;
+    until("both are listed", &cluster, |it| nodes(it, 0) == 2);
+    Some(cluster)
 }
 
 /// Runs a command of the program, and returns its output.
@@ -55,8 +58,6 @@ fn signal(cluster: &mut Cluster, node: usize, signal: Signal) {
 fn a_node_that_stands_by_serves_clients_of_all_protocols() {
     let Some(cluster) = start() else { return };
     let standby = 1;
-    // The owner reads the list of nodes now and then.
-    until("both are listed", &cluster, |it| nodes(it, 0) == 2);
     let refused = cluster.get(standby, "/health");
     assert!(
         refused.starts_with("HTTP/1.1 503") && refused.contains("standing_by"),
