@@ -137,7 +137,7 @@ const NODES: Column<ClusterNode>[] = [
   { head: 'Version', cell: ({ version }) => version },
 ];
 
-/** The nodes of a cluster; nothing if the node is alone. */
+/** The nodes of a cluster. */
 function Nodes() {
   const { data, error } = useLive<Cluster>('/v1/cluster', 3000);
   if (!data || error) return null;
@@ -187,7 +187,7 @@ const Inside = ({ node }: { node: State }) => (
         <Table narrow caption="Listeners" columns={LISTENERS} rows={node.listeners} keyOf={({ protocol }) => protocol} />
       </Scroll>
     </section>
-    <Nodes />
+    {node.settings_changed.includes('cluster.database') && <Nodes />}
     <section className="card">
       <Facts
         rows={[
