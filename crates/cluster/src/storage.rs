@@ -26,8 +26,9 @@ use crate::uplink::Uplink;
 
 /// Bytes that are copied from the database at a time.
 const COPY_BYTES: usize = 4 << 20;
-/// Time for the keeper to end what it has begun, and between looks at it.
+/// Time in which the keeper has to end its work.
 const ENDING_PATIENCE: Duration = Duration::from_secs(3);
+/// Time between two checks of that.
 const ENDING_PAUSE: Duration = Duration::from_millis(5);
 /// File in the local folder that is not the journal's.
 const LOCK: &str = "lock";

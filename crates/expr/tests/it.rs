@@ -1,4 +1,4 @@
-//! Expressions over records: what is true, what fails and why, and what is refused.
+//! Expressions over records: results, errors, and refusals.
 
 #![expect(
     clippy::unwrap_used,

@@ -120,7 +120,7 @@ fn outcome(journal: &DiskJournal, append: Append) -> Outcome {
 
 /// Checks that a new owner has everything that was acknowledged, and nothing that was not sent.
 fn check(database: &FakeDatabase, known: &Known, place: Place, what: &str) {
-    // What was on its way comes now.
+    // Delayed calls arrive now.
     database.land_puts();
     let node = database.node();
     let shared: Arc<dyn Database> = Arc::<FakeNode>::clone(&node);
@@ -143,7 +143,7 @@ fn check(database: &FakeDatabase, known: &Known, place: Place, what: &str) {
     drop(journal);
     let agreed = agreement(&*node, &*node).unwrap();
     assert_eq!(agreed.missing, 0, "{what}: {agreed:?}");
-    // A third owner collects what the two left.
+    // A third owner collects the garbage of both.
     drop(open_with(&shared, &settings(), storage_settings(&node, place)));
     let agreed = agreement(&*node, &*node).unwrap();
     assert_eq!((agreed.missing, agreed.garbage), (0, 0), "{what}: {agreed:?}");

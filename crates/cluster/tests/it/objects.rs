@@ -128,7 +128,7 @@ fn a_missing_or_changed_object_is_an_error_and_counted() {
         let agreed = count();
         assert_eq!((agreed.missing, &agreed.missing_names), (1, &vec![first.clone()]));
     }
-    // The bytes are not what was put, in the same length.
+    // Other bytes of the same length.
     database.tamper(first, Some(vec![0; body.len()]));
     assert_eq!(count().missing, 0, "it looks at lengths only");
     assert!(read_all(&next.journal, log, 1 << 20).is_err());
@@ -276,7 +276,7 @@ impl Gate {
         self.state.lock().unwrap()
     }
 
-    /// Waits until so many puts wait, and returns the last one's name.
+    /// Waits until this number of puts is held back, and returns the name of the last one.
     fn wait_for(&self, count: usize) -> String {
         let busy = |state: &mut GateState| state.waiting.len() < count;
         let state = self.changed.wait_while(self.state(), busy).unwrap();
@@ -350,7 +350,7 @@ fn a_slow_put_has_another_beside_it() {
     let last = rows.values().rev().find_map(|row| row.object.as_ref()).unwrap();
     assert_eq!(last.object, second);
     gate.state().is_closed = false;
-    // It comes late, and nobody misses it.
+    // The put comes late, and no commit refers to its object.
     gate.release(&first);
     assert_eq!(read_all(&journal, log, 1000).unwrap(), [(0, "a".to_owned())]);
 }

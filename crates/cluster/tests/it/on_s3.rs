@@ -80,7 +80,7 @@ fn life(stores: &Stores, prefix: &str) {
         expected.push((number, text));
     }
     storage.seal().unwrap();
-    // Its deletions may fail: what is left is garbage.
+    // Its deletions may fail: the objects are garbage then.
     let _ = storage.delete_garbage();
     assert_eq!(read_all(&journal, log, 1 << 20).unwrap(), expected, "{prefix}");
     drop(journal);

@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::token::bad;
 use crate::value::Value;
 
-/// Bytes of the compiled patterns of an expression, and of what they keep while they match.
+/// Bytes of the compiled patterns of an expression, with their caches.
 pub(super) const PATTERN_BYTES_MAX: usize = 256 << 10;
 /// Least bytes that a pattern counts for.
 const PATTERN_BYTES_MIN: usize = 1 << 10;
