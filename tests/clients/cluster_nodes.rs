@@ -96,13 +96,13 @@ fn a_node_that_stands_by_serves_clients_of_all_protocols() {
 }
 
 #[test]
-fn a_client_that_knew_one_node_finds_the_next_owner() {
+fn a_client_with_a_list_of_nodes_finds_the_next_owner() {
     let Some(python) = peer::python() else { return };
     let Some(mut cluster) = start() else { return };
     let script = root().join("tests/clients/python/cluster_follow.py");
     let mut client = peer::command(&python)
         .arg(script)
-        .args([&cluster.kafka[0], "followed"])
+        .args([&*cluster.kafka.join(","), "followed"])
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()

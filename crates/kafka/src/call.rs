@@ -55,6 +55,15 @@ pub(crate) struct EncodedResponse {
     pub memory: Option<Permit>,
     /// Permit to have a large answer in memory.
     pub turn: Option<OwnedSemaphorePermit>,
+    /// Reason to end the connection once it is written.
+    pub close: Option<Close>,
+}
+
+impl EncodedResponse {
+    /// Ends the connection behind the answer, if there is a reason.
+    pub(crate) fn then(self, close: Option<Close>) -> Self {
+        Self { close, ..self }
+    }
 }
 
 impl From<Encoded> for EncodedResponse {
@@ -77,6 +86,8 @@ pub(crate) enum Close {
     Encode(#[from] EncodeError),
     #[error("the client has not logged in")]
     NoLogin,
+    #[error("the client's login was refused")]
+    LoginRefused,
     #[error("a produce request that wants no answer failed")]
     SilentFailure,
     #[error("the journal cannot tell whether a batch was stored")]
@@ -93,6 +104,7 @@ impl Close {
             Self::NotServed(_) => "unserved_api",
             Self::Encode(_) => "unwritable_answer",
             Self::NoLogin => "no_login",
+            Self::LoginRefused => "login_refused",
             Self::SilentFailure => "unanswered_produce_failed",
             Self::OutcomeUnknown => "outcome_unknown",
         }

@@ -332,6 +332,10 @@ impl Loop<'_> {
                 this.bytes_out = self.outgoing.len() - before;
                 traced.push(this);
             }
+            if reply.close.is_some() {
+                closed = reply.close;
+                break;
+            }
             if reply.turn.is_some() {
                 turn = reply.turn;
                 break;

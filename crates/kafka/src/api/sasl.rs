@@ -8,7 +8,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use stafett_store::wall_ms;
 
-use crate::call::Call;
+use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
@@ -37,7 +37,9 @@ pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder
             .map(|mechanism| Str::from_static(mechanism.name()))
             .collect(),
     };
-    Ok(call.answer::<SaslHandshakeRequest>(&response)?.into())
+    let is_refused = code == ErrorCode::UnsupportedSaslMechanism;
+    let answer = call.answer::<SaslHandshakeRequest>(&response)?;
+    Ok(answer.then(is_refused.then_some(Close::LoginRefused)).into())
 }
 
 pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
@@ -54,6 +56,7 @@ pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Deco
         return Ok(call.answer::<SaslAuthenticateRequest>(&response)?.into());
     }
     let answered = then(move |context: &RequestContext, done: Authenticated| {
+        let close = done.is_err().then_some(Close::LoginRefused);
         let response = match done {
             Ok((auth_bytes, caller)) => {
                 if let Some(user) = caller.as_deref().and_then(|caller| caller.name()) {
@@ -81,7 +84,7 @@ pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Deco
                 }
             }
         };
-        call.answer::<SaslAuthenticateRequest>(&response)
+        Ok(call.answer::<SaslAuthenticateRequest>(&response)?.then(close))
     });
     let operation = Operation::Authenticate(request.auth_bytes, answered);
     Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))

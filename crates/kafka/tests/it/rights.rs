@@ -100,6 +100,29 @@ async fn before_a_login_every_api_but_those_of_the_login_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_refused_login_is_answered_and_ends_the_connection() {
+    let server = Server::start().await;
+    close(&server);
+    let mut client = server.client().await;
+    let handshake = |mechanism: &'static str| SaslHandshakeRequest {
+        mechanism: mechanism.into(),
+    };
+    let refused = client.call(1, &handshake("GSSAPI")).await.error_code;
+    assert_eq!(refused, ErrorCode::UnsupportedSaslMechanism as i16);
+    assert_eq!(client.frame().await, None);
+    // Also one that had logged in as this user before.
+    for mut client in [server.client().await, logged_in(&server, "ann").await] {
+        assert_eq!(client.call(1, &handshake("PLAIN")).await.error_code, 0);
+        let proof = SaslAuthenticateRequest {
+            auth_bytes: b"\0ann\0wrong".to_vec().into(),
+        };
+        let refused = client.call(2, &proof).await.error_code;
+        assert_eq!(refused, ErrorCode::SaslAuthenticationFailed as i16);
+        assert_eq!(client.frame().await, None);
+    }
+}
+
+#[tokio::test]
 async fn commits_are_shown_of_topics_that_may_be_described_and_refused_one_by_one() {
     let server = Server::start().await;
     let mut open = server.client().await;
@@ -427,6 +450,7 @@ async fn a_bearer_token_logs_in_until_it_expires() {
         auth_bytes: vec![1].into(),
     };
     assert_eq!(client.call(2, &last).await.error_code, failed);
+    assert_eq!(client.frame().await, None);
     for message in [
         "",
         "n,,",
