@@ -56,6 +56,11 @@ impl FakeDatabase {
         }
     }
 
+    /// Returns true if the bytes of an object count.
+    pub fn needs(&self, object: &str) -> bool {
+        self.0.lock().needs(object)
+    }
+
     /// Returns what must not happen and did: objects that were deleted while they counted, for instance.
     pub fn violations(&self) -> Vec<String> {
         self.0.lock().violations.clone()
