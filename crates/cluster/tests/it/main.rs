@@ -35,6 +35,7 @@ mod nodes;
 mod objects;
 mod on_postgres;
 mod on_s3;
+mod opening;
 mod seeds;
 
 mod providers {

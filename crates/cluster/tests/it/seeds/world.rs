@@ -379,7 +379,8 @@ impl World {
 
     fn open(&self, number: usize, fake: &Arc<FakeNode>) -> Option<Node> {
         let database: Arc<dyn Database> = Arc::<FakeNode>::clone(fake);
-        let mut candidate = Candidate::new(Arc::clone(&database), nonce(), NO_LEASE);
+        let mut candidate =
+            Candidate::new(Arc::clone(&database), nonce(), NO_LEASE).with_store(self.settings(fake).objects);
         let clock = Duration::from_secs(self.draw(0..1000));
         let claimed = (0..4).find_map(|_| match candidate.look(|| clock) {
             Ok(Look::Claimed(claim)) => Some(claim),
@@ -395,8 +396,11 @@ impl World {
         let opened = storage_with(&database, claim, self.settings(fake)).map(Arc::new);
         let opened = opened.map_err(|error| error.to_string()).and_then(|storage| {
             let shared = Arc::<SharedStorage>::clone(&storage);
+            let opening = storage.begin_opening().map_err(|error| error.to_string())?;
             let journal = DiskJournal::open_on(shared, rewriting(MERGED_BYTES), Metrics::new());
-            Ok((storage, journal.map_err(|error| error.to_string())?))
+            let journal = journal.map_err(|error| error.to_string())?;
+            opening.end(journal.report()).map_err(|error| error.to_string())?;
+            Ok((storage, journal))
         });
         let is_owner = !fake.is_dead() && self.is_owner(claim);
         match opened {
