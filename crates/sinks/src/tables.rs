@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
-use stafett_kafka_client::{Client, ClientError};
+use stafett_kafka_client::{Client, ClientError, ErrorCode};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use crate::definition::{Begin, Definition, OnGap};
 use crate::lookup::{Lookup, TableTooLarge};
@@ -16,6 +17,8 @@ use crate::secret::SecretError;
 use crate::target::Place;
 use crate::transform::Step;
 
+/// Wait before reading is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// Interval of looks whether a topic has more partitions.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -107,27 +110,30 @@ async fn read(
             partition: u32::try_from(partition.index).unwrap_or(0),
         };
         let (start, end) = begin(client, &place, Begin::Earliest).await.map_err(failed)?;
-        let mut reader = Reader::spawn(client.clone(), place, start.topic, start.next, OnGap::Skip);
-        let mut next = start.next;
-        while next < end {
-            next = take(lookup, reader.next().await)?;
+        let mut reading = Reading {
+            lookup: lookup.clone(),
+            client: client.clone(),
+            place,
+            topic: start.topic,
+            next: start.next,
+        };
+        let mut reader = reading.reader();
+        while reading.next < end {
+            let piece = reader.next().await;
+            let piece = piece.ok_or_else(|| TableError::unreadable(lookup, "reading has ended"))?;
+            reading.take(piece.map_err(|why| TableError::of_reader(lookup, &why))?)?;
         }
-        let lookup = lookup.clone();
-        followers.spawn(async move {
-            loop {
-                if let Err(why) = take(&lookup, reader.next().await) {
-                    return why;
-                }
-            }
-        });
+        followers.spawn(reading.follow(reader));
     }
     let (client, lookup) = (client.clone(), lookup.clone());
     followers.spawn(async move {
         loop {
             sleep(LOOK).await;
-            // The readers notice by themselves that the broker is away.
-            let now = client.topic(&lookup.topic).await;
-            if now.is_ok_and(|now| now.id != topic.id || now.partitions.len() != count) {
+            let is_other = match client.topic(&lookup.topic).await {
+                Ok(now) => now.id != topic.id || now.partitions.len() != count,
+                Err(why) => why.code() == Some(ErrorCode::UnknownTopicOrPartition),
+            };
+            if is_other {
                 return TableError::Changed(lookup.topic);
             }
         }
@@ -135,15 +141,48 @@ async fn read(
     Ok(())
 }
 
-/// Takes records into a table. Returns the offset behind them.
-fn take(lookup: &Lookup, piece: Option<Result<Piece, ReadError>>) -> Result<u64, TableError> {
-    let piece = piece.ok_or_else(|| TableError::unreadable(lookup, "reading has ended"))?;
-    let piece = piece.map_err(|why| TableError::of_reader(lookup, &why))?;
-    for record in &piece.records {
-        // Without a key it is no row.
-        if let Some(key) = &record.key {
-            lookup.take(key, record.value.as_deref())?;
+/// A partition of a table's topic, and how far it is read.
+struct Reading {
+    lookup: Lookup,
+    client: Client,
+    place: Place,
+    topic: Option<Uuid>,
+    next: u64,
+}
+
+impl Reading {
+    /// Reads on. Rows that retention has removed meanwhile are a gap, behind which the table is read anew.
+    fn reader(&self) -> Reader {
+        let (client, place) = (self.client.clone(), self.place.clone());
+        Reader::spawn(client, place, self.topic, self.next, OnGap::Stop)
+    }
+
+    fn take(&mut self, piece: Piece) -> Result<(), TableError> {
+        for record in &piece.records {
+            // Without a key it is no row.
+            if let Some(key) = &record.key {
+                self.lookup.take(key, record.value.as_deref())?;
+            }
+        }
+        self.next = piece.next;
+        Ok(())
+    }
+
+    /// Keeps the table current. While the broker is away, it stays as it is.
+    async fn follow(mut self, mut reader: Reader) -> TableError {
+        loop {
+            match reader.next().await {
+                Some(Ok(piece)) => {
+                    if let Err(why) = self.take(piece) {
+                        return why;
+                    }
+                }
+                Some(Err(ReadError::Client(_))) | None => {
+                    sleep(AGAIN).await;
+                    reader = self.reader();
+                }
+                Some(Err(why)) => return TableError::of_reader(&self.lookup, &why),
+            }
         }
     }
-    Ok(piece.next)
 }

@@ -17,20 +17,20 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{Folder, Running, connect, get, serve};
+use crate::common::{Folder, Running, connect, serve};
 
 pub(crate) const RECORDS: u64 = 600;
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker, and a file of definitions.
 pub(crate) struct Scene {
-    folder: Folder,
+    pub(crate) folder: Folder,
     running: Running,
 }
 
 impl Scene {
     /// Starts a broker with a topic of two partitions, and a sink of its records into files.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Folder::new();
         let path = folder.path().join("out");
         let fields = format!("to = \"files\"\npath = '{}'\nformat = \"ndjson\"", path.display());
@@ -68,7 +68,7 @@ impl Scene {
         self.run_to_the_end(RECORDS);
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("sinks.toml")
     }
 
@@ -89,22 +89,22 @@ impl Scene {
     }
 
     /// `stafett sink WORD -f FILE …`.
-    fn sink(&self, word: &str, more: &[&str]) -> Command {
+    pub(crate) fn sink(&self, word: &str, more: &[&str]) -> Command {
         let (file, http) = (self.file(), self.http().to_string());
         let mut command = self.stafett(&["sink", word, "-f", file.to_str().unwrap(), "--http", &http]);
         command.args(more);
         command
     }
 
-    fn done(&self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
         printed(self.stafett(arguments).output().unwrap())
     }
 
-    fn produce(&self, lines: &str) {
+    pub(crate) fn produce(&self, lines: &str) {
         self.produce_to("log", lines);
     }
 
-    fn produce_to(&self, topic: &str, lines: &str) {
+    pub(crate) fn produce_to(&self, topic: &str, lines: &str) {
         let mut command = self.stafett(&["produce", topic, "-K", ":"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
@@ -129,7 +129,7 @@ impl Scene {
     }
 
     /// Returns the sum of all positions in the target.
-    fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         let lines = printed(self.sink("position", &["--json"]).output().unwrap());
         let next = |line: &str| {
             serde_json::from_str::<Value>(line).unwrap()["next"]
@@ -140,7 +140,7 @@ impl Scene {
     }
 
     /// Runs the sink until everything is in the target, and stops it.
-    fn run_to_the_end(&self, records: u64) {
+    pub(crate) fn run_to_the_end(&self, records: u64) {
         let sink = Running::start(self.sink("run", &[]));
         let begun = Instant::now();
         while self.position() < records {
@@ -152,7 +152,7 @@ impl Scene {
     }
 
     /// Returns the rows of all files that manifests name, by place.
-    fn rows(&self) -> Vec<(u64, u64, Value)> {
+    pub(crate) fn rows(&self) -> Vec<(u64, u64, Value)> {
         let out = self.folder.path().join("out");
         let mut rows = Vec::new();
         for partition in 0..2 {
@@ -179,7 +179,7 @@ impl Scene {
     }
 }
 
-fn printed(output: Output) -> String {
+pub(crate) fn printed(output: Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     String::from_utf8(output.stdout).unwrap()
@@ -273,123 +273,4 @@ fn poison_is_set_aside_and_a_paused_sink_rests() {
     for part in ["stafett-class", "type", "column n: ", "two"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
-}
-
-#[test]
-fn metrics_tell_position_and_lag_of_records_that_wait() {
-    let scene = Scene::new();
-    let out = scene.folder.path().join("out");
-    let definition = format!(
-        "[sink.events]\nfrom = \"log\"\nto = \"files\"\npath = '{}'\nflush = {{ every = \"1h\" }}\n",
-        out.display()
-    );
-    fs::write(scene.file(), definition).unwrap();
-    printed(scene.sink("apply", &[]).output().unwrap());
-    scene.produce("a:{\"n\":1}\na:{\"n\":2}\n");
-    let sink = Running::start(scene.sink("run", &["--metrics", "127.0.0.1:0"]));
-    let metrics = || get(sink.address("metrics"), "/metrics");
-    let value = |name: &str| {
-        let metrics = metrics();
-        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|value| value.trim().parse::<f64>().ok())
-    };
-    let begun = Instant::now();
-    while value("stafett_sink_lag_seconds{sink=\"events\"}").is_none_or(|lag| lag <= 0.0) {
-        assert!(begun.elapsed() < PATIENCE, "{}", metrics());
-    }
-    assert_eq!(value("stafett_sink_lag_records{sink=\"events\"}"), Some(2.0));
-    for line in [
-        "stafett_sink_target{sink=\"events\",to=\"files\"} 1",
-        "stafett_sink_state{sink=\"events\",state=\"running\"} 1",
-        "stafett_sink_flush_seconds_count{sink=\"events\"} 0",
-        "stafett_sink_position{sink=\"events\",topic=\"log\",partition=\"0\"} 0",
-    ] {
-        assert!(metrics().contains(line), "{line} is not in {}", metrics());
-    }
-    sink.signal(Signal::TERM);
-    assert!(sink.end().0.success());
-    assert_eq!(scene.position(), 2);
-}
-
-#[test]
-fn records_get_the_fields_of_a_table_as_it_is_also_after_a_restart() {
-    let scene = Scene::new();
-    let define = |lookup: &str| {
-        let out = scene.folder.path().join("out");
-        let definition = format!(
-            "[sink.events]\nfrom = \"log\"\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\nplace = true\n\
-             flush = {{ every = \"50ms\" }}\n\
-             [[sink.events.transform]]\nlookup = {{ topic = \"apps\", key = \"value.app\", {lookup} }}\n\
-             [[sink.events.transform]]\nset = {{ text = \"value.app + '/' + string(value.country)\" }}\n\
-             [sink.events.columns]\ntext = {{ type = \"text\" }}\n",
-            out.display()
-        );
-        fs::write(scene.file(), definition).unwrap();
-    };
-    scene.done(&[
-        "topic",
-        "create",
-        "apps",
-        "-p",
-        "3",
-        "--set",
-        "cleanup.policy=compact",
-    ]);
-    define("add = [\"country\"], missing = \"poison\"");
-    printed(scene.sink("apply", &[]).output().unwrap());
-    let texts = || {
-        let rows = scene.rows();
-        let mut texts: Vec<_> = rows
-            .iter()
-            .map(|(_, _, row)| row["text"].as_str().unwrap().to_owned())
-            .collect();
-        texts.sort();
-        texts
-    };
-    scene.produce_to(
-        "apps",
-        "a:{\"country\":\"NO\"}\nb:{\"country\":\"DK\"}\na:{\"country\":\"SE\"}\n",
-    );
-    scene.produce("k:{\"app\":\"a\"}\nk:{\"app\":\"b\"}\nk:{\"app\":\"none\"}\n");
-    let tried = printed(scene.sink("dry-run", &[]).output().unwrap());
-    assert!(
-        tried.contains("apps has no row of that key") && tried.contains("a/SE"),
-        "{tried}"
-    );
-    scene.run_to_the_end(3);
-    assert_eq!(texts(), ["a/SE", "b/DK"]);
-    scene.produce_to("apps", "b:nonsense\na:{\"country\":\"FI\"}\n");
-    scene.produce("k:{\"app\":\"a\"}\nk:{\"app\":\"b\"}\n");
-    scene.run_to_the_end(5);
-    assert_eq!(texts(), ["a/FI", "a/SE", "b/DK"]);
-
-    // While the sink runs, rows come in, until there are too many.
-    define("add = [\"country\"], missing = \"poison\", bytes_max = \"2KiB\"");
-    let sink = Running::start(scene.sink("run", &["--metrics", "127.0.0.1:0"]));
-    let begun = Instant::now();
-    let wait_for = |line: &str| {
-        let metrics = || get(sink.address("metrics"), "/metrics");
-        while !metrics().contains(line) {
-            assert!(begun.elapsed() < PATIENCE, "{line} is not in {}", metrics());
-        }
-    };
-    wait_for("stafett_sink_table_rows{sink=\"events\"} 1");
-    scene.produce_to("apps", "c:{\"country\":\"IS\"}\n");
-    wait_for("stafett_sink_table_rows{sink=\"events\"} 2");
-    scene.produce("k:{\"app\":\"c\"}\n");
-    wait_for("stafett_sink_lookups_total{sink=\"events\",result=\"found\"} 1");
-    let large = format!("d:{{\"country\":\"{}\"}}\n", "x".repeat(2000));
-    scene.produce_to("apps", &large);
-    wait_for("stafett_sink_state{sink=\"events\",state=\"stopped\"} 1");
-    scene.produce("k:{\"app\":\"d\"}\n");
-    sink.signal(Signal::TERM);
-    let (status, _, log) = sink.end();
-    assert!(
-        status.success() && log.contains("table_too_large: the table of the topic apps"),
-        "{log}"
-    );
-    assert_eq!(scene.position(), 6, "nothing is written without its table");
-    define("add = [\"country\"], missing = \"poison\"");
-    scene.run_to_the_end(7);
-    assert_eq!(texts().len(), 5);
 }

@@ -513,7 +513,7 @@ mod tests {
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set, time and lookup",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);
