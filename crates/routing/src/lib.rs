@@ -27,7 +27,7 @@ mod routes;
 mod spec;
 mod tables;
 
-pub use filter::Filter;
+pub use filter::{Filter, FilterWork};
 pub use hops::{FilteredHop, Hop, Target};
 pub use message_view::{HeaderValue, KeyOnly, MessageView};
 pub use router::{BindError, Names, PREFETCH_MAX, Router};

@@ -13,7 +13,7 @@ use bytestring::ByteString;
 use jiff::Timestamp;
 use stafett_expr::{Found, NoJson, Paths, Record, Value, Variable};
 use stafett_model::Message;
-use stafett_routing::{Filter, HeaderValue, MessageView, Property};
+use stafett_routing::{Filter, FilterWork, HeaderValue, MessageView, Property};
 
 use super::metrics::ExchangeMetrics;
 
@@ -93,8 +93,8 @@ impl MessageView for RoutedMessage<'_> {
         reader.property(kept, property)
     }
 
-    fn admits(&self, filter: &Filter) -> bool {
-        let verdict = filter.is_true(self);
+    fn admits(&self, filter: &Filter, work: &mut FilterWork) -> bool {
+        let verdict = filter.is_true(self, work);
         if verdict.is_err() {
             self.metrics.filter_errors.inc();
         }
