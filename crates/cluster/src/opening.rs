@@ -74,7 +74,9 @@ impl SharedStorage {
             }
         }
         if let [earlier @ .., _] = segments.as_slice() {
-            earlier.iter().for_each(|remote| remote.set_followed());
+            for remote in earlier {
+                remote.set_followed();
+            }
         }
         let mut left = self.uplink.settings.cache_bytes / 2;
         let mut begins: Vec<(Arc<Remote>, Part)> = Vec::new();

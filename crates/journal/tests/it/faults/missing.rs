@@ -2,6 +2,7 @@
 //! unchanged.
 
 use std::collections::BTreeSet;
+use std::io::IoSlice;
 
 use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{DiskJournal, Journal};
@@ -123,6 +124,26 @@ fn a_missing_arrival_segment_is_named_and_so_is_what_it_held() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_segment_of_zeros_without_a_sidecar_is_named_as_a_missing_one_is() {
+    let (disk, ledger) = played(End::Closed, 25);
+    let names = arrivals(&disk);
+    for name in &names {
+        let disk = disk.fork();
+        let storage = disk.storage();
+        let file = storage.open(name).unwrap();
+        let zeros = vec![0; disk.contents(name).unwrap().len()];
+        file.write_at(&mut [IoSlice::new(&zeros)], 0).unwrap();
+        file.sync().unwrap();
+        disk.delete(&name.replace(".seg", ".idx"));
+        let journal = open(&disk, 1).unwrap();
+        let report = journal.report();
+        assert!(report.missing_segments.contains(name), "{name}: {report:?}");
+        check_records(&journal, &ledger);
+        goes_on(&journal, &ledger);
     }
 }
 
