@@ -4,10 +4,10 @@
 //! Recovery reads the begin of each arrival segment, one after the other. So their first objects are put into
 //! the cache before.
 //!
-//! **A lost object** of a segment that others follow is read as zeros while the journal is opened, and so
-//! recovery finds damage in its place, as after that of a disk: what it had is missing or fenced, and the rest
-//! serves. Two cases are no loss, and errors: a former owner meets objects that its successor deleted; and the
-//! newest segment has no later one that would tell a hole from the journal's end.
+//! **A lost object** of a segment that others follow is read as zeros while the journal is opened. So
+//! recovery finds damage in its place, as after that of a disk: what it had is missing or fenced, and the
+//! rest serves. Two cases are no loss, and errors: a former owner meets objects that its successor deleted;
+//! and the newest segment has no later one that would tell a hole from the journal's end.
 
 use std::collections::BTreeSet;
 use std::io;
