@@ -1,4 +1,6 @@
 //! Nodes over one fake database, and the steps that they take.
+//!
+//! Length: steps and their checks share the state of a seed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
