@@ -153,8 +153,13 @@ struct Reading {
 impl Reading {
     /// Reads on. Rows that retention has removed meanwhile are a gap, behind which the table is read anew.
     fn reader(&self) -> Reader {
-        let (client, place) = (self.client.clone(), self.place.clone());
-        Reader::spawn(client, place, self.topic, self.next, OnGap::Stop)
+        Reader::spawn(
+            &self.client,
+            self.place.clone(),
+            self.topic,
+            self.next,
+            OnGap::Stop,
+        )
     }
 
     fn take(&mut self, piece: Piece) -> Result<(), TableError> {
