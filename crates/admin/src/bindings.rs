@@ -24,6 +24,7 @@ use stafett_model::Namespace;
 use stafett_routing::{Filter, HeaderMatch, HeaderValue, Mode};
 
 use crate::access;
+use crate::definition::declared;
 use crate::exchanges::NAMESPACE;
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace, queues};
@@ -82,6 +83,9 @@ struct Definition {
     /// Condition on the content of messages: an expression.
     #[serde(default)]
     filter: Option<String>,
+    /// Declaration by another protocol, in base64, as it is shown: part of the identity of a binding.
+    #[serde(default)]
+    declared: Option<String>,
 }
 
 /// A binding.
@@ -102,6 +106,9 @@ struct BindingStatus {
     mode: Match,
     /// Condition on the content of messages.
     filter: Option<String>,
+    /// Declaration by another protocol, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    declared: Option<String>,
     /// True if it survives a restart.
     durable: bool,
 }
@@ -381,9 +388,15 @@ impl BindingStatus {
             filter: headers
                 .and_then(|headers| headers.filter.as_deref())
                 .map(|filter| filter.source().to_owned()),
+            declared: (!is_own(&binding.arguments)).then(|| STANDARD.encode(&binding.arguments)),
             durable: binding.durable,
         }
     }
+}
+
+/// Returns true for the arguments of a binding that was made here.
+fn is_own(arguments: &[u8]) -> bool {
+    arguments.is_empty() || serde_json::from_slice::<Vec<serde::de::IgnoredAny>>(arguments).is_ok()
 }
 
 fn json_of(value: Option<&HeaderValue>) -> Value {
@@ -420,10 +433,12 @@ impl Definition {
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         // Bindings that differ in their headers alone are two: the headers are part of the identity.
         let arguments = match &self.filter {
+            _ if self.declared.is_some() => String::new(),
             Some(filter) => serde_json::json!([self.mode, self.headers, filter]).to_string(),
             None if pairs.is_empty() && self.mode == Match::All => String::new(),
             None => serde_json::json!([self.mode, self.headers]).to_string(),
         };
+        let declared = declared(self.declared.as_deref())?;
         let filter = self.filter.as_deref().map(Filter::compile).transpose();
         let filter = filter.map_err(|why| Problem::bad_request(format!("filter: {why}")))?;
         Ok(NewBinding {
@@ -442,7 +457,7 @@ impl Definition {
                 pairs,
                 filter: filter.map(Arc::new),
             },
-            arguments: arguments.into(),
+            arguments: declared.unwrap_or_else(|| arguments.into()),
         })
     }
 }

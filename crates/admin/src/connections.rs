@@ -314,7 +314,8 @@ fn channels(entry: &ConnectionEntry) -> Vec<ChannelState> {
     board.map(ChannelBoard::last).unwrap_or_default()
 }
 
-fn channel_count(entry: &ConnectionEntry) -> u64 {
+/// Returns the number of open channels; 0 for a protocol without channels.
+pub(crate) fn channel_count(entry: &ConnectionEntry) -> u64 {
     let client = entry.client();
     let board = client.as_ref().and_then(|client| client.channels());
     board.map_or(0, |board| board.count().into())

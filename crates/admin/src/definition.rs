@@ -3,6 +3,9 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_access::{Action, Resource};
@@ -21,6 +24,8 @@ use crate::{Routes, answer, namespace};
 
 /// Bound on the bytes of a queue's name.
 const NAME_BYTES_MAX: usize = 255;
+/// Bound on the bytes of a declaration by another protocol.
+const DECLARED_BYTES_MAX: usize = 64 << 10;
 
 /// Definition of a queue. All fields are optional.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,6 +56,10 @@ struct Definition {
     retain: u64,
     /// Lays the queue over a stored topic.
     over: Option<Over>,
+    /// Properties that clients of other protocols give their queues.
+    traits: Vec<Trait>,
+    /// Declaration by another protocol, in base64, as definitions show it.
+    declared: Option<String>,
 }
 
 impl Default for Definition {
@@ -70,6 +79,41 @@ impl Default for Definition {
             single_active_consumer: false,
             retain: 0,
             over: None,
+            traits: Vec::new(),
+            declared: None,
+        }
+    }
+}
+
+/// Property of a queue that clients of other protocols give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "QueueTrait")]
+enum Trait {
+    /// Two priorities, normal and high.
+    TwoPriorities,
+    /// The delivery limit is one that no declaration names: a policy may raise it.
+    DefaultDeliveryLimit,
+    /// The active consumer makes way for one of a higher priority.
+    ActiveYields,
+    /// Transient messages survive a restart.
+    KeepsTransient,
+}
+
+impl Trait {
+    const ALL: [Self; 4] = [
+        Self::TwoPriorities,
+        Self::DefaultDeliveryLimit,
+        Self::ActiveYields,
+        Self::KeepsTransient,
+    ];
+
+    fn of(self, settings: &mut QueueSettings) -> &mut bool {
+        match self {
+            Self::TwoPriorities => &mut settings.two_priorities,
+            Self::DefaultDeliveryLimit => &mut settings.has_default_delivery_limit,
+            Self::ActiveYields => &mut settings.active_yields,
+            Self::KeepsTransient => &mut settings.keeps_transient,
         }
     }
 }
@@ -135,12 +179,58 @@ pub(crate) struct Settings {
     retain: u64,
 }
 
+/// Definition of a queue that is there, by the fields that make it.
+#[derive(Debug, Serialize)]
+struct Defined {
+    name: String,
+    namespace: String,
+    durable: bool,
+    auto_delete: bool,
+    #[serde(flatten)]
+    settings: Settings,
+    over: Option<OverOf>,
+    traits: Option<Vec<Trait>>,
+    declared: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OverOf {
+    topic: String,
+}
+
+/// Returns the definition of a queue, without what policies make of it.
+pub(crate) fn defined(broker: &Broker, queue: &Queue) -> impl Serialize + use<> {
+    let mut settings = queue.own_settings();
+    let durability = settings.durability.map(|level| level.to_string());
+    let shown = Settings::with(&settings, durability);
+    let mut traits = Trait::ALL.to_vec();
+    traits.retain(|known| *known.of(&mut settings));
+    let topic = queue.over.and_then(|topic| broker.topics().with_id(topic));
+    Defined {
+        name: queue.name.to_string(),
+        namespace: queue.namespace.to_string(),
+        durable: queue.durable,
+        auto_delete: queue.auto_delete,
+        settings: shown,
+        over: topic.map(|topic| OverOf {
+            topic: topic.name.to_string(),
+        }),
+        traits: Some(traits).filter(|traits| !traits.is_empty()),
+        declared: queue.arguments.as_deref().map(|bytes| STANDARD.encode(bytes)),
+    }
+}
+
 impl Settings {
+    /// Returns the settings in force.
     pub(crate) fn of(queue: &Queue) -> Self {
-        let settings = queue.settings();
+        let durability = queue.durability().map(|level| level.to_string());
+        Self::with(&queue.settings(), durability)
+    }
+
+    fn with(settings: &QueueSettings, durability: Option<String>) -> Self {
         let dead_letter = settings.dead_letter.as_ref();
         Self {
-            durability: queue.durability().map(|level| level.to_string()),
+            durability,
             priority_max: settings.priority_max,
             ttl_ms: settings.ttl_ms,
             expires_ms: settings.expires_ms,
@@ -204,7 +294,7 @@ async fn make(
     }
     let mut declare = wanted.declare(&broker)?;
     if let Some(existing) = queues.get(&namespace, &name) {
-        // Of a queue that another protocol has made, the settings are compared.
+        // Of a queue that is there, the settings are compared.
         declare.arguments.clone_from(&existing.arguments);
     }
     let refused = |why: DeclareError| match why {
@@ -236,28 +326,35 @@ impl Definition {
         }
         check_expires(self.expires_ms)?;
         let durability = self.durability.as_deref().map(level);
+        let declared = declared(self.declared.as_deref())?;
+        let has_limit = self.length_max.or(self.bytes_max).is_some();
+        let mut settings = QueueSettings {
+            ttl_ms: self.ttl_ms,
+            expires_ms: self.expires_ms,
+            length_max: self.length_max,
+            bytes_max: self.bytes_max,
+            // Without a limit, a declaration of another protocol does not name it.
+            overflow: if has_limit || declared.is_some() {
+                self.overflow.into()
+            } else {
+                Overflow::default()
+            },
+            dead_letter: self.dead_letter.map(Into::into),
+            priority_max: self.priority_max,
+            delivery_limit: self.delivery_limit,
+            single_active_consumer: self.single_active_consumer,
+            durability: durability.transpose()?,
+            retain: self.retain,
+            ..QueueSettings::default()
+        };
+        for given in self.traits {
+            *given.of(&mut settings) = true;
+        }
         Ok(Declare {
             durable: self.durable,
             auto_delete: self.auto_delete,
-            settings: QueueSettings {
-                ttl_ms: self.ttl_ms,
-                expires_ms: self.expires_ms,
-                length_max: self.length_max,
-                bytes_max: self.bytes_max,
-                // Without a limit, a declaration of another protocol does not name it.
-                overflow: if self.length_max.or(self.bytes_max).is_none() {
-                    Overflow::default()
-                } else {
-                    self.overflow.into()
-                },
-                dead_letter: self.dead_letter.map(Into::into),
-                priority_max: self.priority_max,
-                delivery_limit: self.delivery_limit,
-                single_active_consumer: self.single_active_consumer,
-                durability: durability.transpose()?,
-                retain: self.retain,
-                ..QueueSettings::default()
-            },
+            settings,
+            arguments: declared,
             over,
             ..Declare::default()
         })
@@ -291,6 +388,21 @@ impl From<DeadLetterTo> for DeadLetter {
             routing_key: to.routing_key.map(Into::into),
         }
     }
+}
+
+/// Reads a declaration by another protocol, which is opaque here.
+pub(crate) fn declared(base64: Option<&str>) -> Result<Option<Bytes>, Problem> {
+    let bytes = base64.map(|text| STANDARD.decode(text)).transpose();
+    let bytes = bytes.ok().filter(|bytes| {
+        bytes
+            .as_ref()
+            .is_none_or(|bytes| bytes.len() <= DECLARED_BYTES_MAX)
+    });
+    let bytes = bytes.ok_or_else(|| {
+        let why = format!("declared is base64 of {DECLARED_BYTES_MAX} bytes at most");
+        Problem::bad_request(why).with("field", "declared")
+    })?;
+    Ok(bytes.map(Bytes::from))
 }
 
 /// Reads a durability.

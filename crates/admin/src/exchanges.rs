@@ -18,6 +18,7 @@ use stafett_model::Namespace;
 use stafett_routing::{ExchangeKind, HashOn, Property};
 
 use crate::access;
+use crate::definition::declared;
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace};
 
@@ -86,6 +87,8 @@ struct Definition {
     delays: bool,
     /// Of a hash exchange: `key`, the default, `message-id`, `correlation-id`, `timestamp` or `header:NAME`.
     hash_on: Option<String>,
+    /// Declaration by another protocol, in base64, as definitions show it.
+    declared: Option<String>,
 }
 
 fn yes() -> bool {
@@ -406,6 +409,7 @@ impl Definition {
             internal: self.internal,
             alternate: self.alternate.map(Into::into),
             delays: self.delays,
+            arguments: declared(self.declared.as_deref())?.unwrap_or_default(),
             ..NewExchange::new(kind)
         })
     }

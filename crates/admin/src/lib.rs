@@ -27,6 +27,7 @@
 //! - [`events`]: events and the log; `feed`: entries of these that are kept, and come
 //! - `operations`: long work
 //! - `overview`: totals and rates; `metrics`: the last hour, and metrics of single objects
+//! - `definitions`: all that is defined, exported and imported
 //! - `about`: product and version, the document, explanations of codes
 //! - `refusals`: refusals of the broker's errors
 //! - `time`: times in answers
@@ -44,6 +45,7 @@ mod connections;
 mod consumers;
 mod content;
 mod definition;
+mod definitions;
 pub mod events;
 mod exchanges;
 mod feed;
@@ -191,18 +193,28 @@ pub fn router(backend: Backend, access: Access) -> Router {
     let routes = routes();
     let states = routes.endpoints().iter().filter(|route| route.shows_state());
     let states = states.map(Endpoint::path).collect();
-    let (broker, sockets) = (backend.broker.clone(), backend.sockets.clone());
+    let (broker, sockets, operations) = (
+        backend.broker.clone(),
+        backend.sockets.clone(),
+        backend.operations.clone(),
+    );
     let shown = guard(broker.clone(), routes.into_router().merge(metrics::router())).with_state(backend);
     let front = ws::Front::new(broker.clone(), sockets, shown.clone(), states);
-    let sockets = guard(broker, ws::routes().into_router()).with_state(front);
-    Policy::Api(access).guard(shown.merge(sockets))
+    let sockets = guard(broker.clone(), ws::routes().into_router()).with_state(front);
+    let parts = definitions::Parts {
+        broker: broker.clone(),
+        operations,
+        router: shown.clone(),
+    };
+    let definitions = guard(broker, definitions::routes().into_router()).with_state(parts);
+    Policy::Api(access).guard(shown.merge(sockets).merge(definitions))
 }
 
 /// Returns the `OpenAPI` document of all routes, as text.
 #[must_use]
 pub fn document() -> String {
-    let (routes, sockets) = (routes(), ws::routes());
-    let endpoints = [routes.endpoints(), sockets.endpoints()].concat();
+    let (routes, sockets, definitions) = (routes(), ws::routes(), definitions::routes());
+    let endpoints = [routes.endpoints(), sockets.endpoints(), definitions.endpoints()].concat();
     let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, &endpoints);
     format!("{document:#}\n")
 }

@@ -14,6 +14,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
+use stafett_net::Connections;
 
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_namespace};
@@ -25,6 +26,7 @@ const LIST: List<NamespaceStatus, NamespaceStatus> = List {
         ("queues", |row| row.queues as u64),
         ("ready", |row| row.ready),
         ("in_flight", |row| row.in_flight),
+        ("connections", |row| row.connections),
     ],
     shown: NamespaceStatus::clone,
 };
@@ -40,6 +42,8 @@ struct NamespaceStatus {
     ready: u64,
     /// Messages of its queues that consumers have and did not settle yet.
     in_flight: u64,
+    /// Connections of clients that work in it.
+    connections: u64,
 }
 
 /// Contents of a namespace that is deleted, or would be.
@@ -92,23 +96,35 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
 }
 
-async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Response, Problem> {
+async fn list(
+    State(broker): State<Slot<Broker>>,
+    State(connections): State<Arc<Connections>>,
+    query: Query,
+) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let all = broker.messaging().exchanges().namespaces();
-    let all = counted(&broker, &all);
+    let all = counted(&broker, &connections, &all);
     Ok(answer(StatusCode::OK, &LIST.page(&query, all)?))
 }
 
-async fn show(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
+async fn show(
+    State(broker): State<Slot<Broker>>,
+    State(connections): State<Arc<Connections>>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
     let namespace = Namespace::new(&name);
     let broker = broker.get()?;
     if !broker.messaging().exchanges().has_namespace(&namespace) {
         return Err(of_namespace(&NamespaceError::NoSuchNamespace));
     }
-    Ok(answer(StatusCode::OK, &shown(&broker, namespace)))
+    Ok(answer(StatusCode::OK, &shown(&broker, &connections, namespace)))
 }
 
-async fn create(State(broker): State<Slot<Broker>>, Path(name): Path<String>) -> Result<Response, Problem> {
+async fn create(
+    State(broker): State<Slot<Broker>>,
+    State(connections): State<Arc<Connections>>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
     let namespace = Namespace::new(&name);
     let broker = broker.get()?;
     let (is_new, stored) = broker
@@ -122,7 +138,7 @@ async fn create(State(broker): State<Slot<Broker>>, Path(name): Path<String>) ->
     } else {
         StatusCode::OK
     };
-    Ok(answer(status, &shown(&broker, namespace)))
+    Ok(answer(status, &shown(&broker, &connections, namespace)))
 }
 
 async fn delete_namespace(
@@ -168,12 +184,14 @@ fn contents(broker: &Broker, namespace: &Namespace) -> Deletion {
     }
 }
 
-fn shown(broker: &Broker, namespace: Namespace) -> NamespaceStatus {
-    counted(broker, &[namespace]).pop().unwrap_or_default()
+fn shown(broker: &Broker, connections: &Connections, namespace: Namespace) -> NamespaceStatus {
+    counted(broker, connections, &[namespace])
+        .pop()
+        .unwrap_or_default()
 }
 
-/// Returns namespaces with their numbers, in one pass over all queues.
-fn counted(broker: &Broker, namespaces: &[Namespace]) -> Vec<NamespaceStatus> {
+/// Returns namespaces with their numbers, in one pass over all queues and connections.
+fn counted(broker: &Broker, connections: &Connections, namespaces: &[Namespace]) -> Vec<NamespaceStatus> {
     let exchanges = broker.messaging().exchanges();
     let row = |namespace: &Namespace| NamespaceStatus {
         name: namespace.to_string(),
@@ -194,6 +212,12 @@ fn counted(broker: &Broker, namespaces: &[Namespace]) -> Vec<NamespaceStatus> {
             let counts = queue.counts();
             row.ready += counts.ready;
             row.in_flight += counts.in_flight as u64;
+        }
+    }
+    for entry in connections.all() {
+        let namespace = entry.client().and_then(|client| client.words().namespace);
+        if let Some(row) = namespace.and_then(|name| rows.get_mut(&Namespace::new(&name))) {
+            row.connections += 1;
         }
     }
     rows.into_values().collect()

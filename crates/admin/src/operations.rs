@@ -111,7 +111,7 @@ impl Progress {
 #[schemars(rename = "Operation")]
 struct OperationStatus {
     id: String,
-    /// `backup`, `copy`, `delete_namespace`, `move`, `purge` or `scrub`.
+    /// `backup`, `copy`, `delete_namespace`, `import`, `move`, `purge` or `scrub`.
     what: &'static str,
     /// Names of the things that it is about.
     on: BTreeMap<&'static str, String>,

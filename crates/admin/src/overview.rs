@@ -12,7 +12,9 @@ use stafett_broker::{Broker, NODE_SERIES};
 use stafett_http::api::get;
 use stafett_http::{Code, Problem, Slot};
 use stafett_model::Lock;
+use stafett_net::Connections;
 
+use crate::connections::channel_count;
 use crate::groups;
 use crate::node::{MachineUsage, Node, ProcessUsage};
 use crate::time::rfc3339;
@@ -72,6 +74,8 @@ struct Totals {
     /// Offsets from the commits of all groups to the ends of their partitions.
     lag: u64,
     connections: i64,
+    /// Channels of the connections whose protocol has channels.
+    channels: u64,
     live_topics: u64,
     /// Clients of live topics that listen or have subscriptions.
     live_clients: u64,
@@ -147,6 +151,7 @@ async fn show(
     State(broker): State<Slot<Broker>>,
     State(node): State<Arc<dyn Node>>,
     State(overviews): State<Overviews>,
+    State(connections): State<Arc<Connections>>,
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let backlogs = overviews.of(&broker);
@@ -167,6 +172,7 @@ async fn show(
             groups: backlogs.groups,
             lag: backlogs.lag,
             connections: node.listeners().iter().map(|listener| listener.connections).sum(),
+            channels: connections.all().iter().map(|entry| channel_count(entry)).sum(),
             live_topics: live.topics as u64,
             live_clients: live.clients as u64,
             live_subscriptions: live.subscriptions as u64,

@@ -9,7 +9,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_access::Action;
-use stafett_broker::Broker;
+use stafett_broker::{Broker, STEP_MS};
 use stafett_delivery::{SearchBounds, SearchOrder};
 use stafett_http::api::{delete, get};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
@@ -34,6 +34,8 @@ struct QueueDetails {
     highest_priority: Option<u32>,
     /// Time at which the oldest message that waits came.
     oldest: Option<String>,
+    /// Time of the last change of its counts, to 5 s. Null while it is used, or if it was not since the start.
+    idle_since: Option<String>,
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -60,7 +62,8 @@ async fn show(
     Path(name): Path<String>,
     query: Query,
 ) -> Result<Response, Problem> {
-    let queue = find(&*broker.get()?, &namespace(&query), &name)?;
+    let broker = broker.get()?;
+    let queue = find(&broker, &namespace(&query), &name)?;
     let lanes = if queue.over.is_none() {
         queue.ready_by_lane()
     } else {
@@ -74,8 +77,15 @@ async fn show(
             .map(|(priority, ready)| (priority.to_string(), ready))
             .collect(),
         oldest: oldest(&queue).await,
+        idle_since: idle_since(&broker, &queue),
     };
     Ok(answer(StatusCode::OK, &details))
+}
+
+fn idle_since(broker: &Broker, queue: &Queue) -> Option<String> {
+    let steps = queue.idle_steps().filter(|steps| *steps > 0)?;
+    let swept = broker.histories().swept_ms()?;
+    Some(rfc3339(swept - i64::from(steps) * STEP_MS))
 }
 
 /// Returns the time at which the oldest waiting message came.

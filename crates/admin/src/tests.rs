@@ -5,6 +5,7 @@ mod app_topics;
 mod apps;
 mod consumers;
 mod copy;
+mod definitions;
 mod document;
 mod exchanges;
 mod groups;

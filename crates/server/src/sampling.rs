@@ -5,6 +5,7 @@ use std::time::Duration;
 use stafett_admin::node::Usage;
 use stafett_broker::{Broker, NodeReading, STEP_MS};
 use stafett_journal::disk::Clock;
+use stafett_net::EVENTS;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::machine::MachineReader;
@@ -22,7 +23,15 @@ pub(crate) async fn run(broker: &Broker, node: &ThisNode) {
         let usage = machine.read(steady.as_secs_f64());
         *node.usage.lock() = usage;
         let steady_ms = i64::try_from(steady.as_millis()).unwrap_or(i64::MAX);
+        let was_short = broker.histories().short_since_ms().is_some();
         broker.sweep(steady_ms, Clock::system().now_ms(), &reading(node, &usage));
+        let is_short = broker.histories().short_since_ms().is_some();
+        let free = usage.machine.disk_free_bytes;
+        if is_short && !was_short {
+            tracing::warn!(target: EVENTS, kind = "alarm.begins", name = "space_short", free, "publishers wait for space");
+        } else if was_short && !is_short {
+            tracing::info!(target: EVENTS, kind = "alarm.ends", name = "space_short", free, "publishers go on");
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //! - `may`: decisions about a user
 //! - `pages`: pages of the broker that only show
 //! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
+//! - `verifiers`: verifiers of passwords, in definitions
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
 
 mod limits;
@@ -23,6 +24,7 @@ pub(crate) mod rights;
 mod routes;
 mod rules;
 mod standing;
+pub(crate) mod verifiers;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;

@@ -63,6 +63,8 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         } else {
             Action::AlterSettings
         }),
+        // Each thing of an import has the right of its own route.
+        "/definitions" => Needs::Cluster(Operate),
         "/policies" | "/policies/{policy}" => Needs::Cluster(managed),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),

@@ -16,6 +16,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot, body, server};
 use stafett_store::wall_ms;
 
+use super::verifiers::VerifiersShown;
 use super::{COOKIE, limits, may, quotas, refused, rules, session};
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
@@ -70,6 +71,9 @@ struct UserSettings {
     /// Absent: the password stays as it is; a new user has none.
     #[serde(default)]
     password: Option<String>,
+    /// Verifiers of a password, as definitions show them, instead of a password.
+    #[serde(default)]
+    verifiers: Option<VerifiersShown>,
     /// Absent: tags stay as they are.
     #[serde(default)]
     tags: Option<Vec<String>>,
@@ -323,9 +327,11 @@ async fn put_user(
     let broker = broker.get()?;
     let access = broker.access();
     let before = access.directory().user(&name);
-    let verifiers = match wanted.password {
-        Some(password) => access.verifiers(password).await.map_err(of_access)?,
-        None => before
+    let verifiers = match (wanted.password, wanted.verifiers) {
+        (Some(_), Some(_)) => return Err(Problem::bad_request("a password, or verifiers of one")),
+        (Some(password), None) => access.verifiers(password).await.map_err(of_access)?,
+        (None, Some(verifiers)) => verifiers.read()?,
+        (None, None) => before
             .as_ref()
             .map_or_else(Verifiers::default, |user| user.verifiers.clone()),
     };

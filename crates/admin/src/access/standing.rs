@@ -153,7 +153,13 @@ impl Standing {
 
     /// Returns true if an answer may be awaited in vain: the request changes no users or rules itself.
     pub(super) fn may_be_cut(&self) -> bool {
-        let own = ["/v1/users", "/v1/tokens", "/v1/rules", "/v1/log"];
+        let own = [
+            "/v1/users",
+            "/v1/tokens",
+            "/v1/rules",
+            "/v1/log",
+            "/v1/definitions",
+        ];
         !own.iter().any(|path| self.template().starts_with(path))
     }
 }

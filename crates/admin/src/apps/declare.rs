@@ -60,6 +60,12 @@ pub(super) const BALANCES: [(&str, Balance); 4] = [
     ("load", Balance::Load),
     ("manual", Balance::Manual),
 ];
+pub(super) const GUARANTEES: [(&str, Guarantee); 3] = [
+    ("exactly-once", Guarantee::ExactlyOnce),
+    ("at-least-once", Guarantee::AtLeastOnce),
+    ("at-most-once", Guarantee::AtMostOnce),
+];
+pub(super) const FORMATS: [(&str, Format); 2] = [("json", Format::Json), ("bytes", Format::Bytes)];
 pub(super) const REBALANCES: [(&str, bool); 2] = [("auto", false), ("manual", true)];
 pub(super) const CLOCKS: [(&str, bool); 2] = [("record", true), ("wall", false)];
 pub(super) const GAPS: [(&str, bool); 2] = [("stop", true), ("skip", false)];
@@ -172,8 +178,7 @@ impl Wanted {
         let Object(time) = self.time.unwrap_or_default();
         let mut tables = BTreeMap::new();
         for (name, Object(table)) in self.tables {
-            let formats = [("json", Format::Json), ("bytes", Format::Bytes)];
-            let format = word("tables", table.format.as_deref(), &formats)?;
+            let format = word("tables", table.format.as_deref(), &FORMATS)?;
             let ttl_ms = table.ttl_ms;
             let keyed = table.keyed.unwrap_or(true);
             tables.insert(
@@ -185,15 +190,10 @@ impl Wanted {
                 },
             );
         }
-        let guarantees = [
-            ("exactly-once", Guarantee::ExactlyOnce),
-            ("at-least-once", Guarantee::AtLeastOnce),
-            ("at-most-once", Guarantee::AtMostOnce),
-        ];
         let definition = Definition {
             topics: self.topics.into_iter().map(Into::into).collect(),
             from: from.into(),
-            guarantee: word("guarantee", self.guarantee.as_deref(), &guarantees)?,
+            guarantee: word("guarantee", self.guarantee.as_deref(), &GUARANTEES)?,
             durability,
             balance: word("balance", self.balance.as_deref(), &BALANCES)?,
             manual_rebalance: word("rebalance", self.rebalance.as_deref(), &REBALANCES)?,

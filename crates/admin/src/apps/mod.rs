@@ -1,7 +1,7 @@
 //! Apps: stateful consumers. Declared, shown, looked after; and the commands of their workers.
 //!
 //! - `shape`: keys, offsets and values in requests and answers
-//! - `declare`: apps declared and deleted; `change`: settings; `reset`: positions;
+//! - `declare`: apps declared and deleted; `defined`: their definitions; `change`: settings; `reset`: positions;
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `fail`: records that fail;
@@ -10,6 +10,7 @@
 mod change;
 mod commit;
 mod declare;
+mod defined;
 pub(crate) mod event;
 mod fail;
 pub(crate) mod fetch;
@@ -32,6 +33,8 @@ use stafett_broker::Broker;
 use stafett_http::{Code, Problem};
 use stafett_journal::Refusal;
 use stafett_store::NotStored;
+
+pub(crate) use defined::definition_of;
 
 use crate::Routes;
 use crate::refusals::of_storage;

@@ -1,5 +1,6 @@
 //! Making, changing and deleting topics.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -16,6 +17,7 @@ use stafett_topics::{CreateError, NewTopic, PARTITIONS_MAX, Topic, TopicSettings
 
 use super::settings::{FieldChange, Settings, SettingsChange};
 use super::{TopicShown, Totals, check_mutable, find, id_text, live_prefixes, queues_over};
+use crate::definition;
 use crate::refusals::{self, of_alteration, of_creation, of_growth, of_topic_deletion};
 use crate::{Routes, answer};
 
@@ -24,7 +26,22 @@ pub(super) const IF_ID: Parameter = Parameter::text("if_id", "Only if the topic 
 
 const DRY_RUN: Parameter = Parameter::flag("dry_run", "Only shows what would change.");
 
-/// A topic to make, or a change of one. All fields are optional.
+/// A topic to make. All fields are optional.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "NewTopic")]
+struct WantedTopic {
+    /// Number of partitions.
+    #[schemars(range(min = 1, max = PARTITIONS_MAX))]
+    partitions: Option<u32>,
+    settings: Object<SettingsChange>,
+    /// Settings of Kafka's clients that have no meaning here.
+    other: BTreeMap<String, String>,
+    /// Declaration by another protocol, in base64, as definitions show it.
+    declared: Option<String>,
+}
+
+/// A change of a topic. All fields are optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct TopicChange {
@@ -59,7 +76,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             )
             .event("topic.made")
             .query(&[DRY_RUN])
-            .body::<TopicChange>()
+            .body::<WantedTopic>()
             .answers::<TopicShown>(201)
             .answers::<MadeOrChanges>(200)
             .refuses(&refusals::STORAGE)
@@ -115,7 +132,14 @@ async fn make(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let wanted: TopicChange = body::json(request).await?;
+    let WantedTopic {
+        partitions,
+        settings,
+        other,
+        declared,
+    } = body::json(request).await?;
+    let wanted = TopicChange { partitions, settings };
+    let declared = definition::declared(declared.as_deref())?;
     let broker = broker.get()?;
     check_partitions(wanted.partitions)?;
     if let Some(topic) = broker.topics().named(&name) {
@@ -128,7 +152,14 @@ async fn make(
     let new = NewTopic {
         name: name.as_str().into(),
         partitions: wanted.partitions,
-        settings: wanted.settings.0.apply(&TopicSettings::default())?,
+        settings: TopicSettings {
+            declared,
+            other: other
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            ..wanted.settings.0.apply(&TopicSettings::default())?
+        },
     };
     let catalog = broker.catalog();
     if query.flag("dry_run")? {

@@ -176,6 +176,11 @@ impl Queue {
         *self.declared == settings || self.declared.with(self.changed.lock().iter()) == settings
     }
 
+    /// Returns the settings of the queue itself, with the changes since its declaration and without policies.
+    pub fn own_settings(&self) -> QueueSettings {
+        self.declared.with(self.changed.lock().iter())
+    }
+
     /// Returns settings as a queue stored by an earlier version has them: properties unknown to it are taken
     /// from the queue.
     fn as_stored(&self, settings: &QueueSettings) -> QueueSettings {

@@ -14,6 +14,7 @@ mod config_docs;
 mod connection;
 mod consume;
 mod consumer;
+mod definitions;
 mod deletion;
 mod exchange;
 mod group;
@@ -115,6 +116,10 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: namespace::describe,
         run: namespace::run,
+    },
+    Entry {
+        describe: definitions::describe,
+        run: definitions::run,
     },
     Entry {
         describe: user::describe,

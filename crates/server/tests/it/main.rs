@@ -8,6 +8,7 @@ mod check;
 mod commands;
 mod common;
 mod connections;
+mod dashboard;
 mod documents;
 mod earlier;
 mod guard;
