@@ -88,7 +88,9 @@ impl Writer {
                 if let Ok(ended) = timeout(HANGS, &mut flushing).await {
                     ended
                 } else {
-                    turn.take().map(Turn::failed);
+                    if let Some(turn) = turn.take() {
+                        turn.failed();
+                    }
                     flushing.await
                 }
             };
