@@ -31,30 +31,30 @@ pub struct TurnRules {
 #[derive(Debug, Clone, Copy)]
 struct Fastest {
     since_ms: u64,
-    fastest: u64,
-    fastest_before: u64,
+    least: u64,
+    least_before: u64,
 }
 
 impl Fastest {
     const NONE: Self = Self {
         since_ms: 0,
-        fastest: u64::MAX,
-        fastest_before: u64::MAX,
+        least: u64::MAX,
+        least_before: u64::MAX,
     };
 
     /// Takes a flush, and returns the fastest one before it.
     fn take(&mut self, took_ms: u64, now_ms: u64) -> Option<u64> {
         let age = now_ms.saturating_sub(self.since_ms);
         if age >= AGE_MS {
-            let fastest_before = if age < 2 * AGE_MS { self.fastest } else { u64::MAX };
+            let least_before = if age < 2 * AGE_MS { self.least } else { u64::MAX };
             *self = Self {
                 since_ms: now_ms,
-                fastest: u64::MAX,
-                fastest_before,
+                least: u64::MAX,
+                least_before,
             };
         }
-        let fastest = self.fastest.min(self.fastest_before);
-        self.fastest = self.fastest.min(took_ms);
+        let fastest = self.least.min(self.least_before);
+        self.least = self.least.min(took_ms);
         (fastest != u64::MAX).then_some(fastest)
     }
 }
