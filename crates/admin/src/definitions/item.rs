@@ -90,7 +90,7 @@ impl Item {
         let mut body = self.fields.clone();
         body.retain(|name, _| !self.kind.has_path_of(name));
         let body = match self.kind.name {
-            "namespaces" | "clients" => String::new(),
+            "clients" => String::new(),
             "sinks" => definition_of_sink(&self.fields),
             _ => Value::Object(body).to_string(),
         };

@@ -6,7 +6,7 @@ use super::World;
 
 /// Requests that define one thing of each kind, and more where kinds have variants.
 const DEFINED: &[(&str, &str)] = &[
-    ("PUT /v1/namespaces/shop", ""),
+    ("PUT /v1/namespaces/shop", r#"{"description": "a shop"}"#),
     (
         "PUT /v1/topics/log",
         r#"{"partitions": 3, "settings": {"durability": "os", "retention_ms": "unlimited"}, "other": {"segment.bytes": "7"}}"#,
