@@ -45,7 +45,15 @@ pub(super) async fn all(
             rows
         }
         Source::Queues => queues(asked)?,
-        Source::Users => users(asked)?,
+        Source::Users => {
+            let of_keys = asked.broker.access().directory().topic_permissions();
+            left_out.extend(of_keys.into_iter().map(|permission| LeftOut {
+                kind: kind.name,
+                name: Some(permission.user.to_string()),
+                why: "permissions for routing keys are in /api/definitions alone".to_owned(),
+            }));
+            users(asked)?
+        }
         Source::Apps => {
             let all = asked.broker.apps().all();
             all.iter().map(|app| apps::definition_of(app)).collect()

@@ -20,7 +20,7 @@ use crate::operations::Progress;
 use crate::ws::routed::request_of;
 
 /// Requests under way at a time. Things of a kind do not depend on each other.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 /// Things that an answer lists.
 const LISTED_MAX: usize = 10_000;
 
