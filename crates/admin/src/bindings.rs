@@ -152,6 +152,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 Code::NoSuchQueue,
                 Code::NoSuchTopic,
                 Code::IsDefault,
+                Code::TooManyFilters,
             ]),
             bind,
         )
@@ -251,6 +252,7 @@ async fn bind(
             },
             BindError::IsDefault => Code::IsDefault,
             BindError::KeyTooLong | BindError::BadPattern(_) => Code::BadRequest,
+            BindError::TooManyFilters { .. } => Code::TooManyFilters,
             BindError::NotStored(error) => return of_storage(*error, error),
         };
         Problem::new(code, why)

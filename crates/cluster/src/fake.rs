@@ -4,6 +4,8 @@
 //! and the key is checked when it lands ([`FakeNode::begin`], [`FakeDatabase::land`]).
 
 mod objects;
+mod tables;
+mod weather;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +13,11 @@ use std::time::Duration;
 
 use stafett_model::Lock;
 
+use self::weather::dead;
+pub use self::weather::{Call, Fate, Weather};
 use crate::database::{
-    BLOCK_BYTES, Body, ChangedFile, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication,
-    Reference, Row, append_part, copy_part,
+    BLOCK_BYTES, Database, DatabaseError, Kept, Link, Nonce, Owner, Publication, Reference, Row, append_part,
+    copy_part,
 };
 use crate::objects::Part;
 
@@ -38,6 +42,13 @@ struct Tables {
     names: BTreeSet<String>,
     /// Puts whose answers were lost and that come later.
     late: Vec<(String, Vec<u8>)>,
+    /// Commits that land later.
+    late_commits: Vec<Pending>,
+    /// Nonces of all rows there ever were.
+    nonces: BTreeMap<u64, Nonce>,
+    /// Places of rows that were removed, and of which a copy landed late.
+    copies: BTreeSet<u64>,
+    violations: Vec<String>,
 }
 
 /// A row as it is stored.
@@ -91,6 +102,7 @@ pub enum Effect {
 pub struct FakeNode {
     database: FakeDatabase,
     calls: Lock<Calls>,
+    weather: Option<Arc<dyn Weather>>,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +142,16 @@ impl FakeDatabase {
                 fault,
                 ..Calls::default()
             }),
+            weather: None,
+        })
+    }
+
+    /// Returns the database as a new node sees it whose calls take a course that a test chooses.
+    pub fn node_in(&self, weather: Arc<dyn Weather>) -> Arc<FakeNode> {
+        Arc::new(FakeNode {
+            database: self.clone(),
+            calls: Lock::default(),
+            weather: Some(weather),
         })
     }
 
@@ -184,7 +206,7 @@ impl FakeNode {
                 return Err(DatabaseError::Unreachable("no answer".to_owned()));
             }
             if calls.is_dead {
-                return Err(DatabaseError::Refused("the node is dead".to_owned()));
+                return Err(dead());
             }
             calls.made += 1;
             let fault = calls.fault.filter(|fault| fault.call == calls.made);
@@ -200,12 +222,24 @@ impl FakeNode {
         }
         Err(match fault.effect {
             Effect::NoAnswer | Effect::Silence => DatabaseError::Unreachable("no answer".to_owned()),
-            Effect::Death => DatabaseError::Refused("the node is dead".to_owned()),
+            Effect::Death => dead(),
         })
     }
 
-    fn of_epoch(&self, epoch: u64, change: impl FnOnce(&mut Tables)) -> Result<bool, DatabaseError> {
-        self.call(|tables| {
+    /// Does a call that is neither of an owner nor of its objects.
+    fn look<R>(&self, work: impl FnOnce(&mut Tables) -> R) -> Result<R, DatabaseError> {
+        let fate = self.fate(Call::Other);
+        self.call_as(fate, work)
+    }
+
+    fn of_epoch(
+        &self,
+        call: Call,
+        epoch: u64,
+        change: impl FnOnce(&mut Tables),
+    ) -> Result<bool, DatabaseError> {
+        let fate = self.fate(call);
+        self.call_as(fate, |tables| {
             let is_owner = tables.owner.epoch == epoch;
             if is_owner {
                 change(tables);
@@ -217,11 +251,11 @@ impl FakeNode {
 
 impl Database for FakeNode {
     fn owner(&self) -> Result<Owner, DatabaseError> {
-        self.call(|tables| tables.owner)
+        self.look(|tables| tables.owner)
     }
 
     fn claim(&self, seen: u64, node: Nonce) -> Result<bool, DatabaseError> {
-        self.of_epoch(seen, |tables| {
+        self.of_epoch(Call::Claim, seen, |tables| {
             tables.owner = Owner {
                 epoch: seen + 1,
                 node: Some(node),
@@ -231,15 +265,16 @@ impl Database for FakeNode {
     }
 
     fn beat(&self, epoch: u64) -> Result<bool, DatabaseError> {
-        self.of_epoch(epoch, |tables| tables.owner.beat += 1)
+        self.of_epoch(Call::Other, epoch, |tables| tables.owner.beat += 1)
     }
 
     fn release(&self, epoch: u64) -> Result<(), DatabaseError> {
-        self.of_epoch(epoch, |tables| tables.owner.node = None).map(drop)
+        self.of_epoch(Call::Other, epoch, |tables| tables.owner.node = None)
+            .map(drop)
     }
 
     fn newest(&self) -> Result<Link, DatabaseError> {
-        self.call(|tables| {
+        self.look(|tables| {
             let last = tables.rows.last_key_value();
             last.map_or_else(Link::default, |(seq, row)| Link {
                 seq: *seq,
@@ -249,18 +284,15 @@ impl Database for FakeNode {
     }
 
     fn commit(&self, row: &Row<'_>) -> Result<bool, DatabaseError> {
-        self.call(|tables| {
-            let pending = tables.begin(row);
-            tables.land(&pending)
-        })
+        self.commit_in(|tables| tables.begin(row))
     }
 
     fn nonce_at(&self, seq: u64) -> Result<Option<Nonce>, DatabaseError> {
-        self.call(|tables| tables.rows.get(&seq).map(|row| row.nonce))
+        self.look(|tables| tables.rows.get(&seq).map(|row| row.nonce))
     }
 
     fn publish(&self, epoch: u64, publication: &Publication) -> Result<bool, DatabaseError> {
-        self.of_epoch(epoch, |tables| {
+        self.of_epoch(Call::Publish, epoch, |tables| {
             for name in &publication.removed {
                 tables.remove(name, &[]);
             }
@@ -271,7 +303,7 @@ impl Database for FakeNode {
     }
 
     fn list(&self) -> Result<Vec<(String, u64, Kept)>, DatabaseError> {
-        self.call(|tables| {
+        self.look(|tables| {
             let files = tables.files.iter();
             let files = files.map(|(name, (bytes, _))| (name.clone(), *bytes, Kept::Blocks));
             let parts = tables.parts.iter();
@@ -295,7 +327,7 @@ impl Database for FakeNode {
     }
 
     fn read(&self, name: &str, kept: Kept, from: u64, bytes: usize) -> Result<Vec<u8>, DatabaseError> {
-        self.call(|tables| match kept {
+        self.look(|tables| match kept {
             Kept::Parts => Vec::new(),
             Kept::Rows => {
                 let mut read = Vec::new();
@@ -320,7 +352,7 @@ impl Database for FakeNode {
     }
 
     fn parts(&self, name: &str, kept: Kept) -> Result<Vec<Part>, DatabaseError> {
-        self.call(|tables| match kept {
+        self.look(|tables| match kept {
             Kept::Blocks => Vec::new(),
             Kept::Parts => tables
                 .parts
@@ -335,7 +367,7 @@ impl Database for FakeNode {
     }
 
     fn references(&self, behind: &str) -> Result<Vec<Reference>, DatabaseError> {
-        self.call(|tables| {
+        self.look(|tables| {
             let mut found: Vec<_> = tables.references();
             found.retain(|reference| reference.object.as_str() > behind);
             found.sort_by(|one, other| one.object.cmp(&other.object));
@@ -345,15 +377,15 @@ impl Database for FakeNode {
     }
 
     fn garbage(&self, _: Duration) -> Result<Vec<String>, DatabaseError> {
-        self.call(|tables| tables.garbage.keys().cloned().collect())
+        self.look(|tables| tables.garbage.keys().cloned().collect())
     }
 
     fn store(&self) -> Result<Option<String>, DatabaseError> {
-        self.call(|tables| tables.store.clone())
+        self.look(|tables| tables.store.clone())
     }
 
     fn set_store(&self, seen: Option<&str>, number: &str) -> Result<bool, DatabaseError> {
-        self.call(|tables| {
+        self.look(|tables| {
             let is_seen = tables.store.as_deref() == seen;
             if is_seen {
                 tables.store = Some(number.to_owned());
@@ -363,103 +395,6 @@ impl Database for FakeNode {
     }
 
     fn forget_garbage(&self, objects: &[String]) -> Result<(), DatabaseError> {
-        self.call(|tables| tables.garbage.retain(|object, _| !objects.contains(object)))
-    }
-}
-
-impl Tables {
-    fn use_name(&mut self, name: &str) {
-        assert!(self.names.insert(name.to_owned()), "{name} was used");
-    }
-
-    fn references(&self) -> Vec<Reference> {
-        let of = |part: &Part| Reference {
-            object: part.object.clone(),
-            bytes: part.bytes.into(),
-            is_garbage: false,
-        };
-        let rows = self.rows.values().filter_map(|row| row.object.as_ref()).map(of);
-        let parts = self.parts.values().flat_map(|(_, parts)| parts).map(of);
-        let garbage = self.garbage.iter().map(|(object, bytes)| Reference {
-            object: object.clone(),
-            bytes: *bytes,
-            is_garbage: true,
-        });
-        rows.chain(parts).chain(garbage).collect()
-    }
-
-    fn begin(&self, row: &Row<'_>) -> Pending {
-        let before = row.link.seq.checked_sub(1).and_then(|seq| self.rows.get(&seq));
-        Pending {
-            seq: row.link.seq,
-            row: StoredRow {
-                epoch: row.epoch,
-                nonce: row.link.nonce,
-                name: row.name.map(str::to_owned),
-                at: row.at,
-                body: match row.body {
-                    Body::Inline(body) => body.to_vec(),
-                    Body::Object(_) => Vec::new(),
-                },
-                object: match row.body {
-                    Body::Inline(_) => None,
-                    Body::Object(part) => Some(part.clone()),
-                },
-            },
-            holds: self.owner.epoch == row.epoch && before.is_some_and(|before| before.nonce == row.previous),
-        }
-    }
-
-    fn land(&mut self, pending: &Pending) -> bool {
-        if !pending.holds || self.rows.contains_key(&pending.seq) {
-            return false;
-        }
-        // The objects of some tests are elsewhere.
-        if let Some(part) = pending.row.object.as_ref().filter(|_| !self.names.is_empty()) {
-            assert!(self.objects.contains_key(&part.object), "put before it is named");
-        }
-        self.rows.insert(pending.seq, pending.row.clone());
-        true
-    }
-
-    /// Removes everything of a name; its objects are garbage but for those that are kept.
-    fn remove(&mut self, name: &str, kept: &[Part]) {
-        let newest = self.rows.last_key_value().map(|(seq, _)| *seq);
-        let mut gone: Vec<Part> = Vec::new();
-        self.rows.retain(|seq, row| {
-            let stays = row.name.as_deref() != Some(name) || Some(*seq) == newest;
-            if !stays {
-                gone.extend(row.object.clone());
-            }
-            stays
-        });
-        self.files.remove(name);
-        gone.extend(
-            self.parts
-                .remove(name)
-                .map(|(_, parts)| parts)
-                .unwrap_or_default(),
-        );
-        for part in gone {
-            if !kept.iter().any(|it| it.object == part.object) {
-                self.garbage.insert(part.object, part.bytes.into());
-            }
-        }
-    }
-
-    fn put(&mut self, file: &ChangedFile) {
-        if let Some(parts) = &file.parts {
-            self.remove(&file.name, parts);
-            self.parts.insert(file.name.clone(), (file.bytes, parts.clone()));
-            return;
-        }
-        let (bytes, blocks) = self.files.entry(file.name.clone()).or_default();
-        if file.is_new {
-            blocks.clear();
-        }
-        *bytes = file.bytes;
-        blocks.extend(file.blocks.iter().cloned());
-        let end = file.bytes.div_ceil(BLOCK_BYTES as u64);
-        blocks.retain(|number, _| u64::from(*number) < end);
+        self.look(|tables| tables.garbage.retain(|object, _| !objects.contains(object)))
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! - `database`: the duties of the database, and the reason why they exclude a former owner
 //! - `objects`: the duties of the object store, and objects in a bucket or a folder
+//! - `opening`: segments that are fetched before recovery reads them, and lost objects
 //! - `storage`, `file`, `remote`, `cache`: files over both, with copies in a local folder
 //! - `uplink`, `commits`, `transfer`: the owner's way into both
 //! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
@@ -28,6 +29,7 @@ mod keeping;
 mod metrics;
 mod nodes;
 mod objects;
+mod opening;
 mod ownership;
 mod peer;
 mod postgres;
@@ -49,6 +51,7 @@ pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,
 };
+pub use opening::Opening;
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
 pub use peer::{PeerError, Wish, answer, ask, hear};
 pub use postgres::{

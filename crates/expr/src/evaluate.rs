@@ -35,6 +35,16 @@ impl<'r, R: Record> Evaluation<'r, R> {
         }
     }
 
+    pub(crate) fn with_work(mut self, work: usize) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// Returns the work that is left.
+    pub(crate) fn left(&self) -> usize {
+        self.work
+    }
+
     fn spend(&mut self, work: usize) -> Result<(), Fault> {
         self.work = self.work.checked_sub(work).ok_or(Fault::Costly)?;
         Ok(())

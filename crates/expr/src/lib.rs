@@ -147,11 +147,30 @@ impl Expression {
         Evaluation::new(self, record).value(&self.root)
     }
 
+    /// Returns whether the expression is true of a record, as [`Self::is_true`] does. The work is taken off
+    /// `left`; where that does not suffice, the evaluation fails.
+    pub fn is_true_within<R: Record>(&self, record: &R, left: &mut usize) -> Result<bool, Fault> {
+        let most = self.work_max.min(*left);
+        let mut evaluation = Evaluation::new(self, record).with_work(most);
+        let value = evaluation.value(&self.root);
+        // One that was too costly may have looked at more than it had left.
+        let spent = match &value {
+            Err(Fault::Costly) => most,
+            _ => most - evaluation.left(),
+        };
+        *left -= spent;
+        condition(&value?)
+    }
+
     /// Returns whether the expression is true of a record. Other values than true and false are a fault.
     pub fn is_true<R: Record>(&self, record: &R) -> Result<bool, Fault> {
-        match self.evaluate(record)? {
-            Value::Bool(it) => Ok(it),
-            other => Err(Fault::NoCondition(other.kind())),
-        }
+        condition(&self.evaluate(record)?)
+    }
+}
+
+fn condition(value: &Value<'_>) -> Result<bool, Fault> {
+    match value {
+        Value::Bool(it) => Ok(*it),
+        other => Err(Fault::NoCondition(other.kind())),
     }
 }

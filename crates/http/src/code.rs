@@ -239,6 +239,8 @@ codes! {
         "There are as many apps as may be."
     TooManySinks "too_many_sinks" 429 Later
         "There are as many sinks as may be."
+    TooManyFilters "too_many_filters" 429 Later
+        "The bindings of a namespace have as many distinct filters as they may."
     TooManyWorkers "too_many_workers" 429 Later
         "The app has as many workers as it may."
     NotStored "not_stored" 500 Never

@@ -7,12 +7,12 @@ use prometheus_client::registry::Registry;
 use stafett_delivery::DeliveryId;
 use stafett_journal::{DiskSpace, Journal, RequestId, StateUnreadable};
 use stafett_model::Namespace;
+use stafett_routing::AttributeReaders;
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
 use crate::consumers::Consumers;
 use crate::delayed::{Delayed, StoredBuckets};
-use crate::exchanges::message_attributes::AttributeReaders;
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{

@@ -10,11 +10,13 @@
 //! - `router`: exchanges by name, and routing through them
 //! - `spec`: settings of exchanges and bindings
 //! - `filter`: conditions of bindings on content
+//! - `attributes`: readers of the headers and properties of messages
 //! - `message_view`: the parts of a message that routing uses
 //! - `routes`: result of routing
 //! - `tables`: one table of bindings per kind of exchange; `hash_trie`: the structure behind the large ones;
 //!   `cache_prefetch`: prefetch of memory
 
+mod attributes;
 mod cache_prefetch;
 mod filter;
 mod hash;
@@ -27,7 +29,8 @@ mod routes;
 mod spec;
 mod tables;
 
-pub use filter::Filter;
+pub use attributes::{AttributeReaders, ReadAttributes};
+pub use filter::{Filter, FilterWork};
 pub use hops::{FilteredHop, Hop, Target};
 pub use message_view::{HeaderValue, KeyOnly, MessageView};
 pub use router::{BindError, Names, PREFETCH_MAX, Router};

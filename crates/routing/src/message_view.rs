@@ -6,7 +6,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_expr::Value;
 
-use crate::filter::Filter;
+use crate::filter::{Filter, FilterWork};
 use crate::spec::Property;
 
 /// A message as seen by exchanges. Headers and properties are read only when an exchange on the way needs
@@ -25,8 +25,9 @@ pub trait MessageView {
 
     fn property(&self, property: Property) -> Option<Bytes>;
 
-    /// Returns true if a filter is true of the message.
-    fn admits(&self, _: &Filter) -> bool {
+    /// Returns true if a filter is true of the message. One that would take more than the work that is left
+    /// is not.
+    fn admits(&self, _: &Filter, _: &mut FilterWork) -> bool {
         false
     }
 

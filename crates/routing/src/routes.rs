@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use crate::filter::Filter;
+use crate::filter::{Filter, FilterWork};
 use crate::hops::{FilteredHop, Hop, Hops, Target};
 use crate::message_view::MessageView;
 
@@ -26,6 +26,8 @@ pub struct Routes<T> {
     filtered: Vec<Arc<FilteredHop<T>>>,
     /// Verdicts of filters on the message.
     verdicts: BTreeMap<Arc<Filter>, bool>,
+    /// Work left to filters. All messages that are routed with this share it.
+    work: FilterWork,
 }
 
 /// Input that a route depended on: messages with equal input have the same route.
@@ -48,6 +50,7 @@ impl<T> Default for Routes<T> {
             added: 0,
             filtered: Vec::new(),
             verdicts: BTreeMap::new(),
+            work: FilterWork::default(),
         }
     }
 }
@@ -79,6 +82,7 @@ impl<T: Target> Routes<T> {
         self.depends_on = DependsOn::Nothing;
         self.added = 0;
         self.verdicts.clear();
+        self.work.begin_message();
     }
 
     pub(crate) fn depend(&mut self, on: DependsOn) {
@@ -138,7 +142,7 @@ impl<T: Target> Routes<T> {
             let verdict = if let Some(verdict) = self.verdicts.get(&filtered.filter) {
                 *verdict
             } else {
-                let verdict = message.admits(&filtered.filter);
+                let verdict = message.admits(&filtered.filter, &mut self.work);
                 self.verdicts.insert(Arc::clone(&filtered.filter), verdict);
                 verdict
             };

@@ -11,13 +11,15 @@
     reason = "a program to measure with: it ends at the first failure"
 )]
 
+mod events;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use stafett_model::{Headers, Offset, StoredRecord};
+use events::{COLUMNS, records};
+use stafett_model::StoredRecord;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::Converter;
 use stafett_sinks::definition::Definition;
@@ -28,41 +30,6 @@ use stafett_sinks::target::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
-
-const COLUMNS: &str = r#"
-[sink.rate.columns]
-id = { type = "bigint", null = false }
-event_type = { from = "eventType", type = "text" }
-retention = { from = "retentionTime", type = "bigint" }
-application = { from = "applicationId", type = "text" }
-country = { type = "text" }
-platform = { type = "text" }
-score = { type = "double" }
-at = { type = "timestamptz" }
-active = { type = "boolean" }
-message = { type = "text" }
-"#;
-
-fn record(offset: u64) -> StoredRecord {
-    let value = format!(
-        "{{\"id\":{offset},\"eventType\":\"QUIT\",\"retentionTime\":{},\"applicationId\":\"app-{}\",\"country\":\"SE\",\
-         \"platform\":\"android\",\"score\":{}.25,\"at\":\"2026-11-22T10:{:02}:{:02}Z\",\"active\":true,\
-         \"message\":\"a line of a log, as applications write them, long enough to make up three hundred bytes of a whole \
-         record\"}}",
-        offset % 1000,
-        offset % 7,
-        offset % 100,
-        offset / 60 % 60,
-        offset % 60
-    );
-    StoredRecord {
-        offset: Offset(offset),
-        timestamp: 0,
-        key: None,
-        value: Some(Bytes::from(value)),
-        headers: Headers::default(),
-    }
-}
 
 /// Positions of a receiver that has none.
 #[derive(Debug)]
@@ -89,12 +56,7 @@ impl Ledger for NoLedger {
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let count: u64 = arguments.next().map_or(1_000_000, |count| count.parse().unwrap());
-    let records: Arc<Vec<_>> = Arc::new((0..count).map(record).collect());
-    let bytes: usize = records
-        .iter()
-        .map(|record| record.value.as_ref().map_or(0, Bytes::len))
-        .sum();
-    println!("{count} records of {} bytes", bytes / records.len().max(1));
+    let records = Arc::new(records(count, ""));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -8,30 +8,22 @@
     reason = "a program to measure with: it ends at the first failure"
 )]
 
-use bytes::Bytes;
-use stafett_model::{Headers, Offset, StoredRecord};
+mod events;
+
+use events::{COLUMNS, records};
+use stafett_model::StoredRecord;
 use stafett_sinks::convert::Converter;
 use stafett_sinks::definition::Definition;
 use stafett_sinks::gather::{Cause, Gather};
 use stafett_sinks::target::Place;
+use stafett_sinks::transform::Step;
 
-const COLUMNS: &str = r#"
-[sink.rate.columns]
-id = { type = "bigint", null = false }
-event_type = { from = "eventType", type = "text" }
-retention = { from = "retentionTime", type = "bigint" }
-application = { from = "applicationId", type = "text" }
-country = { type = "text" }
-platform = { type = "text" }
-score = { type = "double" }
-at = { type = "timestamptz" }
-active = { type = "boolean" }
-message = { type = "text" }
-"#;
+/// Fields that the steps change, beside those of all records.
+const MORE: &str = r#""zone":"Europe/Stockholm","context":{"country":"SE","place":{"city":"Kista"}},"#;
 
 /// Ways from records to rows, none of which writes: nothing changed, changed as for a warehouse, a condition, and
 /// summed up.
-const WAYS: [(&str, &str); 5] = [
+const WAYS: [(&str, &str); 6] = [
     ("columns", COLUMNS),
     (
         "drop, flatten and two times",
@@ -50,6 +42,17 @@ drop = ["message", "active"]
 flatten = { field = "context" }
 [[sink.rate.transform]]
 time = { field = "at", utc = "ts_utc", local = "ts_local", zone_field = "zone", zone = "UTC" }
+"#,
+    ),
+    (
+        "two fields looked up, with a row for six of seven records",
+        r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+name = { type = "text" }
+owner = { type = "text" }
+[[sink.rate.transform]]
+lookup = { topic = "apps", key = "value.applicationId", add = ["name", "owner"] }
 "#,
     ),
     (
@@ -108,6 +111,17 @@ fn convert(records: &[StoredRecord], what: &str, fields: &str) {
         "[sink.rate]\nfrom = \"rate\"\nto = \"postgres\"\nurl = \"env:NONE\"\ntable = \"rate\"\n{mode}{fields}"
     );
     let sink = Definition::parse(&text).unwrap().remove(0);
+    for step in &sink.steps {
+        if let Step::Lookup(lookup) = step {
+            for app in 0..6 {
+                let (key, row) = (
+                    format!("app-{app}"),
+                    format!(r#"{{"name":"App {app}","owner":"Team {app}"}}"#),
+                );
+                lookup.take(key.as_bytes(), Some(row.as_bytes())).unwrap();
+            }
+        }
+    }
     let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
     let place = Place {
         topic: "rate".to_owned(),
@@ -128,38 +142,11 @@ fn convert(records: &[StoredRecord], what: &str, fields: &str) {
     println!("{what:?}: {rate:.0} k/s per core, {rows} rows");
 }
 
-fn record(offset: u64) -> StoredRecord {
-    let value = format!(
-        "{{\"id\":{offset},\"eventType\":\"QUIT\",\"retentionTime\":{},\"applicationId\":\"app-{}\",\"country\":\"SE\",\
-         \"zone\":\"Europe/Stockholm\",\"context\":{{\"country\":\"SE\",\"place\":{{\"city\":\"Kista\"}}}},\
-         \"platform\":\"android\",\"score\":{}.25,\"at\":\"2026-11-22T10:{:02}:{:02}Z\",\"active\":true,\
-         \"message\":\"a line of a log, as applications write them, long enough to make up four hundred bytes of a whole \
-         record\"}}",
-        offset % 1000,
-        offset % 7,
-        offset % 100,
-        offset / 60 % 60,
-        offset % 60
-    );
-    StoredRecord {
-        offset: Offset(offset),
-        timestamp: 0,
-        key: None,
-        value: Some(Bytes::from(value)),
-        headers: Headers::default(),
-    }
-}
-
 fn main() {
     let count = std::env::args()
         .nth(1)
         .map_or(1_000_000, |count| count.parse().unwrap());
-    let records: Vec<_> = (0..count).map(record).collect();
-    let bytes: usize = records
-        .iter()
-        .map(|record| record.value.as_ref().map_or(0, Bytes::len))
-        .sum();
-    println!("{count} records of {} bytes", bytes / records.len().max(1));
+    let records = records(count, MORE);
     for (what, fields) in WAYS {
         convert(&records, what, fields);
     }

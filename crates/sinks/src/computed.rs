@@ -326,6 +326,18 @@ pub(crate) mod tests {
                 "set.a: it has to be an expression: a text in it has quotes of its own",
             ),
             (
+                "lookup = { topic = \"t\", key = \"value.\", add = [\"a\"] }",
+                "lookup.key: a name was expected (at column 7)",
+            ),
+            (
+                "lookup = { topic = \"t\", key = \"key\" }",
+                "lookup.add: a look-up adds at least one field of the row",
+            ),
+            (
+                "lookup = { topic = \"t\", key = \"key\", add = [\"a\"], bytes_max = \"2GiB\" }",
+                "lookup.bytes_max: a table takes at most 1GiB",
+            ),
+            (
                 "time = { field = \"a\" }",
                 "time.utc: a time goes into utc, into local, or into both",
             ),

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use stafett_expr::Name;
 
 /// Top-level fields of a JSON object, in order. Of fields with one name the last counts.
 #[derive(Debug, Clone, Default)]
@@ -108,33 +109,6 @@ pub(crate) fn cited(text: &str) -> String {
         .find(|end| text.is_char_boundary(*end))
         .unwrap_or(0);
     format!("{}…", text.get(..end).unwrap_or_default())
-}
-
-/// A field's name, without a copy unless it has escapes.
-struct Name<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        reader.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Name(Cow::Owned(text.to_owned())))
-    }
 }
 
 impl<'de> Deserialize<'de> for Document<'de> {

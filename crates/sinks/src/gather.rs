@@ -89,6 +89,8 @@ pub struct Gather {
     poison_bytes: usize,
     records: u64,
     dropped: Dropped,
+    /// Time stamp of the first record, if it has one.
+    oldest_ms: Option<i64>,
     flushed_ms: u64,
     begun: Option<u64>,
     /// Groups of records that are summed up instead of written.
@@ -117,6 +119,7 @@ impl Gather {
             poison_bytes: 0,
             records: 0,
             dropped: Dropped::default(),
+            oldest_ms: None,
             flushed_ms: now_ms,
             begun: begun.filter(|end| *end > from),
             groups: None,
@@ -173,6 +176,9 @@ impl Gather {
                 self.poison.push(Poison { offset, reason });
             }
         }
+        if self.records == 0 {
+            self.oldest_ms = Some(record.timestamp).filter(|at| *at >= 0);
+        }
         self.records += 1;
         self.next = offset + 1;
         true
@@ -227,6 +233,11 @@ impl Gather {
         self.flushed_ms.saturating_add(self.rules.every_ms)
     }
 
+    /// Returns the time stamp of the first record that was gathered.
+    pub fn oldest_ms(&self) -> Option<i64> {
+        self.oldest_ms
+    }
+
     /// True if nothing is gathered.
     pub fn is_empty(&self) -> bool {
         self.next == self.from
@@ -251,6 +262,7 @@ impl Gather {
         self.from = self.next;
         self.poison_bytes = 0;
         self.begun = None;
+        self.oldest_ms = None;
         self.flushed_ms = now_ms;
         batch
     }

@@ -27,6 +27,7 @@
 //! - [`flush`]: one batch into a target
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
+//! - [`turns`]: flushes at a time, as the store bears them
 //! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
@@ -51,6 +52,7 @@ pub mod status;
 pub mod target;
 pub mod transform;
 pub mod trial;
+pub mod turns;
 pub mod verify;
 
 mod amqp;
@@ -63,10 +65,12 @@ mod document;
 mod fields;
 mod headers;
 mod ledger;
+pub mod lookup;
 pub mod personal;
 mod pump;
 mod reader;
 mod session;
+mod tables;
 mod work;
 mod writer;
 

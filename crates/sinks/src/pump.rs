@@ -259,6 +259,9 @@ impl Pump {
             let order = *self.orders.borrow();
             let quiet_ms = left_ms(&self.definition.quiet, (self.wall_ms)());
             let cause = course.due(order, (self.now_ms)(), quiet_ms > 0);
+            if course.idle.is_some() {
+                self.status.waits_since(&self.place, course.gather.oldest_ms());
+            }
             if let Some(cause) = cause
                 && course.begin_flush(cause, (self.now_ms)())
             {

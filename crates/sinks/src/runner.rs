@@ -1,5 +1,6 @@
 //! One sink in this process: prepared, and run in sessions until it is stopped.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +18,13 @@ use crate::pace::Waits;
 use crate::positions::accept_gap;
 use crate::session::{Session, Work};
 use crate::status::{State, Status};
+use crate::tables::{TableError, Tables};
 use crate::target::{Surroundings, TargetError, target_of};
 use crate::work::{App, LostTopic, Worker};
 
 const AGAIN: Duration = Duration::from_secs(1);
+/// The same where an operator has to raise a bound or remove rows: reading a large table is work.
+const TOO_LARGE: Duration = Duration::from_mins(1);
 /// A session that lasted this long, in ms, has no failures behind it.
 const LASTED_MS: u64 = 60_000;
 
@@ -75,17 +79,19 @@ impl Runner {
         // State of an earlier definition.
         self.status.forget_all();
         self.prepare().await?;
-        let Some(definition) = stop.run_until_cancelled(self.with_keys()).await else {
-            return Ok(());
-        };
         let Some(source) = stop.run_until_cancelled(self.source()).await else {
             return Ok(());
         };
         let mut waits = Waits::default();
+        let mut ready = None;
         loop {
-            if stop.is_cancelled() {
-                return Ok(());
+            // Tables stay from one session to the next.
+            if ready.is_none() {
+                ready = stop.run_until_cancelled(self.ready()).await;
             }
+            let Some((definition, tables)) = ready.as_mut().filter(|_| !stop.is_cancelled()) else {
+                return Ok(());
+            };
             let claims = match self.join(&source).await {
                 Ok(claims) => claims,
                 Err(why) => {
@@ -103,9 +109,13 @@ impl Runner {
             };
             self.status.works();
             let begun_ms = (self.now_ms)();
-            let mut session = Work::new(&self, Arc::clone(&definition), source.clone(), claims);
-            match session.run(&stop).await {
+            let mut session = Work::new(&self, Arc::clone(definition), source.clone(), claims);
+            match run_with(&mut session, tables, &stop).await {
                 Session::Stopped => return Ok(()),
+                Session::Outdated(why) => {
+                    self.enter(&why);
+                    ready = None;
+                }
                 Session::Over(why) => warn!(sink = definition.name, "the session is over: {why}"),
             }
             // The broker notices by itself if this fails.
@@ -119,17 +129,33 @@ impl Runner {
         }
     }
 
-    /// Returns the definition with the secrets of its steps, once they are there.
-    async fn with_keys(&self) -> Arc<Definition> {
+    /// Returns the definition with the secrets of its steps and its tables, once they are there.
+    async fn ready(&self) -> (Arc<Definition>, Tables) {
         loop {
-            let why = match self.definition.with_keys() {
-                Ok(definition) => return Arc::new(definition),
-                Err(why) => why.to_string(),
+            let why = match self.definition.ready(&self.client).await {
+                Ok((definition, tables)) => {
+                    self.status.set_tables(&definition.steps);
+                    return (Arc::new(definition), tables);
+                }
+                Err(why) => why,
             };
-            if self.status.enter(State::Stopped, &why) {
-                warn!(sink = self.definition.name, "{why}");
-            }
-            sleep(AGAIN).await;
+            self.enter(&why);
+            sleep(match why {
+                TableError::TooLarge(_) => TOO_LARGE,
+                TableError::Secret(_) | TableError::Unreadable { .. } | TableError::Changed(_) => AGAIN,
+            })
+            .await;
+        }
+    }
+
+    /// Notes that the sink cannot go on without a table or a secret.
+    fn enter(&self, why: &TableError) {
+        let state = match why {
+            TableError::Secret(_) | TableError::TooLarge(_) => State::Stopped,
+            TableError::Unreadable { .. } | TableError::Changed(_) => State::Retrying,
+        };
+        if self.status.enter(state, &why.to_string()) {
+            warn!(sink = self.definition.name, state = state.word(), "{why}");
         }
     }
 
@@ -194,6 +220,23 @@ impl Runner {
                 Err(why.into())
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a session until it ends, or until a table is not current any more: then rows that are gathered are
+/// written, and nothing else.
+async fn run_with(session: &mut Work<'_>, tables: &mut Tables, stop: &CancellationToken) -> Session {
+    let halt = stop.child_token();
+    let mut running = pin!(session.run(&halt));
+    tokio::select! {
+        ended = &mut running => ended,
+        why = tables.failed() => {
+            halt.cancel();
+            match running.await {
+                Session::Stopped if !stop.is_cancelled() => Session::Outdated(why),
+                ended => ended,
+            }
         }
     }
 }

@@ -26,7 +26,9 @@ use crate::pump::{News, Order, Pump};
 use crate::reader::Unwritten;
 use crate::runner::Runner;
 use crate::status::State;
+use crate::tables::TableError;
 use crate::target::{Place, Start, Surroundings, TargetError, target_of};
+use crate::turns::Turns;
 use crate::work::{Change, LostTopic};
 use crate::writer::Writer;
 
@@ -51,6 +53,8 @@ struct Held {
 pub(crate) enum Session {
     /// The runner stops.
     Stopped,
+    /// A table is not current any more.
+    Outdated(TableError),
     /// The broker knows the worker no more: join again.
     Over(HttpError),
 }
@@ -67,6 +71,7 @@ pub(crate) struct Work<'a> {
     news: mpsc::Sender<News>,
     heard: mpsc::Receiver<News>,
     limiter: Arc<Lock<Limiter>>,
+    turns: Arc<Turns>,
     poison: Arc<Lock<PoisonCount>>,
     paused: bool,
 }
@@ -80,6 +85,7 @@ impl<'a> Work<'a> {
     ) -> Self {
         let (news, heard) = mpsc::channel(NEWS);
         let limiter = Arc::new(Lock::new(Limiter::new(definition.rate)));
+        let turns = Arc::new(Turns::new(definition.turns));
         let poison = Arc::new(Lock::new(PoisonCount::new(definition.poison_max)));
         Self {
             runner,
@@ -91,6 +97,7 @@ impl<'a> Work<'a> {
             news,
             heard,
             limiter,
+            turns,
             poison,
             paused: false,
         }
@@ -221,6 +228,7 @@ impl<'a> Work<'a> {
                 stored: StoredLetters::default(),
             },
             limiter: Arc::clone(&self.limiter),
+            turns: Arc::clone(&self.turns),
             status: Arc::clone(&runner.status),
             now_ms: runner.now_ms,
             start: Start::at(0),

@@ -1,14 +1,16 @@
 //! State and counters of a sink in this process.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stafett_model::Lock;
 
 use crate::flush::Flushed;
 use crate::gather::{Batch, Cause};
+use crate::lookup::{Table, TableCounts};
 use crate::target::{Place, TargetError};
+use crate::transform::Step;
 
 /// State of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,12 +35,13 @@ impl State {
 }
 
 const CAUSES: [Cause; 5] = [Cause::Full, Cause::Bytes, Cause::Time, Cause::Stop, Cause::Begun];
-const STATES: [State; 4] = [State::Running, State::Retrying, State::Paused, State::Stopped];
+
+/// Upper bounds of the classes by which flushes are counted by their time, in ms. The last class has none.
+pub const FLUSH_MS_BOUNDS: [u64; 7] = [5, 25, 100, 500, 2500, 10_000, 60_000];
 
 /// Counters of a sink in this process. Updated once per flush.
 #[derive(Debug)]
 pub struct Status {
-    sink: String,
     state: Lock<(State, String)>,
     rows: AtomicU64,
     bytes: AtomicU64,
@@ -46,11 +49,15 @@ pub struct Status {
     dropped: AtomicU64,
     expression_errors: AtomicU64,
     limited_ms: AtomicU64,
+    /// Flushes at a time.
+    parallel: AtomicU64,
     flush_ms: AtomicU64,
     flushes: [AtomicU64; CAUSES.len()],
+    flush_times: [AtomicU64; FLUSH_MS_BOUNDS.len() + 1],
     retries: AtomicU64,
     stops: AtomicU64,
     fenced: AtomicU64,
+    tables: Lock<Vec<Arc<Table>>>,
     places: Lock<BTreeMap<Place, Progress>>,
     /// Partitions that do not go on, each with its state and the reason.
     troubles: Lock<BTreeMap<Place, (State, String)>>,
@@ -63,6 +70,8 @@ pub struct Progress {
     pub next: u64,
     /// Offset behind the last record, as it was read last.
     pub end: u64,
+    /// Time stamp of the first record that was read and that the target does not have.
+    pub oldest_ms: Option<i64>,
 }
 
 /// State and counters at one time.
@@ -78,17 +87,22 @@ pub struct Snapshot {
     pub expression_errors: u64,
     pub flush_ms: u64,
     pub limited_ms: u64,
+    /// Flushes at a time; 0 before the first one.
+    pub parallel: u64,
     /// By the words of causes and classes.
     pub flushes: BTreeMap<&'static str, u64>,
     pub retries: BTreeMap<&'static str, u64>,
+    /// By the classes of [`FLUSH_MS_BOUNDS`].
+    pub flush_times: Vec<u64>,
     pub fenced: u64,
+    /// Those of all look-ups together; `None` without any.
+    pub tables: Option<TableCounts>,
     pub places: BTreeMap<Place, Progress>,
 }
 
-impl Status {
-    pub fn new(sink: &str) -> Self {
+impl Default for Status {
+    fn default() -> Self {
         Self {
-            sink: sink.to_owned(),
             state: Lock::new((State::Running, String::new())),
             rows: AtomicU64::default(),
             bytes: AtomicU64::default(),
@@ -96,16 +110,21 @@ impl Status {
             dropped: AtomicU64::default(),
             expression_errors: AtomicU64::default(),
             limited_ms: AtomicU64::default(),
+            parallel: AtomicU64::default(),
             flush_ms: AtomicU64::default(),
             flushes: Default::default(),
+            flush_times: Default::default(),
             retries: AtomicU64::default(),
             stops: AtomicU64::default(),
             fenced: AtomicU64::default(),
+            tables: Lock::default(),
             places: Lock::default(),
             troubles: Lock::default(),
         }
     }
+}
 
+impl Status {
     /// Returns all of it, as it is now.
     pub fn snapshot(&self) -> Snapshot {
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -121,13 +140,33 @@ impl Status {
             expression_errors: value(&self.expression_errors),
             flush_ms: value(&self.flush_ms),
             limited_ms: value(&self.limited_ms),
+            parallel: value(&self.parallel),
             flushes: flushes
                 .map(|(cause, counter)| (cause.word(), value(counter)))
                 .collect(),
             retries: [("retry", value(&self.retries)), ("stop", value(&self.stops))].into(),
+            flush_times: self.flush_times.iter().map(value).collect(),
             fenced: value(&self.fenced),
+            tables: self.tables(),
             places: self.places.lock().clone(),
         }
+    }
+
+    /// Notes the tables that steps look up in.
+    pub(crate) fn set_tables(&self, steps: &[Step]) {
+        let lookups = steps.iter().filter_map(Step::lookup);
+        *self.tables.lock() = lookups.map(|lookup| Arc::clone(&lookup.table)).collect();
+    }
+
+    fn tables(&self) -> Option<TableCounts> {
+        let tables = self.tables.lock();
+        let counts = tables.iter().map(|table| table.counts());
+        counts.reduce(|one, other| TableCounts {
+            rows: one.rows + other.rows,
+            bytes: one.bytes + other.bytes,
+            found: one.found + other.found,
+            missing: one.missing + other.missing,
+        })
     }
 
     /// Notes that the target is behind an offset.
@@ -137,14 +176,30 @@ impl Status {
             progress.next = next;
             progress.end = progress.end.max(next);
         } else {
-            places.insert(place.clone(), Progress { next, end: next });
+            let progress = Progress {
+                next,
+                end: next,
+                oldest_ms: None,
+            };
+            places.insert(place.clone(), progress);
         }
     }
 
     /// Notes position and end of a partition that does not go on.
     pub(crate) fn rests_at(&self, place: &Place, next: u64, end: u64) {
-        let progress = Progress { next, end };
+        let progress = Progress {
+            next,
+            end,
+            oldest_ms: None,
+        };
         self.places.lock().insert(place.clone(), progress);
+    }
+
+    /// Notes the time stamp of the first record that waits for the target.
+    pub(crate) fn waits_since(&self, place: &Place, oldest_ms: Option<i64>) {
+        if let Some(progress) = self.places.lock().get_mut(place) {
+            progress.oldest_ms = oldest_ms;
+        }
     }
 
     /// Notes the end of a partition, as it was read.
@@ -215,6 +270,10 @@ impl Status {
         add(&self.dropped, batch.dropped.records);
         add(&self.expression_errors, batch.dropped.failed);
         add(&self.flush_ms, took_ms);
+        let class = FLUSH_MS_BOUNDS.partition_point(|bound| *bound < took_ms);
+        if let Some(counter) = self.flush_times.get(class) {
+            add(counter, 1);
+        }
         let cause = CAUSES.iter().position(|cause| *cause == batch.cause);
         if let Some(counter) = cause.and_then(|cause| self.flushes.get(cause)) {
             add(counter, 1);
@@ -234,47 +293,12 @@ impl Status {
         self.limited_ms.fetch_add(wait_ms, Ordering::Relaxed);
     }
 
+    pub(crate) fn parallel(&self, flushes: usize) {
+        self.parallel.store(flushes as u64, Ordering::Relaxed);
+    }
+
     /// Returns the rows that were written.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
-    }
-
-    /// Writes all counters in Prometheus' text format.
-    pub fn write_metrics(&self, out: &mut String) {
-        let sink = &self.sink;
-        let mut line = |name: &str, labels: &str, value: u64| {
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "stafett_sink_{name}{{sink=\"{sink}\"{labels}}} {value}");
-        };
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        line("rows_total", "", value(&self.rows));
-        line("bytes_total", "", value(&self.bytes));
-        line("poison_total", "", value(&self.poison));
-        line("dropped_total", "", value(&self.dropped));
-        line("expression_errors_total", "", value(&self.expression_errors));
-        line("limited_ms_total", "", value(&self.limited_ms));
-        line("flush_ms_total", "", value(&self.flush_ms));
-        for (cause, counter) in CAUSES.iter().zip(&self.flushes) {
-            line(
-                "flushes_total",
-                &format!(",cause=\"{}\"", cause.word()),
-                value(counter),
-            );
-        }
-        line("retries_total", ",class=\"retry\"", value(&self.retries));
-        line("retries_total", ",class=\"stop\"", value(&self.stops));
-        line("fenced_total", "", value(&self.fenced));
-        for (place, progress) in self.places.lock().iter() {
-            let labels = format!(",topic=\"{}\",partition=\"{}\"", place.topic, place.partition);
-            line("lag_records", &labels, progress.end.saturating_sub(progress.next));
-        }
-        let (now, _) = self.state();
-        for state in STATES {
-            line(
-                "state",
-                &format!(",state=\"{}\"", state.word()),
-                u64::from(state == now),
-            );
-        }
     }
 }

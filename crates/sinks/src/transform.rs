@@ -13,6 +13,7 @@ use crate::cells::{decimal, string};
 use crate::columns::Kind;
 use crate::computed::{self, Source, TwoTimes, View};
 use crate::document::{Document, Field, cited};
+use crate::lookup::Lookup;
 use crate::personal::{HashKey, Mask};
 use crate::secret::SecretError;
 
@@ -37,6 +38,7 @@ pub enum Step {
     /// Names and values of fields.
     Set(Vec<(String, Expression)>),
     Time(TwoTimes),
+    Lookup(Lookup),
 }
 
 /// Result of a step.
@@ -105,8 +107,17 @@ impl Step {
             Self::Where(condition) => return Ok(judge(condition, &View { document, source })),
             Self::Set(fields) => computed::set(document, source, fields)?,
             Self::Time(times) => times.apply(document)?,
+            Self::Lookup(lookup) => lookup.apply(document, source)?,
         }
         Ok(Verdict::Keep)
+    }
+
+    pub(crate) fn lookup(&self) -> Option<&Lookup> {
+        if let Self::Lookup(lookup) = self {
+            Some(lookup)
+        } else {
+            None
+        }
     }
 
     /// Reads the secrets of the step.
@@ -121,7 +132,8 @@ impl Step {
             | Self::Mask(..)
             | Self::Where(_)
             | Self::Set(_)
-            | Self::Time(_) => Ok(()),
+            | Self::Time(_)
+            | Self::Lookup(_) => Ok(()),
         }
     }
 }

@@ -40,8 +40,8 @@ impl From<ReadError> for TrialError {
 
 /// Converts the last records of each partition.
 pub async fn trial(client: &Client, definition: &Definition, last: u64) -> Result<Vec<Tried>, TrialError> {
-    let definition = definition.with_keys();
-    let definition = &definition.map_err(|why| TrialError::Unreadable(why.to_string()))?;
+    let ready = definition.ready(client).await;
+    let (definition, _tables) = &ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
     let mut all = Vec::new();
     for name in &definition.from {
         let topic = client.topic(name).await?;

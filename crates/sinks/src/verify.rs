@@ -124,9 +124,8 @@ async fn compute(client: &Client, sink: &Definition) -> Result<(Computed, Postgr
     let (Some(rollup), TargetSpec::Postgres(spec)) = (&sink.rollup, &sink.target) else {
         return Err(VerifyError::NoRollup(sink.name.clone()));
     };
-    let ready = sink
-        .with_keys()
-        .map_err(|why| TrialError::Unreadable(why.to_string()))?;
+    let ready = sink.ready(client).await;
+    let (ready, _tables) = ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
     let mut target = Postgres::new(&sink.name, spec, &sink.columns, &sink.mode, Steps::default());
     let figures = target.figures().await?;
     let mut groups = Groups::default();

@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use stafett_model::Lock;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::dead::DeadTopic;
@@ -20,9 +20,12 @@ use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
 use crate::status::{State, Status};
 use crate::target::{Opened, Place, Start, Target, TargetError};
+use crate::turns::{Turn, Turns};
 
 /// Wait before another attempt where something has to be mended first.
 const STOPPED: Duration = Duration::from_mins(1);
+/// Time after which a flush no longer holds up those of other partitions.
+const HANGS: Duration = Duration::from_secs(30);
 
 /// The writing end of a partition.
 pub(crate) struct Writer {
@@ -30,6 +33,7 @@ pub(crate) struct Writer {
     pub(crate) target: Box<dyn Target>,
     pub(crate) dead: DeadTopic,
     pub(crate) limiter: Arc<Lock<Limiter>>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) status: Arc<Status>,
     pub(crate) now_ms: fn() -> u64,
     /// The place, as it was when the target was opened.
@@ -77,13 +81,33 @@ impl Writer {
             sleep(Duration::from_millis(wait)).await;
         }
         loop {
+            let mut turn = Some(self.turn().await);
             let begun_ms = (self.now_ms)();
-            let why = match flushed(&mut *self.target, self.epoch, batch, &mut self.dead).await {
+            let ended = {
+                let mut flushing = pin!(flushed(&mut *self.target, self.epoch, batch, &mut self.dead));
+                if let Ok(ended) = timeout(HANGS, &mut flushing).await {
+                    ended
+                } else {
+                    turn.take().map(Turn::failed);
+                    flushing.await
+                }
+            };
+            let why = match ended {
                 Ok(flushed) => {
-                    let took_ms = (self.now_ms)().saturating_sub(begun_ms);
+                    let now_ms = (self.now_ms)();
+                    let took_ms = now_ms.saturating_sub(begun_ms);
+                    // A batch with poison takes several attempts.
+                    if let Some(turn) = turn.filter(|_| flushed.tries <= 1) {
+                        turn.took(bytes, took_ms, now_ms);
+                    }
                     return self.stored(batch, &flushed, took_ms);
                 }
-                Err(FlushError::Target(why)) => why,
+                Err(FlushError::Target(why)) => {
+                    if let (TargetError::Retry(_), Some(turn)) = (&why, turn) {
+                        turn.failed();
+                    }
+                    why
+                }
                 Err(FlushError::DeadLetters(why)) => TargetError::Retry(format!("dead letters: {why}")),
                 Err(why @ FlushError::TooMuchPoison { .. }) => {
                     self.status.enter(State::Paused, &why.to_string());
@@ -108,8 +132,17 @@ impl Writer {
     fn stored(&mut self, batch: &Batch, flushed: &Flushed, took_ms: u64) -> Stored {
         self.dead.stored.forget_below(batch.next);
         self.status.flushed(batch, flushed, took_ms);
+        self.status.parallel(self.turns.limit());
         self.succeeded();
         Stored::Whole
+    }
+
+    /// Waits until this partition may write.
+    async fn turn(&mut self) -> Turn {
+        let begun_ms = (self.now_ms)();
+        let turn = self.turns.take().await;
+        self.status.limited((self.now_ms)().saturating_sub(begun_ms));
+        turn
     }
 
     /// Notes that the target takes rows.
@@ -131,6 +164,7 @@ impl Writer {
             }
         };
         self.status.failed(why);
+        self.status.parallel(self.turns.limit());
         if self.status.trouble(&self.place, state, &why.to_string()) {
             warn!(place = %self.place, state = state.word(), "{why}");
         }

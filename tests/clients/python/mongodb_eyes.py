@@ -9,6 +9,8 @@ from bson import json_util
 from pymongo import MongoClient
 
 database = MongoClient(sys.argv[1])[sys.argv[2]]
+database.command("ping")
+print("ready", flush=True)
 for line in sys.stdin:
     name, value, fields = json_util.loads(line)
     answer = database.command(name, value, **fields)

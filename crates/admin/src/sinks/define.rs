@@ -85,6 +85,9 @@ fn check(broker: &Broker, terms: &SinkTerms) -> Result<(), Problem> {
             }
         }
     }
+    for topic in &terms.tables {
+        access::check(broker, Action::Read, &Resource::topic(topic))?;
+    }
     for topic in terms.topic.iter().chain([&terms.dead]) {
         access::check(broker, Action::Write, &Resource::topic(topic))?;
     }

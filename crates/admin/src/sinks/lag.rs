@@ -17,7 +17,7 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
     let lost = app.as_ref().map(|app| app.lost_topics()).unwrap_or_default();
     let told = std::mem::take(&mut state.places).into_iter();
     let told: BTreeMap<_, _> = told
-        .map(|place| ((place.topic, place.partition), place.next))
+        .map(|place| ((place.topic, place.partition), (place.next, place.oldest_ms)))
         .collect();
     for (input, name) in terms.from.iter().enumerate() {
         let Some(topic) = broker.topics().named(name) else {
@@ -33,13 +33,18 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
                 let known = app.as_ref()?.known(TaskId::whole(partition))?;
                 known.position.next.get(input).copied()
             };
-            let position = || told.get(&(name.clone(), partition)).copied().or_else(of_app);
-            let next = if is_lost { None } else { position() };
+            let told = told.get(&(name.clone(), partition)).filter(|_| !is_lost);
+            let next = match told {
+                Some((next, _)) => Some(*next),
+                None if is_lost => None,
+                None => of_app(),
+            };
             state.places.push(SinkPlace {
                 topic: name.clone(),
                 partition,
                 next: next.unwrap_or(bounds.start.0),
                 end: bounds.stable.0,
+                oldest_ms: told.and_then(|(_, oldest_ms)| *oldest_ms),
             });
         }
     }

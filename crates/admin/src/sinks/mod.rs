@@ -56,6 +56,8 @@ pub struct SinkTerms {
     /// True if the records are those of this broker.
     pub is_own: bool,
     pub to: &'static str,
+    /// Topics of this broker with the tables in which it looks records up.
+    pub tables: Vec<String>,
     /// Topic of this broker into which it writes.
     pub topic: Option<String>,
     pub promise: String,
@@ -85,10 +87,19 @@ pub struct SinkState {
     /// Time spent on flushes, and waiting for limits.
     pub flush_ms: u64,
     pub limited_ms: u64,
+    /// Flushes at a time, as the target bears them; 0 before the first one.
+    pub parallel: u64,
     /// Flushes by cause: `full`, `bytes`, `time`, `stop` or `begun`.
     pub flushes: BTreeMap<String, u64>,
     /// Failed attempts by class: `retry` or `stop`.
     pub retries: BTreeMap<String, u64>,
+    /// Flushes by their time: of at most 5, 25, 100, 500, 2,500, 10,000 and 60,000 ms, and longer ones.
+    pub flush_times: Vec<u64>,
+    /// Records that were looked up in tables, by result: `found` or `missing`.
+    pub lookups: BTreeMap<String, u64>,
+    /// Rows and bytes of these tables.
+    pub table_rows: u64,
+    pub table_bytes: u64,
     /// Times that another writer had taken a partition over.
     pub fenced: u64,
     pub places: Vec<SinkPlace>,
@@ -103,6 +114,8 @@ pub struct SinkPlace {
     pub next: u64,
     /// Offset behind the last record, as it was read last.
     pub end: u64,
+    /// Time stamp of the first record that the target does not have, in ms since 1970, as far as it was read.
+    pub oldest_ms: Option<i64>,
 }
 
 /// A position in a target.
@@ -216,6 +229,7 @@ async fn known(
             SinkTerms {
                 from: Vec::new(),
                 is_own: false,
+                tables: Vec::new(),
                 to: "",
                 topic: None,
                 promise: String::new(),

@@ -19,6 +19,7 @@ impl SinkDesk for TestDesk {
         let value: serde_json::Value = serde_json::from_str(definition).map_err(|why| why.to_string())?;
         let from = value["from"].as_str().ok_or("sink.from is missing")?;
         Ok(SinkTerms {
+            tables: Vec::new(),
             from: vec![from.to_owned()],
             is_own: true,
             to: "files",

@@ -125,9 +125,9 @@ impl Session {
             Err(BindError::NoSuchNamespace) => Err(error::no_namespace(&self.namespace).into()),
             Err(BindError::NoSuchExchange) => Err(self.no_exchange(&binding.source).into()),
             Err(BindError::NoSuchDestination) => Err(self.no_destination(&binding.destination).into()),
-            Err(error @ (BindError::KeyTooLong | BindError::BadPattern(_))) => {
-                Err(Exception::precondition(error.to_string()).into())
-            }
+            Err(
+                error @ (BindError::KeyTooLong | BindError::BadPattern(_) | BindError::TooManyFilters { .. }),
+            ) => Err(Exception::precondition(error.to_string()).into()),
             Err(BindError::NotStored(not_stored)) => {
                 Err(error::not_stored(&not_stored, "the binding").into())
             }

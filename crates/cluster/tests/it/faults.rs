@@ -148,6 +148,7 @@ fn check(database: &FakeDatabase, known: &Known, place: Place, what: &str) {
     let agreed = agreement(&*node, &*node).unwrap();
     assert_eq!((agreed.missing, agreed.garbage), (0, 0), "{what}: {agreed:?}");
     assert!(agreed.unknown <= 1, "{what}: {agreed:?}");
+    assert_eq!(database.violations(), Vec::<String>::new(), "{what}");
     assert_eq!(agreed.objects > 0, place != Place::Database, "{what}: {agreed:?}");
 }
 

@@ -227,6 +227,7 @@ impl New {
     }
 
     fn check(&self, database: &FakeDatabase, former: &Former) {
+        assert_eq!(database.violations(), Vec::<String>::new());
         let rows = database.rows();
         let Some(fence) = self.rows.first() else { return };
         for (seq, row) in &rows {

@@ -35,6 +35,8 @@ mod nodes;
 mod objects;
 mod on_postgres;
 mod on_s3;
+mod opening;
+mod seeds;
 
 mod providers {
     on_provider!(shared);

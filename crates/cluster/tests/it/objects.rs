@@ -516,7 +516,6 @@ impl New {
             let is_known = |name: &String| known.iter().any(|it| it.object == *name);
             self.unreferenced = self.listed.drain(..).filter(|name| !is_known(name)).collect();
         } else if let Some(name) = self.unreferenced.pop() {
-            // It asserts that nothing refers to the object.
             node.delete(&name).unwrap();
         }
     }
@@ -539,6 +538,7 @@ fn replay(steps: &[Step]) -> Vec<Step> {
             Step::New => new.step(&database),
             Step::Put | Step::Begin | Step::Land => former.step(*step, &database),
         }
+        assert_eq!(database.violations(), Vec::<String>::new(), "{steps:?}");
         let objects = database.objects();
         for part in &former.acknowledged {
             assert!(

@@ -118,10 +118,14 @@ pub fn protocol(name: &str, plan: &Plan) -> Result<Protocol, String> {
     }
 }
 
+fn assembles(plan: &Plan) -> bool {
+    plan.roles.values().any(|role| role.does == Does::Assemble)
+}
+
 /// Returns the lean driver for a system, or the reason why there is none. Topics are made with it, even if
 /// another client sends and receives.
 pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
-    if name != "stafett" && plan.roles.values().any(|role| role.does == Does::Assemble) {
+    if name != "stafett" && assembles(plan) {
         return Err("it has no apps".to_owned());
     }
     Ok(match protocol(name, plan)? {
@@ -173,7 +177,7 @@ pub fn find_peers(from: &[&std::path::Path]) -> Option<PathBuf> {
 impl System {
     /// Returns the lean driver for this system at the address of the plan's protocol.
     pub fn driver(&self, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>, String> {
-        if !plan.roles.values().any(|role| role.does == Does::Assemble) {
+        if !assembles(plan) {
             return driver(&self.name, address, plan);
         }
         let http = self
@@ -198,6 +202,12 @@ impl System {
 async fn there(name: &str, plan: &Plan, own: &Own) -> Result<System, DriverError> {
     let spoken = protocol(name, plan).map_err(DriverError::Missing)?;
     let address = own.address(spoken).unwrap_or_default();
+    if assembles(plan) {
+        // Its HTTP listener is not known.
+        return Err(DriverError::Missing(
+            "sessions are assembled on a broker that the lab starts itself: not with --address".to_owned(),
+        ));
+    }
     if !own.set.is_empty() {
         return Err(DriverError::Refused(format!(
             "{name} at {address} runs already: its own settings cannot be set from here"
@@ -272,5 +282,19 @@ mod tests {
         assert_eq!(driver("kafka", "", &amqp).unwrap_err(), "it does not speak AMQP");
         assert_eq!(driver("stafett", "", &amqp).unwrap().name(), "lean-amqp");
         assert_eq!(driver("stafett", "", &topics).unwrap().name(), "lean");
+    }
+
+    #[tokio::test]
+    async fn sessions_are_not_assembled_where_only_one_address_is_known() {
+        let text = "question = \"?\"\nsystems = [\"stafett\"]\n[topics.t]\n[topics.u]\n[roles.p]\ndoes = \"produce\"\n\
+                    topics = \"t\"\n[roles.w]\ndoes = \"assemble\"\ntopics = \"t\"\nto = \"u\"";
+        let source = Source::new("x", text.to_owned());
+        let assembling = source.plan(1.0, &BTreeMap::new()).unwrap();
+        let own = Own {
+            address: Some("localhost:1".to_owned()),
+            ..Own::default()
+        };
+        let refused = there("stafett", &assembling, &own).await.unwrap_err();
+        assert!(refused.to_string().contains("--address"), "{refused}");
     }
 }

@@ -73,6 +73,10 @@ impl Destination {
 }
 
 impl Binding {
+    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.headers.as_ref()?.filter.as_ref()
+    }
+
     pub(crate) fn pattern(&self) -> Pattern {
         Pattern {
             key: self.key.clone(),

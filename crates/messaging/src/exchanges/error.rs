@@ -52,6 +52,10 @@ pub enum BindError {
     IsDefault,
     #[error("a binding key has at most 255 bytes")]
     KeyTooLong,
+    #[error(
+        "the bindings of a namespace may have {max} distinct filters; with this one they would have more"
+    )]
+    TooManyFilters { max: usize },
     #[error(transparent)]
     BadPattern(BadPattern),
     #[error(transparent)]

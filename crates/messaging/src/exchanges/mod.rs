@@ -7,7 +7,7 @@
 //! - `namespace`: one namespace; every change is planned, staged and applied under its lock
 //! - `tables`: the contents of a namespace, in the orders of the look-ups
 //! - `target`, `resolver`: targets of routing, by name
-//! - `message_attributes`: headers and properties of messages
+//! - `routed_message`: a message as exchanges see it
 //! - `exchange`, `binding`: definitions and their stored formats; `load`: loading them
 //! - `namespace_removal`: deletion of namespaces
 //! - `counts`: counters of one exchange
@@ -18,11 +18,11 @@ mod counts;
 mod error;
 mod exchange;
 mod load;
-pub(crate) mod message_attributes;
 mod metrics;
 pub(crate) mod namespace;
 mod namespace_removal;
 pub(crate) mod resolver;
+pub(crate) mod routed_message;
 mod tables;
 mod target;
 
@@ -37,17 +37,17 @@ use stafett_store::{Progress, spaces, stage};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use message_attributes::AttributeReaders;
 use metrics::ExchangeMetrics;
 use namespace::NamespaceRouting;
 use namespace_removal::{RemovingNamespaces, there};
+use stafett_routing::AttributeReaders;
 
 pub use binding::{Binding, Destination};
 pub use counts::{ExchangeCounts, ExchangeTraffic};
 pub use error::{BindError, DeclareError, DeleteError, NamespaceError, UnbindError};
 pub use exchange::{Difference, Exchange, NewExchange};
-pub use message_attributes::ReadAttributes;
 pub use namespace::{NewBinding, Unbind};
+pub use stafett_routing::ReadAttributes;
 pub use stafett_store::Stored;
 pub(crate) use target::Target;
 

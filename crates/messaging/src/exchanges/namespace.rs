@@ -21,7 +21,7 @@ use super::binding::{Binding, Destination};
 use super::counts::ExchangesTraffic;
 use super::error::{BindError, DeclareError, DeleteError, UnbindError};
 use super::exchange::{Exchange, NewExchange};
-use super::tables::{RemovalSet, Tables};
+use super::tables::{FILTERS_MAX, RemovalSet, Tables};
 use super::target::Target;
 
 /// Bindings removed in one step.
@@ -209,6 +209,10 @@ impl NamespaceRouting {
         if let Some(same) = tables.same(&binding) {
             let frames = self.unless_durable(same.durable, || self.put_binding(same));
             return Ok(self.stage(frames)?);
+        }
+        if !tables.has_room_for_filter_of(&binding) {
+            let max = FILTERS_MAX;
+            return Err(BindError::TooManyFilters { max });
         }
         let hop = binding.destination.hop();
         tables.router().check(&binding.source, &binding.pattern(), &hop)?;

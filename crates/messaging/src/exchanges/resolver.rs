@@ -11,8 +11,8 @@ use stafett_store::Stored;
 use stafett_topics::{Topic, TopicDefaults, Topics, is_internal};
 
 use super::binding::Destination;
-use super::message_attributes::RoutedMessage;
 use super::namespace::NamespaceRouting;
+use super::routed_message::RoutedMessage;
 use super::{BindError, Exchanges, NewBinding, Target};
 use crate::delayed::Delayed;
 use crate::queues::{DeadLetterRouter, Queue, Queues, Targets};

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_routing::{ExchangeKind, Router};
+use stafett_routing::{ExchangeKind, Filter, Router};
 
 use super::binding::{Binding, Destination};
 use super::exchange::{Exchange, NewExchange};
 use super::target::Target;
+
+/// Bound on the distinct filters of a namespace: a message may have to be looked at by all of them.
+pub(crate) const FILTERS_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Tables {
@@ -17,6 +20,8 @@ pub(crate) struct Tables {
     from: BTreeSet<BySource>,
     to: BTreeSet<ByDestination>,
     router: Router<Target>,
+    /// Distinct filters, with their numbers of bindings.
+    filters: BTreeMap<Arc<Filter>, usize>,
     /// Deleted exchanges with bindings left to remove. Their names cannot be taken meanwhile.
     leaving: BTreeSet<Arc<str>>,
     /// True if the namespace is deleted: it is empty and takes no changes.
@@ -78,6 +83,7 @@ impl Default for Tables {
             from: BTreeSet::new(),
             to: BTreeSet::new(),
             router,
+            filters: BTreeMap::new(),
             leaving: BTreeSet::new(),
             closed: false,
         }
@@ -189,6 +195,9 @@ impl Tables {
         let pattern = binding.pattern();
         self.router
             .bind(&binding.source, &pattern, binding.destination.hop())?;
+        if let Some(filter) = binding.filter() {
+            *self.filters.entry(Arc::clone(filter)).or_insert(0) += 1;
+        }
         let binding = Arc::new(binding);
         self.from.insert(BySource(Arc::clone(&binding)));
         self.to.insert(ByDestination(binding));
@@ -247,12 +256,31 @@ impl Tables {
                 let hop = binding.destination.hop();
                 self.router.unbind(&binding.source, &binding.pattern(), &hop);
             }
-            self.from.remove(&BySource(Arc::clone(binding)));
+            if self.from.remove(&BySource(Arc::clone(binding))) {
+                self.forget_filter(binding);
+            }
             self.to.remove(&ByDestination(Arc::clone(binding)));
         }
         for name in removal.exchanges.keys() {
             self.exchanges.remove(name);
             self.router.remove_exchange(name);
+        }
+    }
+
+    /// True unless the filter of a binding would be one too many.
+    pub(crate) fn has_room_for_filter_of(&self, binding: &Binding) -> bool {
+        let is_known = |filter: &Arc<Filter>| self.filters.contains_key(filter);
+        self.filters.len() < FILTERS_MAX || binding.filter().is_none_or(is_known)
+    }
+
+    fn forget_filter(&mut self, binding: &Binding) {
+        if let Some(filter) = binding.filter()
+            && let Some(bindings) = self.filters.get_mut(filter)
+        {
+            *bindings -= 1;
+            if *bindings == 0 {
+                self.filters.remove(filter);
+            }
         }
     }
 

@@ -11,9 +11,9 @@ use stafett_routing::{DependsOn, PREFETCH_MAX, Router, Routes};
 use super::{Preview, Publish, PublishError, PublishRefusal, PublishTicket, Published};
 use crate::delayed::{Bucket, DelayedMessage};
 use crate::exchanges::Target;
-use crate::exchanges::message_attributes::RoutedMessage;
 use crate::exchanges::namespace::NamespaceRouting;
 use crate::exchanges::resolver::{ResolvedTargets, Resolver};
+use crate::exchanges::routed_message::RoutedMessage;
 use crate::queues::{AppendTicket, Publication, RouteIndex, Targets};
 use stafett_delivery::OpenMove;
 

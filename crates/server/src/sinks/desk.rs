@@ -17,7 +17,7 @@ use stafett_sinks::target::{Steps, Surroundings, promise_of, target_of};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::metrics;
+use super::metrics::{self, Sample};
 use super::words::Question;
 
 /// Time for an answer of the runner. A replay waits for the flush that is under way.
@@ -88,22 +88,25 @@ impl SinksHere {
     }
 
     /// Returns the states with their lag as it is now.
-    pub(super) fn measured(&self) -> BTreeMap<String, SinkState> {
+    pub(super) fn measured(&self) -> BTreeMap<String, Sample> {
         let (mut states, silence) = (self.states(), self.silence());
+        let mut samples = BTreeMap::new();
         let Some(broker) = self.broker.lock().upgrade() else {
-            return states;
+            return samples;
         };
         for (name, sink) in broker.sinks().all() {
             if let Ok(terms) = self.read(&name, &sink.definition) {
-                let state = states.entry(name.into_string()).or_insert_with(|| SinkState {
+                let name = name.into_string();
+                let mut state = states.remove(&name).unwrap_or_else(|| SinkState {
                     state: "waiting".to_owned(),
                     ..SinkState::default()
                 });
-                measure(&broker, &terms, state);
-                mark_silence(state, silence);
+                measure(&broker, &terms, &mut state);
+                mark_silence(&mut state, silence);
+                samples.insert(name, Sample { to: terms.to, state });
             }
         }
-        states
+        samples
     }
 
     pub(super) fn on_restart(&self) {
@@ -165,6 +168,7 @@ impl SinkDesk for SinksHere {
             app: sink.app(),
             dead: sink.dead_topic(),
             has_positions: !sink.keeps_positions_in_app(),
+            tables: sink.tables(),
             from: sink.from,
         })
     }

@@ -1,15 +1,19 @@
-//! Counters of the sinks, as their runner told them last.
+//! Metrics of sinks: those of the broker, as their runner told them last, and those of a process that runs
+//! sinks by itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use stafett_admin::sinks::{SinkDesk, SinkState};
+use stafett_admin::sinks::{SinkDesk, SinkPlace, SinkState};
+use stafett_sinks::status::{FLUSH_MS_BOUNDS, Snapshot};
 
 use super::SinksHere;
 
@@ -41,6 +45,14 @@ const COUNTERS: [(&str, &str, Value); 8] = [
 ];
 const STATES: [&str; 5] = ["running", "retrying", "paused", "stopped", "waiting"];
 
+/// A sink at one time.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    /// Kind of its target.
+    pub(crate) to: &'static str,
+    pub(crate) state: SinkState,
+}
+
 /// Registers the metrics.
 pub(super) fn register(registry: &mut Registry, desk: &Arc<SinksHere>) {
     registry.register_collector(Box::new(SinkMetrics(Arc::clone(desk))));
@@ -52,60 +64,211 @@ struct SinkMetrics(Arc<SinksHere>);
 impl Collector for SinkMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let restarts = self.0.restarts();
-        let states = self.0.measured();
-        if states.is_empty() && restarts == 0 {
+        let samples = self.0.measured();
+        if samples.is_empty() && restarts == 0 {
             return Ok(());
         }
         let help = "Starts of the runner of the sinks after a failure";
         let metric = ConstCounter::new(restarts);
         let kind = metric.metric_type();
         metric.encode(encoder.encode_descriptor("sink_runner_restarts", help, None, kind)?)?;
-        for (name, help, value) in COUNTERS {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (sink, state) in &states {
-                count(&mut metric, &[("sink", sink)], value(state))?;
-            }
-        }
-        let mut metric =
-            encoder.encode_descriptor("sink_flushes", "Flushes by cause", None, MetricType::Counter)?;
-        for (sink, state) in &states {
-            for (cause, flushes) in &state.flushes {
-                count(&mut metric, &[("sink", sink), ("cause", cause)], *flushes)?;
-            }
-        }
-        let help = "Failed attempts by class";
-        let mut metric = encoder.encode_descriptor("sink_retries", help, None, MetricType::Counter)?;
-        for (sink, state) in &states {
-            for (class, retries) in &state.retries {
-                count(&mut metric, &[("sink", sink), ("class", class)], *retries)?;
-            }
-        }
         if let Some(silence) = self.0.silence() {
             let help = "Time since the runner told the states of the sinks";
             let mut metric = encoder.encode_descriptor("sink_silence_ms", help, None, MetricType::Gauge)?;
             gauge(&mut metric, &[], u64::try_from(silence.as_millis()).unwrap_or(0))?;
         }
-        let help = "Records that the target does not have";
-        let mut metric = encoder.encode_descriptor("sink_lag_records", help, None, MetricType::Gauge)?;
-        for (sink, state) in &states {
-            let lag = state
-                .places
-                .iter()
-                .map(|place| place.end.saturating_sub(place.next));
-            gauge(&mut metric, &[("sink", sink)], lag.sum())?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        encode(&samples, wall_ms, &mut encoder)
+    }
+}
+
+/// Writes the metrics of sinks, by their names.
+pub(crate) fn encode(
+    samples: &BTreeMap<String, Sample>,
+    wall_ms: i64,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let help = "1 for the kind of the target";
+    let mut metric = encoder.encode_descriptor("sink_target", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        gauge(&mut metric, &[("sink", sink), ("to", sample.to)], 1)?;
+    }
+    for (name, help, value) in COUNTERS {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (sink, sample) in samples {
+            count(&mut metric, &[("sink", sink)], value(&sample.state))?;
         }
-        let mut metric =
-            encoder.encode_descriptor("sink_state", "1 for the state", None, MetricType::Gauge)?;
-        for (sink, state) in &states {
-            for word in STATES {
-                gauge(
-                    &mut metric,
-                    &[("sink", sink), ("state", word)],
-                    u64::from(state.state == word),
-                )?;
-            }
+    }
+    let mut metric =
+        encoder.encode_descriptor("sink_flushes", "Flushes by cause", None, MetricType::Counter)?;
+    for (sink, sample) in samples {
+        for (cause, flushes) in &sample.state.flushes {
+            count(&mut metric, &[("sink", sink), ("cause", cause)], *flushes)?;
         }
-        Ok(())
+    }
+    let help = "Failed attempts by class";
+    let mut metric = encoder.encode_descriptor("sink_retries", help, None, MetricType::Counter)?;
+    for (sink, sample) in samples {
+        for (class, retries) in &sample.state.retries {
+            count(&mut metric, &[("sink", sink), ("class", class)], *retries)?;
+        }
+    }
+    let help = "Flushes at a time, as the target bears them";
+    let mut metric = encoder.encode_descriptor("sink_parallel", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        gauge(&mut metric, &[("sink", sink)], sample.state.parallel)?;
+    }
+    let mut metric = encoder.encode_descriptor("sink_state", "1 for the state", None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        for word in STATES {
+            let is_it = u64::from(sample.state.state == word);
+            gauge(&mut metric, &[("sink", sink), ("state", word)], is_it)?;
+        }
+    }
+    encode_tables(samples, encoder)?;
+    encode_times(samples, encoder)?;
+    encode_progress(samples, wall_ms, encoder)
+}
+
+/// Writes the metrics of sinks that look records up.
+fn encode_tables(
+    samples: &BTreeMap<String, Sample>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let has_tables = |(_, sample): &(&String, &Sample)| !sample.state.lookups.is_empty();
+    let help = "Records that were looked up in tables, by result";
+    let mut metric = encoder.encode_descriptor("sink_lookups", help, None, MetricType::Counter)?;
+    for (sink, sample) in samples.iter().filter(has_tables) {
+        for (result, lookups) in &sample.state.lookups {
+            count(&mut metric, &[("sink", sink), ("result", result)], *lookups)?;
+        }
+    }
+    let sizes: [(&str, &str, Value); 2] = [
+        ("sink_table_rows", "Rows of tables for look-ups", |state| {
+            state.table_rows
+        }),
+        ("sink_table_bytes", "Memory of tables for look-ups", |state| {
+            state.table_bytes
+        }),
+    ];
+    for (name, help, value) in sizes {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (sink, sample) in samples.iter().filter(has_tables) {
+            gauge(&mut metric, &[("sink", sink)], value(&sample.state))?;
+        }
+    }
+    Ok(())
+}
+
+fn encode_times(
+    samples: &BTreeMap<String, Sample>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let help = "Time of a flush, from its begin to the answer of the target";
+    let mut metric = encoder.encode_descriptor("sink_flush_seconds", help, None, MetricType::Histogram)?;
+    for (sink, Sample { state, .. }) in samples {
+        let bounds = FLUSH_MS_BOUNDS.iter().map(|bound| *bound as f64 / 1000.0);
+        let classes = bounds.chain([f64::MAX]).zip(state.flush_times.iter().copied());
+        let classes: Vec<_> = classes.collect();
+        let count = state.flush_times.iter().sum();
+        let labels = [("sink", sink)];
+        let mut metric = metric.encode_family(&labels)?;
+        metric.encode_histogram::<NoLabelSet>(state.flush_ms as f64 / 1000.0, count, &classes, None)?;
+    }
+    Ok(())
+}
+
+fn encode_progress(
+    samples: &BTreeMap<String, Sample>,
+    wall_ms: i64,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), fmt::Error> {
+    let help = "Records that the target does not have";
+    let mut metric = encoder.encode_descriptor("sink_lag_records", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        let places = sample.state.places.iter();
+        let lag = places.map(|place| place.end.saturating_sub(place.next));
+        gauge(&mut metric, &[("sink", sink)], lag.sum())?;
+    }
+    let help = "Age of the oldest record that the target does not have, by its time stamp";
+    let mut metric = encoder.encode_descriptor("sink_lag_seconds", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        if let Some(lag_ms) = lag_ms(&sample.state, wall_ms) {
+            let labels = [("sink", sink)];
+            ConstGauge::new(lag_ms as f64 / 1000.0).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    let help = "Next offset that the target does not have";
+    let mut metric = encoder.encode_descriptor("sink_position", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        for place in &sample.state.places {
+            let partition = place.partition.to_string();
+            let labels = [
+                ("sink", &**sink),
+                ("topic", &place.topic),
+                ("partition", &partition),
+            ];
+            gauge(&mut metric, &labels, place.next)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the lag in time: that of the partition with the oldest record. `None` if records wait and none of
+/// them has been read, so that their age is not known.
+fn lag_ms(state: &SinkState, wall_ms: i64) -> Option<u64> {
+    let age = |place: &SinkPlace| {
+        let age = wall_ms.saturating_sub(place.oldest_ms?);
+        Some(u64::try_from(age).unwrap_or(0))
+    };
+    let mut waiting = state
+        .places
+        .iter()
+        .filter(|place| place.next < place.end)
+        .peekable();
+    // The newest records are on their way to a sink that runs.
+    let is_up_to_date = waiting.peek().is_none() || state.state == "running";
+    waiting.filter_map(age).max().or(is_up_to_date.then_some(0))
+}
+
+/// Returns the state of a sink as the API and the metrics have it.
+pub(crate) fn shown(snapshot: Snapshot) -> SinkState {
+    let words = |counts: BTreeMap<&'static str, u64>| {
+        counts
+            .into_iter()
+            .map(|(word, count)| (word.to_owned(), count))
+            .collect()
+    };
+    let places = snapshot.places.into_iter().map(|(place, progress)| SinkPlace {
+        topic: place.topic,
+        partition: place.partition,
+        next: progress.next,
+        end: progress.end,
+        oldest_ms: progress.oldest_ms,
+    });
+    SinkState {
+        state: snapshot.state.word().to_owned(),
+        why: snapshot.why,
+        rows: snapshot.rows,
+        bytes: snapshot.bytes,
+        poison: snapshot.poison,
+        dropped: snapshot.dropped,
+        expression_errors: snapshot.expression_errors,
+        flush_ms: snapshot.flush_ms,
+        limited_ms: snapshot.limited_ms,
+        parallel: snapshot.parallel,
+        flushes: words(snapshot.flushes),
+        retries: words(snapshot.retries),
+        flush_times: snapshot.flush_times,
+        lookups: snapshot.tables.map_or_else(BTreeMap::new, |tables| {
+            let counts = [("found", tables.found), ("missing", tables.missing)];
+            counts.map(|(word, count)| (word.to_owned(), count)).into()
+        }),
+        table_rows: snapshot.tables.map_or(0, |tables| tables.rows),
+        table_bytes: snapshot.tables.map_or(0, |tables| tables.bytes),
+        fenced: snapshot.fenced,
+        places: places.collect(),
     }
 }
 
@@ -124,4 +287,42 @@ fn gauge<const N: usize>(
 ) -> Result<(), fmt::Error> {
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     ConstGauge::new(value).encode(metric.encode_family(labels)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_in_time_is_that_of_the_oldest_record_and_absent_if_none_was_read() {
+        let place = |next, end, oldest_ms| SinkPlace {
+            topic: "t".to_owned(),
+            partition: 0,
+            next,
+            end,
+            oldest_ms,
+        };
+        let state = |word: &str, places: &[SinkPlace]| SinkState {
+            state: word.to_owned(),
+            places: places.to_vec(),
+            ..SinkState::default()
+        };
+        for (word, places, expected) in [
+            ("retrying", vec![place(5, 5, Some(1000))], Some(0)),
+            (
+                "retrying",
+                vec![place(5, 9, Some(4000)), place(1, 2, Some(2500))],
+                Some(7500),
+            ),
+            ("retrying", vec![place(5, 9, None)], None),
+            ("running", vec![place(5, 9, None)], Some(0)),
+            ("running", vec![place(5, 9, Some(20_000))], Some(0)),
+        ] {
+            assert_eq!(
+                lag_ms(&state(word, &places), 10_000),
+                expected,
+                "{word} {places:?}"
+            );
+        }
+    }
 }

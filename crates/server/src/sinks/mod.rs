@@ -16,4 +16,5 @@ mod supervisor;
 pub(crate) mod words;
 
 pub(crate) use desk::SinksHere;
+pub(crate) use metrics::{Sample, encode, shown};
 pub(crate) use supervisor::{END_MAX, Supervisor};

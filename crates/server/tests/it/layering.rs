@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("objects", &["trust"]),
     ("cluster", &["journal", "model", "objects", "trust"]),
     ("queue", &["model"]),
-    ("routing", &["expr"]),
+    ("routing", &["expr", "model"]),
     ("store", &["journal", "model"]),
     ("topics", &["counters", "journal", "model", "store"]),
     ("groups", &["counters", "journal", "model", "store", "topics"]),

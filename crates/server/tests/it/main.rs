@@ -29,6 +29,7 @@ mod sinks_amqp;
 mod sinks_kept;
 mod sinks_lost;
 mod sinks_stores;
+mod sinks_tables;
 mod sockets;
 mod tidy;
 mod tls;

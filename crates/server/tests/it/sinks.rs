@@ -20,17 +20,17 @@ use serde_json::Value;
 use crate::common::{Folder, Running, connect, serve};
 
 pub(crate) const RECORDS: u64 = 600;
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker, and a file of definitions.
 pub(crate) struct Scene {
-    folder: Folder,
+    pub(crate) folder: Folder,
     running: Running,
 }
 
 impl Scene {
     /// Starts a broker with a topic of two partitions, and a sink of its records into files.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = Folder::new();
         let path = folder.path().join("out");
         let fields = format!("to = \"files\"\npath = '{}'\nformat = \"ndjson\"", path.display());
@@ -68,7 +68,7 @@ impl Scene {
         self.run_to_the_end(RECORDS);
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("sinks.toml")
     }
 
@@ -89,19 +89,23 @@ impl Scene {
     }
 
     /// `stafett sink WORD -f FILE …`.
-    fn sink(&self, word: &str, more: &[&str]) -> Command {
+    pub(crate) fn sink(&self, word: &str, more: &[&str]) -> Command {
         let (file, http) = (self.file(), self.http().to_string());
         let mut command = self.stafett(&["sink", word, "-f", file.to_str().unwrap(), "--http", &http]);
         command.args(more);
         command
     }
 
-    fn done(&self, arguments: &[&str]) -> String {
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
         printed(self.stafett(arguments).output().unwrap())
     }
 
-    fn produce(&self, lines: &str) {
-        let mut command = self.stafett(&["produce", "log", "-K", ":"]);
+    pub(crate) fn produce(&self, lines: &str) {
+        self.produce_to("log", lines);
+    }
+
+    pub(crate) fn produce_to(&self, topic: &str, lines: &str) {
+        let mut command = self.stafett(&["produce", topic, "-K", ":"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         printed(child.wait_with_output().unwrap());
@@ -125,7 +129,7 @@ impl Scene {
     }
 
     /// Returns the sum of all positions in the target.
-    fn position(&self) -> u64 {
+    pub(crate) fn position(&self) -> u64 {
         let lines = printed(self.sink("position", &["--json"]).output().unwrap());
         let next = |line: &str| {
             serde_json::from_str::<Value>(line).unwrap()["next"]
@@ -136,7 +140,7 @@ impl Scene {
     }
 
     /// Runs the sink until everything is in the target, and stops it.
-    fn run_to_the_end(&self, records: u64) {
+    pub(crate) fn run_to_the_end(&self, records: u64) {
         let sink = Running::start(self.sink("run", &[]));
         let begun = Instant::now();
         while self.position() < records {
@@ -148,7 +152,7 @@ impl Scene {
     }
 
     /// Returns the rows of all files that manifests name, by place.
-    fn rows(&self) -> Vec<(u64, u64, Value)> {
+    pub(crate) fn rows(&self) -> Vec<(u64, u64, Value)> {
         let out = self.folder.path().join("out");
         let mut rows = Vec::new();
         for partition in 0..2 {
@@ -175,7 +179,7 @@ impl Scene {
     }
 }
 
-fn printed(output: Output) -> String {
+pub(crate) fn printed(output: Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     String::from_utf8(output.stdout).unwrap()

@@ -210,6 +210,12 @@ fn a_kept_sink_survives_kills_of_its_runner_and_of_the_broker() {
         metrics.contains("stafett_sink_rows_total{sink=\"events\"} "),
         "{metrics}"
     );
+    let position = "stafett_sink_position{sink=\"events\",topic=\"log\",partition=\"1\"} ";
+    let target = "stafett_sink_target{sink=\"events\",to=\"files\"} 1";
+    assert!(
+        metrics.contains(position) && metrics.contains(target),
+        "{metrics}"
+    );
     let [runner] = scene.children()[..] else {
         panic!("one runner: {:?}", scene.children());
     };

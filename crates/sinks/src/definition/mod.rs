@@ -19,6 +19,7 @@ use crate::quiet::Quiet;
 use crate::rollup::{Merge, Rollup};
 use crate::secret::SecretError;
 use crate::transform::Step;
+use crate::turns::TurnRules;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
 pub use stores::{ClickhouseSpec, DucklakeSpec, MongodbSpec};
 use targets::target;
@@ -65,6 +66,7 @@ pub struct Definition {
     pub poison_max: (u64, u64),
     pub on_gap: OnGap,
     pub rate: Rate,
+    pub turns: TurnRules,
     /// Times of day in which nothing is written.
     pub quiet: Vec<Quiet>,
     pub steps: Vec<Step>,
@@ -183,6 +185,12 @@ impl Definition {
         Ok(ready)
     }
 
+    /// Returns the topics of its tables.
+    pub fn tables(&self) -> Vec<String> {
+        let lookups = self.steps.iter().filter_map(Step::lookup);
+        lookups.map(|lookup| lookup.topic.clone()).collect()
+    }
+
     /// True if the target holds no positions, and the app of the sink does.
     pub fn keeps_positions_in_app(&self) -> bool {
         !self.target.holds_positions()
@@ -243,7 +251,7 @@ impl Definition {
         let dead_letters = fields.word("on_poison", &[("dead_letter", true), ("stop", false)])?;
         let poison_max = fields.rate("poison_max")?.unwrap_or((100, 60_000));
         let on_gap = fields.word("on_gap", &[("stop", OnGap::Stop), ("skip", OnGap::Skip)])?;
-        let rate = rate(&mut fields)?;
+        let (rate, turns) = limit(&mut fields)?;
         let quiet = quiet(&mut fields)?;
         fields.end()?;
         Ok(Self {
@@ -260,6 +268,7 @@ impl Definition {
             poison_max,
             on_gap: on_gap.unwrap_or(OnGap::Stop),
             rate,
+            turns,
             quiet,
             steps,
             rollup,
@@ -267,14 +276,18 @@ impl Definition {
     }
 }
 
-fn rate(fields: &mut Fields) -> Result<Rate, DefinitionError> {
+fn limit(fields: &mut Fields) -> Result<(Rate, TurnRules), DefinitionError> {
     let mut limit = fields.below("limit")?;
     let rate = Rate {
         rows_per_s: limit.count("rows_per_s")?,
         bytes_per_s: limit.size("bytes_per_s")?,
     };
+    let turns = TurnRules {
+        parallel: limit.count("parallel")?,
+        slow_ms: limit.time("commit")?,
+    };
     limit.end()?;
-    Ok(rate)
+    Ok((rate, turns))
 }
 
 fn quiet(fields: &mut Fields) -> Result<Vec<Quiet>, DefinitionError> {
@@ -500,7 +513,7 @@ mod tests {
             ),
             (
                 ("drop =", "drip ="),
-                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time",
+                "sink.events-pg.transform.0: a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set, time and lookup",
             ),
         ] {
             let text = WHOLE.replace(change.0, change.1);

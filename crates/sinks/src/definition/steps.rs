@@ -1,5 +1,7 @@
 //! Steps of a transform, as a definition declares them.
 
+use std::sync::Arc;
+
 use toml::Value;
 
 use stafett_expr::{Expression, zone};
@@ -9,11 +11,15 @@ use super::sources::login;
 use crate::columns::Kind;
 use crate::computed::{TwoTimes, Unit, VARIABLES};
 use crate::fields::Fields;
+use crate::lookup::{Lookup, Missing};
 use crate::personal::{HashKey, Mask};
 use crate::transform::{Cast, Flatten, Step};
 
 /// Levels that are flattened, at most.
 const DEPTH_MAX: u64 = 16;
+/// Memory of the table of a look-up, unless its step has another bound; and the highest one.
+const TABLE_BYTES: u64 = 64 << 20;
+const TABLE_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
     let steps = match fields.take("transform") {
@@ -23,7 +29,8 @@ pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
     };
     let mut read = Vec::with_capacity(steps.len());
     for (place, value) in steps.into_iter().enumerate() {
-        let why = "a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set and time";
+        let why =
+            "a step has one of keep, drop, rename, cast, flatten, hash, mask, where, set, time and lookup";
         let bad = fields.bad(&format!("transform.{place}"), why);
         let Value::Table(table) = value else {
             return Err(bad);
@@ -95,6 +102,7 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
         },
         "set" => set(Fields::new("set", value)?),
         "time" => two_times(Fields::new("time", value)?).map(Step::Time),
+        "lookup" => lookup(Fields::new("lookup", value)?).map(Step::Lookup),
         _ => Err(bad),
     }
 }
@@ -148,6 +156,29 @@ fn two_times(mut fields: Fields) -> Result<TwoTimes, DefinitionError> {
     }
     fields.end()?;
     Ok(times)
+}
+
+fn lookup(mut fields: Fields) -> Result<Lookup, DefinitionError> {
+    let topic = fields.required("topic")?;
+    let key = expression("lookup.key".to_owned(), &fields.required("key")?)?;
+    let add = fields.texts("add")?.unwrap_or_default();
+    if add.is_empty() {
+        return Err(fields.bad("add", "a look-up adds at least one field of the row"));
+    }
+    let missing = fields.word("missing", &[("null", Missing::Null), ("poison", Missing::Poison)])?;
+    let bytes_max = fields.size("bytes_max")?.unwrap_or(TABLE_BYTES);
+    if bytes_max > TABLE_BYTES_MAX {
+        return Err(fields.bad("bytes_max", "a table takes at most 1GiB"));
+    }
+    fields.end()?;
+    Ok(Lookup {
+        topic,
+        key,
+        add,
+        missing: missing.unwrap_or(Missing::Null),
+        bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+        table: Arc::default(),
+    })
 }
 
 fn is_cast(kind: Kind) -> bool {

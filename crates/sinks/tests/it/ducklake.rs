@@ -1,8 +1,5 @@
 //! DuckLake: the suite on a catalog in PostgreSQL, made and read by DuckDB.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use stafett_model::Lock;
@@ -11,60 +8,11 @@ use stafett_sinks::definition::Definition;
 use stafett_sinks::target::{Place, Promise, Start, Steps, Surroundings, Target, TargetError, target_of};
 use tempfile::TempDir;
 
-use crate::peer::{checkout, python, skip};
+use crate::eyes::Eyes;
 use crate::server::Server;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
-
-/// DuckDB in a process of its own, with the lake.
-struct Eyes {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Eyes {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Eyes {
-    fn open(address: &str, path: &str) -> Option<Self> {
-        let mut command = Command::new(python());
-        command
-            .arg(checkout("tests/clients/python/duckdb_eyes.py"))
-            .args(["lake", address, path])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else {
-            skip("DuckLake");
-            return None;
-        };
-        let mut eyes = Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        };
-        let mut line = String::new();
-        eyes.output.read_line(&mut line).unwrap();
-        if line != "ready\n" {
-            skip("DuckLake");
-            return None;
-        }
-        Some(eyes)
-    }
-
-    fn ask(&mut self, statement: &str) -> Value {
-        writeln!(self.input, "{}", json!(statement)).unwrap();
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-}
 
 struct Lake {
     definition: Definition,
@@ -79,8 +27,8 @@ impl Lake {
         let server = Server::start().await?;
         let folder = tempfile::tempdir().unwrap();
         let (url, path) = (server.url(), folder.path().display().to_string());
-        let mut eyes = Eyes::open(&url, &format!("{path}/"))?;
-        assert_eq!(eyes.ask(table), json!([]));
+        let mut eyes = Eyes::open("duckdb_eyes.py", &["lake", &url, &format!("{path}/")], "DuckLake")?;
+        assert_eq!(eyes.ask(&json!(table)), json!([]));
         let text = format!(
             "[sink.s]\nfrom = \"events\"\nto = \"ducklake\"\nurl = \"{url}\"\ntable = \"t\"\npath = '{path}'\n{columns}"
         );
@@ -93,7 +41,7 @@ impl Lake {
     }
 
     fn ask(&self, statement: &str) -> Value {
-        self.eyes.lock().ask(statement)
+        self.eyes.lock().ask(&json!(statement))
     }
 }
 

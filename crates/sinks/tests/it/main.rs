@@ -12,6 +12,7 @@
 mod between;
 mod clickhouse;
 mod ducklake;
+mod eyes;
 mod fake;
 mod files;
 mod memory;

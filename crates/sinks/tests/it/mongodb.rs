@@ -2,9 +2,8 @@
 //! server between that breaks.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,64 +16,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
-use crate::peer::{Peer, checkout, python, skip};
+use crate::eyes::Eyes;
+use crate::peer::{Peer, checkout};
 use crate::suite::halves;
 use crate::suite::{self, Letters, Store, life, log, place, record};
 
 const COLUMNS: &str = "[sink.s.columns]\nn = { type = \"bigint\" }\ntext = { type = \"text\" }\n";
 
-/// MongoDB's own client, in a process of its own.
-struct Eyes {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Drop for Eyes {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Eyes {
-    fn open(address: SocketAddr) -> Option<Self> {
-        let mut command = Command::new(python());
-        command
-            .arg(checkout("tests/clients/python/mongodb_eyes.py"))
-            .args([&format!("mongodb://{address}"), "d"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let Ok(mut child) = command.spawn() else {
-            skip("pymongo");
-            return None;
-        };
-        let mut eyes = Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        };
-        if eyes.ask(&json!(["ping", 1, {}])).is_none() {
-            skip("pymongo");
-            return None;
-        }
-        Some(eyes)
-    }
-
-    fn ask(&mut self, command: &Value) -> Option<Value> {
-        writeln!(self.input, "{command}").ok()?;
-        let mut line = String::new();
-        self.output.read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
-    }
-
-    fn find(&mut self, collection: &str, filter: &Value) -> Vec<Value> {
-        let found = self
-            .ask(&json!(["find", collection, {"filter": filter, "batchSize": 10_000}]))
-            .unwrap();
-        found["cursor"]["firstBatch"].as_array().unwrap().clone()
-    }
+/// Returns the documents of a collection that match, as MongoDB's own client has them.
+fn find(eyes: &mut Eyes, collection: &str, filter: &Value) -> Vec<Value> {
+    let found = eyes.ask(&json!(["find", collection, {"filter": filter, "batchSize": 10_000}]));
+    found["cursor"]["firstBatch"].as_array().unwrap().clone()
 }
 
 struct Documents {
@@ -111,7 +63,11 @@ impl Documents {
             Command::new(checkout("tools/peers/mongodb")).arg("run"),
             "mongo-java-server",
         )?;
-        let eyes = Eyes::open(peer.address)?;
+        let eyes = Eyes::open(
+            "mongodb_eyes.py",
+            &[&format!("mongodb://{}", peer.address), "d"],
+            "pymongo",
+        )?;
         Some(Self {
             definition: definition(peer.address, fields),
             eyes: Lock::new(eyes),
@@ -121,7 +77,7 @@ impl Documents {
     }
 
     fn find(&self, filter: &Value) -> Vec<Value> {
-        self.eyes.lock().find("c", filter)
+        find(&mut self.eyes.lock(), "c", filter)
     }
 
     /// Writes a record, and returns the document.
@@ -189,13 +145,14 @@ async fn documents_that_an_index_refuses_go_to_the_dead_letters() {
     store.refuses = true;
     let index = json!(["createIndexes", "c", {"indexes": [
         {"key": {"n": 1, "_partition": 1}, "name": "once", "unique": true}]}]);
-    store.eyes.lock().ask(&index).unwrap();
-    let taken: Vec<_> = (0..5)
-        .flat_map(|case| (1000..1014).map(move |n| (3000 + case, n)))
+    store.eyes.lock().ask(&index);
+    // Documents in the way of the numbers that the cases have the store refuse.
+    let taken: Vec<_> = (3000..3300)
+        .flat_map(|partition| (1000..1014).map(move |n| (partition, n)))
         .map(|(partition, n)| json!({"_id": format!("{partition}-{n}"), "n": n, "_partition": partition}))
         .collect();
-    let seeded = json!(["insert", "c", {"documents": taken}]);
-    assert_eq!(store.eyes.lock().ask(&seeded).unwrap()["n"], 70);
+    let seeded = json!(["insert", "c", {"documents": &taken}]);
+    assert_eq!(store.eyes.lock().ask(&seeded)["n"], taken.len());
     suite::poison_is_found_wherever_it_is(&store).await;
     halves::poison_of_both_kinds_is_kept(&store).await;
     halves::kills_within_a_bisection_change_nothing(&store).await;

@@ -110,3 +110,45 @@ async fn an_exchange_that_spreads_by_hash_takes_no_filter() {
         "{refused:?}"
     );
 }
+
+#[tokio::test]
+async fn a_namespace_has_a_bound_on_distinct_filters_and_equal_ones_count_once() {
+    let world = World::new().await;
+    world.exchange("x", ExchangeKind::Direct).await;
+    for queue in ["q", "r"] {
+        world.queue(queue).await;
+    }
+    let condition = |number: usize| format!("value.n == {number}");
+    for number in 0..1000 {
+        let new = filtered("x", "k", to_queue("q"), &condition(number));
+        drop(world.broker.messaging().bind(&world.namespace, new).unwrap());
+    }
+    let one_more = || filtered("x", "k", to_queue("q"), &condition(1000));
+    let refused = world.broker.messaging().bind(&world.namespace, one_more());
+    assert!(matches!(refused, Err(BindError::TooManyFilters { max: 1000 })));
+    bind(&world, filtered("x", "k", to_queue("r"), &condition(7))).await;
+    let unbind = |queue| {
+        let (destination, arguments) = (to_queue(queue), condition(7));
+        let which = stafett_messaging::Unbind {
+            source: "x",
+            destination: &destination,
+            key: b"k",
+            arguments: arguments.as_bytes(),
+        };
+        drop(
+            world
+                .broker
+                .messaging()
+                .exchanges()
+                .unbind(&world.namespace, &which)
+                .unwrap(),
+        );
+    };
+    unbind("q");
+    let refused = world.broker.messaging().bind(&world.namespace, one_more());
+    assert!(refused.is_err(), "another binding has the filter");
+    unbind("r");
+    bind(&world, one_more()).await;
+    assert_eq!(publish(&world, "k", r#"{"n": 1000}"#).await, Published::Stored);
+    assert_eq!(publish(&world, "k", r#"{"n": 7}"#).await, Published::Unroutable);
+}

@@ -18,7 +18,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{METRICS, WEBHOOK_ALLOW, metrics};
+use super::metrics::{self, Known};
+use super::{METRICS, WEBHOOK_ALLOW};
 use crate::client::{self, http};
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
@@ -100,13 +101,17 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         let client = connect(matches).await?;
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
-        let states: Vec<_> = sinks
-            .iter()
-            .map(|sink| Arc::new(Status::new(&sink.name)))
-            .collect();
+        let states: Vec<_> = sinks.iter().map(|_| Arc::new(Status::default())).collect();
         let scrapes = TaskTracker::new();
         if let Some(address) = matches.get_one::<String>(METRICS) {
-            metrics::serve(address, states.clone(), &scrapes).await?;
+            let known = sinks.iter().zip(&states);
+            let known = known.map(|(sink, status)| Known {
+                name: sink.name.clone(),
+                to: sink.target.word(),
+                status: Arc::clone(status),
+            });
+            let bound = metrics::serve(address, known.collect(), &scrapes).await?;
+            writeln!(io::stdout(), "metrics listening on {bound}")?;
         }
         // They rest by the pause of their apps.
         let (_rests, resting) = watch::channel(false);

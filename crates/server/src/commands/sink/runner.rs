@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use stafett_admin::sinks::{SinkPlace, SinkState};
+use stafett_admin::sinks::SinkState;
 use stafett_kafka_client::{Login, Options};
 use stafett_sinks::broker::Servers;
-use stafett_sinks::status::{Snapshot, Status};
+use stafett_sinks::status::Status;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::kept::{Asked, Kept};
 use super::run::{log_to_stderr, steps};
+use crate::sinks::shown;
 use crate::sinks::words::{FromRunner, Orders, ToRunner, Wanted, line};
 
 const LINES: usize = 16;
@@ -191,7 +192,7 @@ impl Runner {
     fn start(&self, name: &str, wanted: Wanted) -> Running {
         let (wanted, received) = watch::channel(wanted);
         let (asks, questions) = mpsc::channel(LINES);
-        let status = Arc::new(Status::new(name));
+        let status = Arc::new(Status::default());
         let stop = CancellationToken::new();
         let kept = Kept {
             name: name.to_owned(),
@@ -218,35 +219,5 @@ impl Runner {
     fn states(&self) -> BTreeMap<String, SinkState> {
         let state = |(name, running): (&String, &Running)| (name.clone(), shown(running.status.snapshot()));
         self.running.iter().map(state).collect()
-    }
-}
-
-fn shown(snapshot: Snapshot) -> SinkState {
-    let words = |counts: BTreeMap<&'static str, u64>| {
-        counts
-            .into_iter()
-            .map(|(word, count)| (word.to_owned(), count))
-            .collect()
-    };
-    let places = snapshot.places.into_iter().map(|(place, progress)| SinkPlace {
-        topic: place.topic,
-        partition: place.partition,
-        next: progress.next,
-        end: progress.end,
-    });
-    SinkState {
-        state: snapshot.state.word().to_owned(),
-        why: snapshot.why,
-        rows: snapshot.rows,
-        bytes: snapshot.bytes,
-        poison: snapshot.poison,
-        dropped: snapshot.dropped,
-        expression_errors: snapshot.expression_errors,
-        flush_ms: snapshot.flush_ms,
-        limited_ms: snapshot.limited_ms,
-        flushes: words(snapshot.flushes),
-        retries: words(snapshot.retries),
-        fenced: snapshot.fenced,
-        places: places.collect(),
     }
 }
