@@ -70,8 +70,8 @@ impl Item {
         name.filter(|_| self.kind.is_namespaced)
     }
 
-    /// Returns the fields whose values differ from those of a thing that is there. A field that is absent here
-    /// may have any value.
+    /// Returns the fields whose values differ from those of a thing that is there. A field that is absent
+    /// here may have any value.
     pub(super) fn differences(&self, there: &Self) -> Vec<(String, Value, Value)> {
         let differs = |(name, wanted): (&String, &Value)| {
             let is = there.fields.get(name).unwrap_or(&Value::Null);
