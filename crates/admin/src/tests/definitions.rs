@@ -265,3 +265,20 @@ async fn verifiers_are_shown_to_administrators_alone_and_each_thing_needs_its_ow
     let (status, _) = super::read(world.response_to("GET /v1/definitions", &[], "").await).await;
     assert_eq!(status, 401);
 }
+
+#[tokio::test]
+async fn a_list_is_no_object() {
+    let world = World::new().await;
+    for (request, body) in [
+        ("PUT /v1/users/u", "[null, null]"),
+        ("PUT /v1/users/u", r#"{"verifiers": [null, null]}"#),
+        ("PUT /v1/namespaces/n", "[null]"),
+    ] {
+        let (status, refused) = world.send(request, body).await;
+        assert_eq!(
+            (status.as_u16(), &refused["code"]),
+            (400, &json!("bad_request")),
+            "{body}"
+        );
+    }
+}
