@@ -113,7 +113,7 @@ async fn pages(asked: &Asked, kind: &Kind, namespace: Option<&str>) -> Result<Ve
     }
 }
 
-/// Adds what lists do not show: declarations of other protocols, and settings of Kafka's clients.
+/// Adds declarations of other protocols and settings of Kafka's clients, which lists do not show.
 fn add_declaration(asked: &Asked, kind: &Kind, row: &mut Fields) {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
     let broker = &asked.broker;

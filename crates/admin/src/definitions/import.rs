@@ -102,7 +102,7 @@ pub(super) struct Import {
     total: u64,
 }
 
-/// One request of an import, and what it leads to.
+/// One request of an import: method, path with query, body.
 type Step = (Method, String, String);
 
 impl Import {
