@@ -304,10 +304,9 @@ impl Claimed {
             ..journal
         };
         let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
-        let opening = storage.begin_opening()?;
+        storage.fetch_begins()?;
         let opened = DiskJournal::open_on(shared, journal, metrics);
         let opened = opened.context("the journal of the cell cannot be opened")?;
-        opening.end(opened.report())?;
         storage.keep()?;
         Ok((opened, storage, cutoff, folder))
     }
