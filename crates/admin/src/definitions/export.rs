@@ -182,8 +182,8 @@ fn users(asked: &Asked) -> Result<Vec<Fields>, Problem> {
 }
 
 fn fields(value: Value) -> Fields {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    let Value::Object(fields) = value else {
+        return Map::new();
+    };
+    fields
 }

@@ -165,14 +165,13 @@ fn is_same(kind: &Kind, name: &str, is: &Value, wanted: &Value) -> bool {
             wanted.sort_unstable();
             is == wanted
         }
-        ("topics", "settings") => match wanted {
+        ("topics", "settings") => wanted.as_object().is_some_and(|wanted| {
             // Settings that are not named stay as they are.
-            Value::Object(wanted) => wanted.iter().all(|(name, wanted)| {
+            wanted.iter().all(|(name, wanted)| {
                 let is = is.get(name).unwrap_or(&Value::Null);
                 canonical(is) == canonical(wanted)
-            }),
-            _ => false,
-        },
+            })
+        }),
         _ => canonical(is) == canonical(wanted) || is_empty(is) && is_empty(wanted),
     }
 }
