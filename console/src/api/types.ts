@@ -438,6 +438,7 @@ export type Beat = {
 export type Begins = "earliest" | "latest";
 
 export type Binding = {
+  declared?: string | null;
   durable: boolean;
   filter: string | null;
   headers: { [name: string]: unknown };
@@ -717,6 +718,21 @@ export type DefinedSink = {
   to: string;
 };
 
+export type DefinitionDifference = {
+  field: string;
+  is: unknown;
+  wanted: unknown;
+};
+
+export type Definitions = {
+  form: string;
+  left_out?: (LeftOutDefinition)[];
+};
+
+export type DefinitionsToImport = {
+  form: string;
+};
+
 export type DeletedApp = {
   name: string;
 };
@@ -964,6 +980,29 @@ export type Holder = {
   by: string;
 };
 
+export type ImportState = "made" | "changed" | "refused" | "differs";
+
+export type Imported = {
+  changed: number;
+  differ: number;
+  dry_run: boolean;
+  items: (ImportedDefinition)[];
+  made: number;
+  more: boolean;
+  refused: number;
+  same: number;
+};
+
+export type ImportedDefinition = {
+  code: string | null;
+  differences: (DefinitionDifference)[];
+  kind: string;
+  name: string | null;
+  namespace: string | null;
+  state: ImportState;
+  why: string | null;
+};
+
 export type Join = {
   deliver?: boolean | null;
   state?: string | null;
@@ -999,6 +1038,12 @@ export type Journal = {
   tail_cache_bytes: number;
   write_amplification: number | null;
   written_bytes: number;
+};
+
+export type LeftOutDefinition = {
+  kind: string;
+  name: string | null;
+  why: string;
 };
 
 export type LevelOrder = {
@@ -1241,6 +1286,8 @@ export type Moved = {
 };
 
 export type Namespace = {
+  connections: number;
+  description: string;
   exchanges: number;
   in_flight: number;
   name: string;
@@ -1264,6 +1311,7 @@ export type NamespaceList = {
 };
 
 export type NewBinding = {
+  declared?: string | null;
   filter?: string | null;
   headers?: { [name: string]: unknown };
   key?: string;
@@ -1275,11 +1323,16 @@ export type NewBinding = {
 export type NewExchange = {
   alternate?: string | null;
   auto_delete?: boolean;
+  declared?: string | null;
   delays?: boolean;
   durable?: boolean;
   hash_on?: string | null;
   internal?: boolean;
   kind: ExchangeKind;
+};
+
+export type NewNamespace = {
+  description?: string | null;
 };
 
 export type NewOffset = {
@@ -1304,6 +1357,7 @@ export type NewQueue = {
   auto_delete?: boolean;
   bytes_max?: number | null;
   dead_letter?: DeadLetterTo | null;
+  declared?: string | null;
   delivery_limit?: number | null;
   durability?: string | null;
   durable?: boolean;
@@ -1314,6 +1368,7 @@ export type NewQueue = {
   priority_max?: number;
   retain?: number;
   single_active_consumer?: boolean;
+  traits?: (QueueTrait)[];
   ttl_ms?: number | null;
 };
 
@@ -1325,6 +1380,13 @@ export type NewRecord = {
   timestamp?: string | null;
   value?: unknown;
   value_base64?: string | null;
+};
+
+export type NewTopic = {
+  declared?: string | null;
+  other?: { [name: string]: string };
+  partitions?: number | null;
+  settings?: TopicSettingsChange;
 };
 
 export type Node = {
@@ -1426,6 +1488,7 @@ export type OverviewRates = {
 };
 
 export type OverviewTotals = {
+  channels: number;
   connections: number;
   consumers: number;
   groups: number;
@@ -1659,6 +1722,7 @@ export type QueueDetails = {
   expires_ms: number | null;
   highest_priority: number | null;
   id: string;
+  idle_since: string | null;
   in_flight: number;
   length_max: number | null;
   name: string;
@@ -1704,6 +1768,8 @@ export type QueueRef = string | {
 };
 
 export type QueueState = "running" | "paused" | "stalled" | "going";
+
+export type QueueTrait = "two_priorities" | "default_delivery_limit" | "active_yields" | "keeps_transient";
 
 export type RateQuota = {
   client?: string | null;
@@ -1765,6 +1831,18 @@ export type Routed = {
   repeated: boolean;
   routed: (string)[];
   topics: (string)[];
+};
+
+export type SaltedHash = {
+  bytes: string;
+  hash: string;
+};
+
+export type ScramKeys = {
+  iterations: number;
+  salt: string;
+  server_key: string;
+  stored_key: string;
 };
 
 export type Scrub = {
@@ -2171,6 +2249,13 @@ export type UserList = {
 export type UserSettings = {
   password?: string | null;
   tags?: (string)[] | null;
+  verifiers?: UserVerifiers | null;
+};
+
+export type UserVerifiers = {
+  salted_hash?: SaltedHash | null;
+  scram_sha256?: ScramKeys | null;
+  scram_sha512?: ScramKeys | null;
 };
 
 export type WaitingPartition = {

@@ -147,7 +147,7 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
 }
 
 /** An operation until its end. */
-function Running({ id, onEnd, onFailure }: { id: string; onEnd: (result: unknown) => void; onFailure: (error: Error) => void }) {
+export function Running({ id, onEnd, onFailure }: { id: string; onEnd: (result: unknown) => void; onFailure: (error: Error) => void }) {
   const operation = useOperation(id);
   const state = operation?.state ?? 'running';
   useEffect(() => {

@@ -198,7 +198,7 @@ struct OverOf {
     topic: String,
 }
 
-/// Returns the definition of a queue, without what policies make of it.
+/// Returns the definition of a queue, without the effects of policies.
 pub(crate) fn defined(broker: &Broker, queue: &Queue) -> impl Serialize + use<> {
     let mut settings = queue.own_settings();
     let durability = settings.durability.map(|level| level.to_string());

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, put};
+use stafett_http::body::{self, Object};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::exchanges::NamespaceError;
@@ -36,6 +37,8 @@ const LIST: List<NamespaceStatus, NamespaceStatus> = List {
 #[schemars(rename = "Namespace")]
 struct NamespaceStatus {
     name: String,
+    /// Empty if it has none.
+    description: String,
     queues: usize,
     exchanges: usize,
     /// Messages that wait in its queues.
@@ -44,6 +47,15 @@ struct NamespaceStatus {
     in_flight: u64,
     /// Connections of clients that work in it.
     connections: u64,
+}
+
+/// Settings of a namespace.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "NewNamespace")]
+#[serde(deny_unknown_fields, default)]
+struct Wanted {
+    /// Absent or null: it stays as it is.
+    description: Option<String>,
 }
 
 /// Contents of a namespace that is deleted, or would be.
@@ -75,8 +87,9 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             show,
         )
         .route(
-            put(PATH, "Creates a namespace. One that is there stays as it is.")
+            put(PATH, "Creates a namespace, or changes its description.")
                 .event("namespace.made")
+                .body::<Wanted>()
                 .answers::<NamespaceStatus>(200)
                 .answers::<NamespaceStatus>(201)
                 .refuses(&refusals::STORAGE)
@@ -124,15 +137,20 @@ async fn create(
     State(broker): State<Slot<Broker>>,
     State(connections): State<Arc<Connections>>,
     Path(name): Path<String>,
+    request: Request,
 ) -> Result<Response, Problem> {
+    let Object(Wanted { description }) = body::json(request).await?;
     let namespace = Namespace::new(&name);
     let broker = broker.get()?;
-    let (is_new, stored) = broker
-        .messaging()
-        .exchanges()
-        .create_namespace(&namespace)
-        .map_err(|error| of_namespace(&error))?;
+    let exchanges = broker.messaging().exchanges();
+    let created = exchanges.create_namespace(&namespace);
+    let (is_new, stored) = created.map_err(|error| of_namespace(&error))?;
     stored.await.map_err(|error| of_namespace(&error.into()))?;
+    if let Some(description) = description {
+        let described = exchanges.describe_namespace(&namespace, &description);
+        let described = described.map_err(|error| of_namespace(&error))?;
+        described.await.map_err(|error| of_namespace(&error.into()))?;
+    }
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -195,6 +213,7 @@ fn counted(broker: &Broker, connections: &Connections, namespaces: &[Namespace])
     let exchanges = broker.messaging().exchanges();
     let row = |namespace: &Namespace| NamespaceStatus {
         name: namespace.to_string(),
+        description: exchanges.description(namespace).to_string(),
         exchanges: exchanges.list(namespace).len(),
         ..NamespaceStatus::default()
     };

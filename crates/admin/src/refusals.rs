@@ -167,7 +167,7 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> Problem {
         NamespaceError::NoSuchNamespace => Code::NoSuchNamespace,
         NamespaceError::IsDefault => Code::IsDefault,
         NamespaceError::Closing => Code::Closing,
-        NamespaceError::BadName => Code::BadRequest,
+        NamespaceError::BadName | NamespaceError::LongDescription => Code::BadRequest,
         NamespaceError::NotStored(why) => return of_storage(*why, error),
     };
     Problem::new(code, error)

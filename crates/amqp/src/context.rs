@@ -68,7 +68,8 @@ impl AmqpContext {
                 error @ (NamespaceError::NoSuchNamespace
                 | NamespaceError::IsDefault
                 | NamespaceError::Closing
-                | NamespaceError::BadName),
+                | NamespaceError::BadName
+                | NamespaceError::LongDescription),
             ) => {
                 tracing::debug!(%error, name, "no virtual host");
                 Err(not_found())

@@ -1,10 +1,11 @@
 import { useState } from 'react';
+import { api, get, request } from '../../api/http';
 import { useCaller } from '../../api/session';
-import { count, counted, visible } from '../../ui/format';
-import { Commands, Done, Failure, Field, Head, quoted, save } from '../../ui/parts';
-import { collect, fileOf, itemsOf, KINDS, type Collected, type Fields, type Item, type Kind } from './collect';
+import type { Imported, LeftOutDefinition } from '../../api/types';
+import { counted, visible } from '../../ui/format';
+import { Commands, Failure, Field, Head, quoted, save } from '../../ui/parts';
+import { documentOf, KINDS, type Fields, type Kind } from './document';
 import { Import } from './Import';
-import { planOf, type Step } from './plan';
 import { isRabbit, readRabbit } from './rabbitmq';
 
 export function Definitions() {
@@ -12,7 +13,8 @@ export function Definitions() {
     <>
       <Head title="Definitions" />
       <p className="quiet lead">
-        All that is defined, as one file: namespaces, topics with their settings, exchanges, queues, bindings, clients, users and rules. No messages or records, no positions of groups, no apps, no passwords or tokens.
+        All that is defined, as one file: namespaces, topics with their settings, exchanges, queues, policies, bindings, clients, apps, sinks, users, rules, limits and quotas. No messages or records, no
+        positions, no tokens. Passwords are in it as verifiers, for an administrator.
       </p>
       <div className="grid">
         <Export />
@@ -22,30 +24,24 @@ export function Definitions() {
   );
 }
 
-const Refused = ({ of }: { of: Collected['refused'] }) => (
-  <>
-    {of.map(({ kind, why }) => (
-      <p key={kind} className="error">
-        {kind}: {why}
-      </p>
-    ))}
-  </>
-);
-
 function Export() {
   const caller = useCaller();
   const [chosen, setChosen] = useState<readonly Kind[]>(KINDS);
-  const [done, setDone] = useState<number>();
   const [isBusy, setBusy] = useState(false);
-  const [refused, setRefused] = useState<Collected['refused']>([]);
+  const [left, setLeft] = useState<LeftOutDefinition[]>([]);
+  const [error, setError] = useState<unknown>();
   const run = async () => {
     setBusy(true);
-    setDone(0);
-    const kinds = KINDS.filter((kind) => chosen.includes(kind));
-    const { items, refused: not } = await collect(kinds, setDone);
-    save('definitions.json', fileOf(items), 'application/json');
-    setRefused(not);
-    setBusy(false);
+    setError(undefined);
+    try {
+      const file = await get<Fields & { left_out?: LeftOutDefinition[] }>(api('definitions', { kinds: KINDS.filter((kind) => chosen.includes(kind)).join(',') }));
+      setLeft(file.left_out ?? []);
+      save('definitions.json', `${JSON.stringify(file, null, 1)}\n`, 'application/json');
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setBusy(false);
+    }
   };
   return (
     <section className="card" aria-label="Export">
@@ -56,7 +52,8 @@ function Export() {
         <legend>With</legend>
         {KINDS.map((kind) => (
           <label key={kind} className="check">
-            <input type="checkbox" checked={chosen.includes(kind)} onChange={(event) => setChosen(event.target.checked ? [...chosen, kind] : chosen.filter((other) => other !== kind))} /> {kind}
+            <input type="checkbox" checked={chosen.includes(kind)} onChange={(event) => setChosen(event.target.checked ? [...chosen, kind] : chosen.filter((other) => other !== kind))} />{' '}
+            {kind.replaceAll('_', ' ')}
           </label>
         ))}
       </fieldset>
@@ -64,13 +61,13 @@ function Export() {
         <button type="button" className="main" onClick={() => void run()} disabled={isBusy || chosen.length === 0}>
           Save the definitions
         </button>
-        {done !== undefined && (
-          <span className="quiet" role="status">
-            {count(done)} {isBusy ? 'so far' : 'in the file'}
-          </span>
-        )}
       </div>
-      <Refused of={refused} />
+      <Failure error={error} />
+      {left.map(({ kind, name, why }, index) => (
+        <p key={index} className="error">
+          {kind} {visible(name ?? '')}: {visible(why)}
+        </p>
+      ))}
       <details>
         <summary>In RabbitMQ&apos;s form</summary>
         <Commands text={`curl -u ${quoted(`${caller?.how === 'user' ? caller.name : 'guest'}:PASSWORD`)} ${location.origin}/api/definitions`} />
@@ -81,37 +78,28 @@ function Export() {
 
 interface Found {
   name: string;
-  steps: Step[];
-  /** Entries that are passed over, and why. */
+  document: Fields;
+  /** What would be done. */
+  plan: Imported;
+  /** Entries of a file of RabbitMQ that are passed over, and why. */
   left: string[];
-  refused: Collected['refused'];
 }
-
-const isAdministrator = ({ kind, settings }: Item): boolean => kind === 'users' && ((settings.tags ?? []) as string[]).some((tag) => tag === 'superuser' || tag === 'administrator');
 
 /** A file, compared with the definitions here before anything is done. */
 function Choose() {
-  const isOpen = useCaller()?.how === 'open';
   const [found, setFound] = useState<Found>();
   const [error, setError] = useState<unknown>();
-  const [seen, setSeen] = useState<number>();
   const compare = async (name: string, text: string) => {
     setError(undefined);
     setFound(undefined);
     try {
       const file = JSON.parse(text) as Fields;
-      const { items, left } = isRabbit(file) ? readRabbit(file) : { items: itemsOf(file), left: [] };
-      const kinds = KINDS.filter((kind) => items.some((item) => item.kind === kind));
-      const { items: here, refused } = await collect(kinds, setSeen);
-      // Without a password, an administrator shuts the broker for everyone, itself included.
-      const closing = isOpen ? items.filter((item) => isAdministrator(item) && !here.some(({ kind, name: known }) => kind === 'users' && known === item.name)) : [];
-      const wanted = items.filter((item) => !closing.includes(item) && !refused.some(({ kind }) => kind === item.kind));
-      const notes = closing.map((item) => `user ${item.name}: an administrator closes the broker, and has no password in the file; make it by hand`);
-      setFound({ name, steps: planOf(wanted, here), left: [...left, ...notes], refused });
+      const { items, left } = isRabbit(file) ? readRabbit(file) : { items: undefined, left: [] };
+      const document = items ? documentOf(items) : file;
+      const plan = await request<Imported>('POST', api('definitions', { dry_run: true, change: true }), { json: document });
+      setFound({ name, document, plan, left });
     } catch (failure) {
       setError(failure instanceof SyntaxError ? new Error(`The file is no JSON: ${failure.message}`) : failure);
-    } finally {
-      setSeen(undefined);
     }
   };
   return (
@@ -131,11 +119,9 @@ function Choose() {
           }}
         />
       </Field>
-      {seen !== undefined && <Done>Comparing with {counted(seen, 'thing')} here</Done>}
       <Failure error={error} />
       {found && (
         <>
-          <Refused of={found.refused} />
           {found.left.length > 0 && (
             <details className="hint above">
               <summary>{counted(found.left.length, 'entry', 'entries')} of the file without a meaning here</summary>
@@ -146,7 +132,7 @@ function Choose() {
               </ul>
             </details>
           )}
-          <Import key={found.name + found.steps.length} name={found.name} steps={found.steps} onDone={() => setFound(undefined)} />
+          <Import key={found.name + found.plan.items.length} name={found.name} document={found.document} plan={found.plan} onDone={() => setFound(undefined)} />
         </>
       )}
     </section>

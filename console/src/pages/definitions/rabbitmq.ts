@@ -1,7 +1,7 @@
 // Definitions as RabbitMQ exports them, read as those of this broker.
 import type { AccessRule } from '../../api/types';
 import { rulesOf } from '../access/rule';
-import { bindingName, type Fields, type Item } from './collect';
+import type { Fields, Item } from './document';
 
 export interface Read {
   items: Item[];
@@ -32,11 +32,11 @@ export function readRabbit(file: Fields): Read {
   const left: string[] = [];
   const entries = (kind: string) => (Array.isArray(file[kind]) ? (file[kind] as Entry[]) : []);
   const items: Item[] = [
-    ...entries('vhosts').map(({ name }): Item => ({ kind: 'namespaces', name: String(name), settings: {} })),
+    ...entries('vhosts').map(({ name }): Item => ({ kind: 'namespaces', fields: { name: String(name) } })),
     ...entries('exchanges').flatMap((entry) => exchange(entry, left)),
     ...entries('queues').flatMap((entry) => queue(entry, left)),
     ...entries('bindings').map(binding),
-    ...entries('users').flatMap((entry) => user(entry, left)),
+    ...entries('users').flatMap(user),
     ...entries('permissions').flatMap(permission),
   ];
   for (const kind of LEFT) if (entries(kind).length > 0) left.push(`${entries(kind).length} of ${kind.replaceAll('_', ' ')}`);
@@ -62,7 +62,7 @@ function queue(entry: Entry, left: string[]): Item[] {
     else if (name !== 'x-queue-type' && !NO_MATTER.includes(name)) left.push(`${name} of queue ${entry.name}`);
   }
   if ('exchange' in letter) settings.dead_letter = letter;
-  return [{ kind: 'queues', ...placeOf(entry), settings }];
+  return [{ kind: 'queues', fields: { ...placeOf(entry), ...settings } }];
 }
 
 function exchange(entry: Entry, left: string[]): Item[] {
@@ -80,7 +80,7 @@ function exchange(entry: Entry, left: string[]): Item[] {
     else if (name === 'hash-header') settings.hash_on = value;
     else if (name !== 'x-delayed-type') left.push(`${name} of exchange ${entry.name}`);
   }
-  return [{ kind: 'exchanges', ...placeOf(entry), settings }];
+  return [{ kind: 'exchanges', fields: { ...placeOf(entry), ...settings } }];
 }
 
 function binding(entry: Entry): Item {
@@ -89,14 +89,15 @@ function binding(entry: Entry): Item {
   if (entry.routing_key) settings.key = entry.routing_key;
   const { 'x-match': match, ...headers } = entry.arguments ?? {};
   if (Object.keys(headers).length > 0) Object.assign(settings, { headers, match: match === 'any' ? 'any' : 'all' });
-  return { kind: 'bindings', namespace: entry.vhost ?? '/', name: bindingName(settings), settings };
+  return { kind: 'bindings', fields: { namespace: entry.vhost ?? '/', ...settings } };
 }
 
-function user(entry: Entry, left: string[]): Item[] {
+function user(entry: Entry): Item[] {
   if (entry.name === 'guest') return [];
-  if (entry.password_hash) left.push(`password of ${entry.name}: set a new one, or import by POST /api/definitions, which takes hashes`);
   const tags = Array.isArray(entry.tags) ? entry.tags : String(entry.tags ?? '').split(',').filter(Boolean);
-  return [{ kind: 'users', name: String(entry.name), settings: { tags } }];
+  const hash = String(entry.hashing_algorithm ?? '').endsWith('sha512') ? 'sha512' : 'sha256';
+  const verifiers = entry.password_hash ? { salted_hash: { hash, bytes: entry.password_hash } } : undefined;
+  return [{ kind: 'users', fields: { name: String(entry.name), tags, verifiers } }];
 }
 
 function permission(entry: Entry): Item[] {
@@ -104,5 +105,5 @@ function permission(entry: Entry): Item[] {
   if (name === 'guest') return [];
   const text = (value: unknown) => String(value ?? '');
   const rules: AccessRule[] = rulesOf(`user:${name}`, entry.vhost ?? '/', { configure: text(entry.configure), write: text(entry.write), read: text(entry.read) });
-  return rules.map((rule) => ({ kind: 'rules', name: rule.who, settings: { ...rule } }));
+  return rules.map((rule) => ({ kind: 'rules', fields: { ...rule } }));
 }

@@ -11,10 +11,11 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
     let stored = app.stored();
     let it = &stored.definition;
     let tables = it.tables.iter().map(|(name, table)| {
-        let mut shown = json!({ "format": word(&FORMATS, table.format), "keyed": table.keyed });
-        if let Some(ttl) = table.ttl_ms {
-            shown["ttl_ms"] = ttl.into();
-        }
+        let format = word(&FORMATS, table.format);
+        let shown = match table.ttl_ms {
+            Some(ttl) => json!({ "format": format, "keyed": table.keyed, "ttl_ms": ttl }),
+            None => json!({ "format": format, "keyed": table.keyed }),
+        };
         (name.to_string(), shown)
     });
     let definition = json!({
@@ -39,8 +40,8 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
         "dead_letter": it.dead_letter,
         "splittable": it.splittable,
     });
-    match definition {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    let Value::Object(fields) = definition else {
+        return Map::new();
+    };
+    fields
 }

@@ -45,7 +45,15 @@ pub(super) async fn all(
             rows
         }
         Source::Queues => queues(asked)?,
-        Source::Users => users(asked)?,
+        Source::Users => {
+            let of_keys = asked.broker.access().directory().topic_permissions();
+            left_out.extend(of_keys.into_iter().map(|permission| LeftOut {
+                kind: kind.name,
+                name: Some(permission.user.to_string()),
+                why: "permissions for routing keys are in /api/definitions alone".to_owned(),
+            }));
+            users(asked)?
+        }
         Source::Apps => {
             let all = asked.broker.apps().all();
             all.iter().map(|app| apps::definition_of(app)).collect()
@@ -105,7 +113,7 @@ async fn pages(asked: &Asked, kind: &Kind, namespace: Option<&str>) -> Result<Ve
     }
 }
 
-/// Adds what lists do not show: declarations of other protocols, and settings of Kafka's clients.
+/// Adds declarations of other protocols and settings of Kafka's clients, which lists do not show.
 fn add_declaration(asked: &Asked, kind: &Kind, row: &mut Fields) {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
     let broker = &asked.broker;
@@ -174,8 +182,8 @@ fn users(asked: &Asked) -> Result<Vec<Fields>, Problem> {
 }
 
 fn fields(value: Value) -> Fields {
-    match value {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    }
+    let Value::Object(fields) = value else {
+        return Map::new();
+    };
+    fields
 }

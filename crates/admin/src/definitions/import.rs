@@ -20,7 +20,7 @@ use crate::operations::Progress;
 use crate::ws::routed::request_of;
 
 /// Requests under way at a time. Things of a kind do not depend on each other.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 /// Things that an answer lists.
 const LISTED_MAX: usize = 10_000;
 
@@ -102,7 +102,7 @@ pub(super) struct Import {
     total: u64,
 }
 
-/// One request of an import, and what it leads to.
+/// One request of an import: method, path with query, body.
 type Step = (Method, String, String);
 
 impl Import {

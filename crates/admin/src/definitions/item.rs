@@ -70,8 +70,8 @@ impl Item {
         name.filter(|_| self.kind.is_namespaced)
     }
 
-    /// Returns the fields whose values differ from those of a thing that is there. A field that is absent here
-    /// may have any value.
+    /// Returns the fields whose values differ from those of a thing that is there. A field that is absent
+    /// here may have any value.
     pub(super) fn differences(&self, there: &Self) -> Vec<(String, Value, Value)> {
         let differs = |(name, wanted): (&String, &Value)| {
             let is = there.fields.get(name).unwrap_or(&Value::Null);
@@ -90,7 +90,7 @@ impl Item {
         let mut body = self.fields.clone();
         body.retain(|name, _| !self.kind.has_path_of(name));
         let body = match self.kind.name {
-            "namespaces" | "clients" => String::new(),
+            "clients" => String::new(),
             "sinks" => definition_of_sink(&self.fields),
             _ => Value::Object(body).to_string(),
         };
@@ -165,14 +165,13 @@ fn is_same(kind: &Kind, name: &str, is: &Value, wanted: &Value) -> bool {
             wanted.sort_unstable();
             is == wanted
         }
-        ("topics", "settings") => match wanted {
+        ("topics", "settings") => wanted.as_object().is_some_and(|wanted| {
             // Settings that are not named stay as they are.
-            Value::Object(wanted) => wanted.iter().all(|(name, wanted)| {
+            wanted.iter().all(|(name, wanted)| {
                 let is = is.get(name).unwrap_or(&Value::Null);
                 canonical(is) == canonical(wanted)
-            }),
-            _ => false,
-        },
+            })
+        }),
         _ => canonical(is) == canonical(wanted) || is_empty(is) && is_empty(wanted),
     }
 }

@@ -152,6 +152,8 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "namespaces",
         path: "/v1/namespaces",
+        fields: &["description"],
+        change: Change::Again,
         ..PLAIN
     },
     Kind {

@@ -1,12 +1,12 @@
 //! `/v1/definitions`: all that is defined, as one document, and its import.
 //!
 //! ```text
-//! { "form": "stafett definitions 1", "topics": [{ "name", "partitions", "settings" }], "queues": [...], ... }
+//! { "form": "stafett definitions 1", "topics": [{ "name", "partitions", "settings" }], "queues": [], … }
 //! ```
 //!
-//! A list per kind ([`kinds::KINDS`]), in the order in which an import makes them. The things are read from the
-//! lists of the API and made by its routes, as the caller: its rights, checks and events are those of single
-//! requests. Messages, records, positions, tokens and the configuration of the node are no definitions.
+//! It has a list per kind ([`kinds::KINDS`]). The things are read from the lists of the API where these show
+//! all, and made by its routes, as the caller: rights, checks and events are those of single requests.
+//! Messages, records, positions, tokens and the configuration of the node are no definitions.
 //!
 //! - `kinds`: the kinds, their routes and fields
 //! - `item`: one thing of a document, and its comparison with another

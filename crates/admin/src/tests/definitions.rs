@@ -6,7 +6,7 @@ use super::World;
 
 /// Requests that define one thing of each kind, and more where kinds have variants.
 const DEFINED: &[(&str, &str)] = &[
-    ("PUT /v1/namespaces/shop", ""),
+    ("PUT /v1/namespaces/shop", r#"{"description": "a shop"}"#),
     (
         "PUT /v1/topics/log",
         r#"{"partitions": 3, "settings": {"durability": "os", "retention_ms": "unlimited"}, "other": {"segment.bytes": "7"}}"#,
@@ -264,4 +264,21 @@ async fn verifiers_are_shown_to_administrators_alone_and_each_thing_needs_its_ow
     assert_eq!(imported["items"][0]["code"], "forbidden", "{imported}");
     let (status, _) = super::read(world.response_to("GET /v1/definitions", &[], "").await).await;
     assert_eq!(status, 401);
+}
+
+#[tokio::test]
+async fn a_list_is_no_object() {
+    let world = World::new().await;
+    for (request, body) in [
+        ("PUT /v1/users/u", "[null, null]"),
+        ("PUT /v1/users/u", r#"{"verifiers": [null, null]}"#),
+        ("PUT /v1/namespaces/n", "[null]"),
+    ] {
+        let (status, refused) = world.send(request, body).await;
+        assert_eq!(
+            (status.as_u16(), &refused["code"]),
+            (400, &json!("bad_request")),
+            "{body}"
+        );
+    }
 }

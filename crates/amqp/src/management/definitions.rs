@@ -12,6 +12,7 @@ use super::call::{Call, ok};
 use super::refusal::{Answered, Refusal};
 use super::{
     NODE, VERSION, bindings, exchanges, import, limits, policies, queues, topic_permissions, users, values,
+    vhosts,
 };
 
 /// Imports into a virtual host, or all.
@@ -69,7 +70,10 @@ pub(super) fn export(call: &Call, vhost: Option<&str>) -> Answered {
         exported.insert(name.to_owned(), value);
     }
     if vhost.is_none() {
-        let described = |name: &Namespace| json!({ "name": name.as_str(), "description": "", "tags": [] });
+        let described = |name: &Namespace| {
+            let description = vhosts::description(call, name);
+            json!({ "name": name.as_str(), "description": description, "tags": [] })
+        };
         exported.insert("vhosts".to_owned(), vhosts.iter().map(described).collect());
         let (users, permissions) = users::exported(call);
         exported.insert("users".to_owned(), json!(users));
@@ -105,15 +109,18 @@ fn head(call: &Call, vhost: Option<&str>) -> Map<String, Value> {
         "product_version": call.node.product_version,
     });
     let of_form = match vhost {
-        Some(vhost) => json!({
-            "rabbitmq_definition_format": "single_virtual_host",
-            "original_vhost_name": vhost,
-            "explanation": format!("Definitions of virtual host '{vhost}'"),
-            "metadata": { "description": "", "tags": [], "default_queue_type": "classic" },
-            "description": "",
-            "default_queue_type": "classic",
-            "limits": [],
-        }),
+        Some(vhost) => {
+            let description = vhosts::description(call, &Namespace::new(vhost));
+            json!({
+                "rabbitmq_definition_format": "single_virtual_host",
+                "original_vhost_name": vhost,
+                "explanation": format!("Definitions of virtual host '{vhost}'"),
+                "metadata": { "description": description, "tags": [], "default_queue_type": "classic" },
+                "description": description,
+                "default_queue_type": "classic",
+                "limits": [],
+            })
+        }
         None => json!({
             "rabbitmq_definition_format": "cluster",
             "original_cluster_name": NODE,

@@ -260,8 +260,7 @@ impl Import<'_> {
         let name = name(item, "vhosts", "name")?;
         let named = |refusal: Refusal| refusal.on(&format!("virtual host '{name}'"));
         let namespace = Namespace::new(&name);
-        vhosts::check(&item.0).map_err(named)?;
-        vhosts::create(self.call, &namespace).await.map_err(named)?;
+        vhosts::put(self.call, &namespace, &item.0).await.map_err(named)?;
         Ok(())
     }
 

@@ -86,6 +86,8 @@ pub enum NamespaceError {
     Closing,
     #[error("the name of a namespace has 1 to 255 bytes")]
     BadName,
+    #[error("the description of a namespace has at most 1024 bytes")]
+    LongDescription,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }

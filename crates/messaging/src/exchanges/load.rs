@@ -45,8 +45,9 @@ impl Exchanges {
             let (mut name, value) = value_of(item)?;
             let name = Namespace::new(get_text(&mut name)?);
             match NamespaceRecord::decode(value)? {
-                NamespaceRecord::There(id) => {
-                    spaces.entry(name.clone()).or_insert_with(|| space(&name, id));
+                NamespaceRecord::There(id, description) => {
+                    let space = spaces.entry(name.clone()).or_insert_with(|| space(&name, id));
+                    space.describe(description);
                 }
                 NamespaceRecord::Closing => closing.push(name),
             }

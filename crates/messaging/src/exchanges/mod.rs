@@ -51,6 +51,9 @@ pub use stafett_routing::ReadAttributes;
 pub use stafett_store::Stored;
 pub(crate) use target::Target;
 
+/// Bound on the bytes of the description of a namespace.
+const DESCRIPTION_BYTES_MAX: usize = 1024;
+
 #[derive(Debug)]
 pub struct Exchanges {
     journal: Arc<dyn Journal>,
@@ -104,13 +107,42 @@ impl Exchanges {
             return Ok((false, Stored::nothing(&self.progress)));
         }
         let id = spaces.get(namespace).map_or_else(new_id, |space| space.id);
-        let put = namespace_frame(namespace, Change::Put(there(id)));
+        let description = spaces.get(namespace).map(|space| space.description());
+        let put = Change::Put(there(id, description.as_deref().unwrap_or_default()));
+        let put = namespace_frame(namespace, put);
         let stored = stage(&*self.journal, &self.progress, vec![put])?;
         if !exists {
             let space = NamespaceRouting::new(namespace.clone(), id, Arc::clone(&self.journal));
             spaces.insert(namespace.clone(), Arc::new(space));
         }
         Ok((!exists, stored))
+    }
+
+    /// Returns the description of a namespace; empty if it has none.
+    pub fn description(&self, namespace: &Namespace) -> Arc<str> {
+        let space = self.space(namespace);
+        space.map_or_else(|| "".into(), |space| space.description())
+    }
+
+    /// Changes the description of a namespace.
+    pub fn describe_namespace(
+        &self,
+        namespace: &Namespace,
+        description: &str,
+    ) -> Result<Stored, NamespaceError> {
+        if description.len() > DESCRIPTION_BYTES_MAX {
+            return Err(NamespaceError::LongDescription);
+        }
+        // A deletion takes the namespace out under this lock.
+        let spaces = self.spaces.write();
+        let space = spaces.get(namespace).ok_or(NamespaceError::NoSuchNamespace)?;
+        if *space.description() == *description && self.progress.is_durable() {
+            return Ok(Stored::nothing(&self.progress));
+        }
+        let put = namespace_frame(namespace, Change::Put(there(space.id, description)));
+        let stored = stage(&*self.journal, &self.progress, vec![put])?;
+        space.describe(description);
+        Ok(stored)
     }
 
     /// Declares an exchange. An existing one with the same definition is returned.

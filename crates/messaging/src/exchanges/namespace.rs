@@ -31,6 +31,7 @@ pub(crate) const STEP: usize = 256;
 pub(crate) struct NamespaceRouting {
     pub(crate) name: Namespace,
     pub(crate) id: NamespaceId,
+    description: Lock<Arc<str>>,
     /// Cancelled when the namespace is closed.
     pub(crate) closed: CancellationToken,
     journal: Arc<dyn Journal>,
@@ -67,6 +68,7 @@ impl NamespaceRouting {
         Self {
             name,
             id,
+            description: Lock::new("".into()),
             closed: CancellationToken::new(),
             journal,
             router: SharedLock::new(tables.router().clone()),
@@ -74,6 +76,14 @@ impl NamespaceRouting {
             progress: Arc::default(),
             traffic: ExchangesTraffic::default(),
         }
+    }
+
+    pub(crate) fn description(&self) -> Arc<str> {
+        Arc::clone(&self.description.lock())
+    }
+
+    pub(crate) fn describe(&self, description: &str) {
+        *self.description.lock() = description.into();
     }
 
     /// Returns the current router for publishing.

@@ -17,33 +17,35 @@ use super::namespace::NamespaceRouting;
 use super::tables::Tables;
 use super::{Exchanges, namespace_frame};
 
-/// Tag of the mark of an existing namespace. Its id follows, as u64 little-endian; earlier versions stored
-/// none.
+/// Tag of the mark of an existing namespace. Its id follows, as u64 little-endian, and its description, UTF-8
+/// to the end; earlier versions stored neither.
 const THERE: u8 = 1;
 /// Record of a namespace that is being deleted.
 const CLOSING: u8 = 2;
 
 /// Returns the mark of an existing namespace.
-pub(super) fn there(id: NamespaceId) -> Bytes {
+pub(super) fn there(id: NamespaceId, description: &str) -> Bytes {
     let mut value = vec![THERE];
     value.extend_from_slice(&id.0.to_le_bytes());
+    value.extend_from_slice(description.as_bytes());
     value.into()
 }
 
 /// Stored mark of a namespace.
-pub(super) enum NamespaceRecord {
-    There(NamespaceId),
+pub(super) enum NamespaceRecord<'a> {
+    There(NamespaceId, &'a str),
     Closing,
 }
 
-impl NamespaceRecord {
-    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+impl<'a> NamespaceRecord<'a> {
+    pub(super) fn decode(value: &'a [u8]) -> Option<Self> {
         match value {
             [CLOSING] => Some(Self::Closing),
-            [THERE] => Some(Self::There(NamespaceId::default())),
-            [THERE, id @ ..] => {
-                let id = u64::from_le_bytes(id.try_into().ok()?);
-                Some(Self::There(NamespaceId(id)))
+            [THERE] => Some(Self::There(NamespaceId::default(), "")),
+            [THERE, rest @ ..] => {
+                let (id, description) = rest.split_first_chunk()?;
+                let id = NamespaceId(u64::from_le_bytes(*id));
+                Some(Self::There(id, std::str::from_utf8(description).ok()?))
             }
             _ => None,
         }

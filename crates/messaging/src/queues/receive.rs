@@ -121,7 +121,8 @@ impl Queue {
                 batch
             }
         } else {
-            self.choose_until(&request, deadline, &mut received).await?
+            // The state of a search is large, and a request that waits for any message has none.
+            Box::pin(self.choose_until(&request, deadline, &mut received)).await?
         };
         self.acknowledge(&queues, batch, request.ack, &mut received)
             .await?;
