@@ -33,7 +33,8 @@ impl Gate {
 
     /// Returns the time for which nothing may be written, unless there is another order.
     fn rest_ms(&self) -> Option<u64> {
-        match *self.orders.borrow() {
+        let order = *self.orders.borrow();
+        match order {
             Order::Finish => None,
             Order::Pause => Some(u64::from(u32::MAX)),
             Order::Run => Some(left_ms(&self.definition.quiet, (self.wall_ms)())).filter(|left| *left > 0),

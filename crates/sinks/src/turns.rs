@@ -361,7 +361,8 @@ mod tests {
         turn.hangs();
         assert!(next().await.is_ok(), "there is room for one that hangs");
         drop((turn, hanging));
-        assert_eq!((turns.known.lock().hanging, turns.known.lock().taken), (0, 0));
+        let known = turns.known.lock();
+        assert_eq!((known.hanging, known.taken), (0, 0));
     }
 
     #[test]

@@ -263,10 +263,8 @@ mod tests {
     use crate::definition::Definition;
 
     fn refusal(target: &str, steps: &[&str]) -> Option<String> {
-        let steps: String = steps
-            .iter()
-            .map(|step| format!("[[sink.a.transform]]\n{step}\n"))
-            .collect();
+        let steps: Vec<_> = [&[""], steps].concat();
+        let steps = steps.join("\n[[sink.a.transform]]\n");
         let text = format!(
             "[sink.a]\nfrom = \"t\"\nto = \"{target}\"\nurl = \"env:U\"\n{}{steps}",
             match target {
