@@ -79,6 +79,7 @@ impl<'r, R: Record> Evaluation<'r, R> {
             }
             Node::HasField(slot) => Ok(Value::Bool(self.found()?.get(*slot).is_some())),
             Node::Header(name) => {
+                self.spend(self.record.header_work())?;
                 let value = self.record.header(name);
                 value.ok_or_else(|| Fault::Missing(format!("headers[{name:?}]").into()))
             }
@@ -136,7 +137,10 @@ impl<'r, R: Record> Evaluation<'r, R> {
 
     fn has_header(&mut self, name: &'r Node) -> Result<Value<'r>, Fault> {
         match self.value(name)? {
-            Value::Text(name) => Ok(Value::Bool(self.record.header(&name).is_some())),
+            Value::Text(name) => {
+                self.spend(self.record.header_work())?;
+                Ok(Value::Bool(self.record.header(&name).is_some()))
+            }
             other => Err(Fault::Types {
                 of: "in",
                 left: other.kind(),

@@ -88,6 +88,11 @@ pub trait Record {
     /// Returns a header.
     fn header(&self, name: &str) -> Option<Value<'_>>;
 
+    /// Returns the work of a look at one header: the bytes that are read for it.
+    fn header_work(&self) -> usize {
+        0
+    }
+
     /// Reads the fields of the value.
     fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson>;
 }

@@ -44,6 +44,43 @@ impl Record for Text<'_> {
     }
 }
 
+/// A record with many headers, which are decoded for each look.
+#[derive(Debug)]
+struct ManyHeaders;
+
+impl Record for ManyHeaders {
+    fn variable(&self, _: Variable) -> Value<'_> {
+        Value::Null
+    }
+
+    fn header(&self, _: &str) -> Option<Value<'_>> {
+        Some(Value::Int(1))
+    }
+
+    fn header_work(&self) -> usize {
+        100_000
+    }
+
+    fn read<'r>(&'r self, _: &Paths, _: &mut Found<'r>) -> Result<(), NoJson> {
+        Err(NoJson)
+    }
+}
+
+#[test]
+fn each_look_at_a_header_costs_the_bytes_of_all_headers() {
+    for source in ["headers.a == 2", "!('a' in headers)"] {
+        let whole = vec![source; 20].join(" || ");
+        let expression = compiled(&whole).with_work_max(1_000_000);
+        assert_eq!(expression.is_true(&ManyHeaders), Err(Fault::Costly), "{source}");
+        let mut left = 1_000_000;
+        assert_eq!(
+            compiled(source).is_true_within(&ManyHeaders, &mut left),
+            Ok(false)
+        );
+        assert!((800_000..=900_000).contains(&left), "{left}");
+    }
+}
+
 const RECORD: &str = r#"{"eventType": "QUIT", "retentionTime": 100, "share": 0.5, "ok": true, "none": null,
     "context": {"country": "SE", "tags": ["a", "b\n", 3], "deep": {"x": -1}}, "when": "2026-03-29T00:59:59Z", "max": 9223372036854775807}"#;
 

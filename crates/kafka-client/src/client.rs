@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::options::Options;
+use crate::pool::{Pool, PooledClient};
 use crate::refusal;
 
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
@@ -35,6 +36,7 @@ struct Shared {
     options: Options,
     servers: Vec<String>,
     known: Lock<Known>,
+    pool: Pool,
 }
 
 #[derive(Debug, Default)]
@@ -47,15 +49,26 @@ struct Known {
 impl Client {
     /// Connects to the first of `servers` (`HOST:PORT`) that can be reached.
     pub async fn connect(servers: &[String], options: Options) -> Result<Self, ClientError> {
-        let client = Self {
+        let client = Self::unconnected(servers, options);
+        client.any().await?;
+        Ok(client)
+    }
+
+    pub(crate) fn unconnected(servers: &[String], options: Options) -> Self {
+        Self {
             shared: Arc::new(Shared {
                 options,
                 servers: servers.to_vec(),
                 known: Lock::default(),
+                pool: Pool::default(),
             }),
-        };
-        client.any().await?;
-        Ok(client)
+        }
+    }
+
+    /// Returns a client of the same brokers for a reader. Its connections are those of other readers as well
+    /// once there are many of them.
+    pub fn pooled(&self) -> PooledClient {
+        self.shared.pool.take(|| self.another())
     }
 
     /// Returns a client of the same brokers with connections of its own, which open when they are used. A
@@ -71,6 +84,7 @@ impl Client {
                 options: self.shared.options.clone(),
                 servers: self.shared.servers.clone(),
                 known: Lock::new(known),
+                pool: Pool::default(),
             }),
         }
     }

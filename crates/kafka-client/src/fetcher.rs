@@ -117,6 +117,11 @@ impl Fetcher {
         });
     }
 
+    /// Sets the time for which a broker waits, from the next request on.
+    pub fn set_wait(&mut self, wait: Duration) {
+        self.settings.wait = wait;
+    }
+
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }

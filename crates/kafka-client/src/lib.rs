@@ -7,6 +7,7 @@
 //! - [`options`]: timeouts and bounds
 //! - [`connection`]: one connection: pipelined requests, bounded answers, negotiated versions
 //! - [`client`]: a cluster: connections by broker, retries, coordinators
+//! - `pool`: connections that readers share
 //! - [`topic`]: metadata of topics
 //! - [`offsets`]: start and end offsets of partitions, and offsets by time
 //! - [`producer`]: batches per partition, in order, retried; `lane` is one partition of it
@@ -32,6 +33,7 @@ pub mod membership;
 pub mod offsets;
 pub mod options;
 pub mod partitioner;
+mod pool;
 pub mod producer;
 pub mod raw;
 mod refusal;
@@ -46,6 +48,7 @@ pub use error::ClientError;
 pub use fetcher::{FetchSettings, Fetched, Fetcher, Source};
 pub use offsets::Place;
 pub use options::{Login, Options};
+pub use pool::PooledClient;
 pub use producer::{Acks, Delivery, Producer, ProducerSettings};
 pub use topic::{Partition, Topic};
 pub use transactional::Transactional;

@@ -118,7 +118,7 @@ fn convert(records: &[StoredRecord], what: &str, fields: &str) {
                     format!("app-{app}"),
                     format!(r#"{{"name":"App {app}","owner":"Team {app}"}}"#),
                 );
-                lookup.take(key.as_bytes(), Some(row.as_bytes())).unwrap();
+                lookup.take(0, key.as_bytes(), Some(row.as_bytes())).unwrap();
             }
         }
     }

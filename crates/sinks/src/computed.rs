@@ -22,6 +22,9 @@ pub(crate) const VARIABLES: &[Variable] = &[
     Variable::Timestamp,
 ];
 
+/// Work of a look at one header: each of a record is read for it.
+const HEADER_WORK: usize = 16;
+
 /// A record and where it stands: all that steps know beside its fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
@@ -59,6 +62,10 @@ impl Record for View<'_> {
     fn header(&self, name: &str) -> Option<Value<'_>> {
         let found = self.source.record.headers.last(name.as_bytes())?;
         Some(found.map_or(Value::Null, Value::of_bytes))
+    }
+
+    fn header_work(&self) -> usize {
+        self.source.record.headers.len() * HEADER_WORK
     }
 
     fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {

@@ -108,6 +108,12 @@ impl Converter {
         &self.columns
     }
 
+    /// True once a table of its look-ups is not whole, or not current.
+    pub(crate) fn is_closed(&self) -> bool {
+        let mut lookups = self.steps.iter().filter_map(Step::lookup);
+        lookups.any(|lookup| lookup.table.is_closed())
+    }
+
     /// Adds the row of a record.
     pub fn convert(
         &mut self,

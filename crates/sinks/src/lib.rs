@@ -63,6 +63,7 @@ mod computed;
 mod dead;
 mod document;
 mod fields;
+mod gate;
 mod headers;
 mod ledger;
 pub mod lookup;

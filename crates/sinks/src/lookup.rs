@@ -3,12 +3,14 @@
 //! A row has the fields that the step adds, and no others. The memory of a table is counted with each row,
 //! and bounded.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stafett_expr::{Expression, Fault, Value};
-use stafett_model::SharedLock;
+use stafett_model::{Lock, SharedLock};
+use tokio::sync::Notify;
+use uuid::Uuid;
 
 use crate::computed::{Source, View};
 use crate::document::{Document, write_line};
@@ -30,6 +32,8 @@ pub struct Lookup {
     pub bytes_max: usize,
     /// Empty in a definition.
     pub(crate) table: Arc<Table>,
+    /// Id and partitions of the topic as this process has read it first.
+    pub(crate) layout: Arc<OnceLock<(Uuid, usize)>>,
 }
 
 /// Reaction to a key without a row.
@@ -57,23 +61,42 @@ impl PartialEq for Lookup {
 
 impl Eq for Lookup {}
 
-/// A table with more rows than its bound has room for.
+/// Reason why a table cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "table_too_large: the table of the topic {topic} takes more than {bytes_max} bytes; bytes_max of its step is the bound"
-)]
-pub struct TableTooLarge {
-    pub topic: String,
-    pub bytes_max: usize,
+pub enum TableRefused {
+    #[error(
+        "table_too_large: the table of the topic {topic} takes more than {bytes_max} bytes; bytes_max of its step is the bound"
+    )]
+    TooLarge { topic: String, bytes_max: usize },
+    /// Its last record is not known: partitions have no common order.
+    #[error(
+        "table_key_moved: a key of the topic {topic} of a table is in the partitions {first} and {second}; make the topic again, with its rows"
+    )]
+    KeyMoved { topic: String, first: u32, second: u32 },
+    /// Keys have other partitions from then on.
+    #[error(
+        "table_partitions_changed: the topic {0} of a table has another number of partitions; make the topic again, with its rows"
+    )]
+    Partitions(String),
 }
 
 /// JSON texts of the fields that are added, in their order.
 type Row = Arc<[Box<str>]>;
 
+/// The last record of a key.
+#[derive(Debug)]
+struct Last {
+    partition: u32,
+    /// `None` if it has removed the row.
+    row: Option<Row>,
+}
+
 #[derive(Debug, Default)]
 struct Rows {
-    by_key: HashMap<Box<[u8]>, Row>,
+    by_key: HashMap<Box<[u8]>, Last>,
     bytes: usize,
+    /// True while partitions are read one after the other: a removal may come before an older row.
+    keeps_removals: bool,
 }
 
 /// Rows by key.
@@ -82,6 +105,11 @@ pub(crate) struct Table {
     rows: SharedLock<Rows>,
     found: AtomicU64,
     missing: AtomicU64,
+    /// True once it is not followed any more.
+    is_closed: AtomicBool,
+    /// Offsets behind the last records that were taken, by partition.
+    reached: Lock<BTreeMap<u32, u64>>,
+    moves: Notify,
 }
 
 /// Size and use of tables.
@@ -106,34 +134,94 @@ impl Table {
     }
 
     fn get(&self, key: &[u8]) -> Option<Row> {
-        let row = self.rows.read().by_key.get(key).cloned();
+        let row = self.rows.read().by_key.get(key).and_then(|last| last.row.clone());
         let counter = if row.is_some() { &self.found } else { &self.missing };
         counter.fetch_add(1, Ordering::Relaxed);
         row
+    }
+
+    /// Ends the use of a table that is not whole, or not current any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.moves.notify_waiters();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Keeps removals from here on, until [`Self::forget_removals`].
+    pub(crate) fn keep_removals(&self) {
+        self.rows.write().keeps_removals = true;
+    }
+
+    pub(crate) fn forget_removals(&self) {
+        let mut rows = self.rows.write();
+        let Rows {
+            by_key,
+            bytes,
+            keeps_removals,
+        } = &mut *rows;
+        *keeps_removals = false;
+        by_key.retain(|key, last| {
+            let stays = last.row.is_some();
+            if !stays {
+                *bytes -= bytes_of(key, None);
+            }
+            stays
+        });
+    }
+
+    /// Notes that a partition is read up to an offset.
+    pub(crate) fn reach(&self, partition: u32, next: u64) {
+        self.reached.lock().insert(partition, next);
+        self.moves.notify_waiters();
+    }
+
+    /// Waits until a partition is read up to an offset, or the table is closed.
+    pub(crate) async fn wait_for(&self, partition: u32, end: u64) {
+        loop {
+            let moves = self.moves.notified();
+            let reached = self.reached.lock().get(&partition).copied();
+            if self.is_closed() || reached.is_some_and(|next| next >= end) {
+                return;
+            }
+            moves.await;
+        }
     }
 }
 
 impl Lookup {
     /// Takes a record of the table's topic. One without a value removes its row, and so does one that is no
-    /// JSON object: the row before it is no longer the last.
-    pub fn take(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableTooLarge> {
+    /// JSON object: the row before it is no longer the last. An error closes the table as it is.
+    pub fn take(&self, partition: u32, key: &[u8], value: Option<&[u8]>) -> Result<(), TableRefused> {
         let row = value.and_then(|value| self.row(value));
         let mut rows = self.table.rows.write();
-        if let Some(before) = rows.by_key.remove(key) {
-            rows.bytes -= row_bytes(key, &before);
+        let before = rows.by_key.get(key);
+        if let Some(before) = before.filter(|before| before.partition != partition) {
+            self.table.close();
+            return Err(TableRefused::KeyMoved {
+                topic: self.topic.clone(),
+                first: before.partition,
+                second: partition,
+            });
         }
-        let Some(row) = row else {
+        let left = rows.bytes - before.map_or(0, |before| bytes_of(key, before.row.as_ref()));
+        if row.is_none() && !rows.keeps_removals {
+            rows.by_key.remove(key);
+            rows.bytes = left;
             return Ok(());
-        };
-        let bytes = rows.bytes + row_bytes(key, &row);
+        }
+        let bytes = left + bytes_of(key, row.as_ref());
         if bytes > self.bytes_max {
-            return Err(TableTooLarge {
+            self.table.close();
+            return Err(TableRefused::TooLarge {
                 topic: self.topic.clone(),
                 bytes_max: self.bytes_max,
             });
         }
         rows.bytes = bytes;
-        rows.by_key.insert(key.into(), row);
+        rows.by_key.insert(key.into(), Last { partition, row });
         Ok(())
     }
 
@@ -188,9 +276,9 @@ impl Lookup {
     }
 }
 
-fn row_bytes(key: &[u8], row: &[Box<str>]) -> usize {
-    let values = row.iter().map(|json| json.len() + VALUE_BYTES);
-    ROW_BYTES + key.len() + values.sum::<usize>()
+fn bytes_of(key: &[u8], row: Option<&Row>) -> usize {
+    let values = row.into_iter().flat_map(|row| &**row);
+    ROW_BYTES + key.len() + values.map(|json| json.len() + VALUE_BYTES).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -206,6 +294,7 @@ mod tests {
             missing,
             bytes_max,
             table: Arc::default(),
+            layout: Arc::default(),
         }
     }
 
@@ -225,10 +314,11 @@ mod tests {
     #[test]
     fn fields_of_the_row_are_added_by_key_and_the_last_record_of_a_key_counts() {
         let step = lookup("value.app", Missing::Null, 1 << 20);
-        step.take(b"a", Some(br#"{"country":"NO","other":1}"#)).unwrap();
-        step.take(b"a", Some(b"{\"country\": {\"x\":\n1},\n\"zone\":\"UTC\"}"))
+        step.take(0, b"a", Some(br#"{"country":"NO","other":1}"#))
             .unwrap();
-        step.take(b"7", Some(br#"{"country":"SE"}"#)).unwrap();
+        step.take(0, b"a", Some(b"{\"country\": {\"x\":\n1},\n\"zone\":\"UTC\"}"))
+            .unwrap();
+        step.take(0, b"7", Some(br#"{"country":"SE"}"#)).unwrap();
         for (record, expected) in [
             (
                 r#"{"app":"a","zone":1}"#,
@@ -248,13 +338,13 @@ mod tests {
         );
         let counts = step.table.counts();
         assert_eq!((counts.rows, counts.found, counts.missing), (2, 2, 3));
-        step.take(b"a", None).unwrap();
-        step.take(b"7", Some(b"nonsense")).unwrap();
+        step.take(0, b"a", None).unwrap();
+        step.take(0, b"7", Some(b"nonsense")).unwrap();
         let counts = step.table.counts();
         assert_eq!((counts.rows, counts.bytes), (0, 0));
         let strict = lookup("key", Missing::Poison, 1 << 20);
         assert_eq!(done(&strict, "{}").unwrap_err(), "apps has no row of that key");
-        strict.take(b"k1", Some(b"{}")).unwrap();
+        strict.take(0, b"k1", Some(b"{}")).unwrap();
         assert_eq!(done(&strict, "{}").unwrap(), r#"{"country":null,"zone":null}"#);
     }
 
@@ -263,15 +353,61 @@ mod tests {
         let step = lookup("value.app", Missing::Null, 1000);
         let value = format!("{{\"zone\":\"{}\"}}", "x".repeat(600));
         for _ in 0..100 {
-            step.take(b"a", Some(value.as_bytes())).unwrap();
+            step.take(0, b"a", Some(value.as_bytes())).unwrap();
         }
-        let why = step.take(b"b", Some(value.as_bytes())).unwrap_err();
+        let why = step.take(0, b"b", Some(value.as_bytes())).unwrap_err();
         assert!(
             why.to_string()
                 .starts_with("table_too_large: the table of the topic apps"),
             "{why}"
         );
-        step.take(b"a", None).unwrap();
-        step.take(b"b", Some(value.as_bytes())).unwrap();
+        step.take(0, b"a", None).unwrap();
+        step.take(0, b"b", Some(value.as_bytes())).unwrap();
+    }
+
+    #[test]
+    fn a_row_that_has_no_room_closes_the_table_and_leaves_the_one_before() {
+        let step = lookup("value.app", Missing::Null, 300);
+        step.take(0, b"a", Some(br#"{"country":"NO"}"#)).unwrap();
+        assert!(!step.table.is_closed());
+        let large = format!("{{\"country\":\"{}\"}}", "x".repeat(600));
+        step.take(0, b"a", Some(large.as_bytes())).unwrap_err();
+        assert!(step.table.is_closed());
+        let found = done(&step, r#"{"app":"a"}"#).unwrap();
+        assert_eq!(found, r#"{"app":"a","country":"NO","zone":null}"#);
+    }
+
+    #[test]
+    fn a_key_in_two_partitions_is_refused_also_if_its_row_is_removed() {
+        let row: Option<&[u8]> = Some(br#"{"country":"NO"}"#);
+        for (first, second) in [(row, row), (row, None), (None, row)] {
+            let step = lookup("value.app", Missing::Null, 1 << 20);
+            step.table.keep_removals();
+            step.take(1, b"a", first).unwrap();
+            step.take(1, b"b", None).unwrap();
+            let why = step.take(0, b"a", second).unwrap_err().to_string();
+            assert!(why.starts_with("table_key_moved: "), "{why}");
+            assert!(step.table.is_closed());
+        }
+        let step = lookup("value.app", Missing::Null, 1 << 20);
+        step.table.keep_removals();
+        step.take(1, b"a", None).unwrap();
+        step.table.forget_removals();
+        let counts = step.table.counts();
+        assert_eq!((counts.rows, counts.bytes), (0, 0));
+        step.take(0, b"a", row).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_an_offset_ends_once_it_is_reached_or_the_table_is_closed() {
+        let table = Arc::new(Table::default());
+        table.reach(0, 4);
+        table.wait_for(0, 4).await;
+        let moves = async {
+            tokio::task::yield_now().await;
+            table.reach(0, 5);
+        };
+        tokio::join!(table.wait_for(0, 5), moves);
+        tokio::join!(table.wait_for(0, 6), async { table.close() });
     }
 }

@@ -19,6 +19,7 @@ use crate::quiet::left_ms;
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::runner::RunError;
 use crate::status::{State, Status};
+use crate::tables::caught_up;
 use crate::target::{Opened, Place, Start, TargetError};
 use crate::writer::{Stored, Writer};
 
@@ -61,6 +62,8 @@ pub(crate) struct Pump {
     pub(crate) place: Place,
     /// Of the broker that has the records.
     pub(crate) client: Client,
+    /// Of the broker that has the tables.
+    pub(crate) broker: Client,
     pub(crate) status: Arc<Status>,
     pub(crate) orders: watch::Receiver<Order>,
     pub(crate) news: mpsc::Sender<News>,
@@ -110,7 +113,10 @@ impl Course {
     ///
     /// While the store is left alone, rows are written only at the end.
     fn due(&mut self, order: Order, now_ms: u64, is_quiet: bool) -> Option<Cause> {
-        if let Some(piece) = self.ahead.take() {
+        // Records that meet no table stay where they are: the session ends, and they are read again.
+        if !self.converter.is_closed()
+            && let Some(piece) = self.ahead.take()
+        {
             self.ahead = take(&mut self.gather, &mut self.converter, piece);
         }
         match order {
@@ -189,14 +195,18 @@ impl Pump {
             let _ = orders.wait_for(|order| *order == Order::Finish).await;
         };
         let (opened, topic) = tokio::select! {
-            opened = self.opening(writer) => opened,
+            opened = async {
+                caught_up(&self.broker, &self.definition).await;
+                self.opening(writer).await
+            } => opened,
             () = finished => return None,
         };
         self.topic = topic;
         Some(opened)
     }
 
-    /// Opens the target, however long that takes. Returns the id of the topic as well.
+    /// Opens the target behind the tables that it needs, however long that takes. Returns the id of the topic
+    /// as well.
     async fn opening(&self, writer: &mut Writer) -> (Opened, Option<Uuid>) {
         loop {
             let (start, end) = self.start().await;
@@ -445,11 +455,42 @@ impl Pump {
 
 /// Gathers a piece up to the next flush. Returns the rest of it.
 fn take(gather: &mut Gather, converter: &mut Converter, mut piece: Piece) -> Option<Piece> {
-    let refused = |record: &_| gather.is_full() || !gather.push(record, converter);
+    let refused = |record: &_| gather.is_full() || converter.is_closed() || !gather.push(record, converter);
     if let Some(taken) = piece.records.iter().position(refused) {
         piece.records.drain(..taken);
         return Some(piece);
     }
     gather.pass(piece.next);
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::computed::tests::place_and_record;
+    use crate::transform::Step;
+
+    #[test]
+    fn records_ahead_meet_no_table_that_is_closed() {
+        let text = "[sink.a]\nfrom = \"t\"\nto = \"topic\"\ntopic = \"u\"\n\
+            [[sink.a.transform]]\nlookup = { topic = \"apps\", key = \"key\", add = [\"zone\"], bytes_max = \"1KiB\" }\n";
+        let definition = Definition::parse(text).unwrap().remove(0);
+        let (place, record) = place_and_record();
+        let piece = || Piece {
+            records: vec![record.clone(), record.clone()],
+            next: record.offset.0 + 1,
+            end: record.offset.0 + 1,
+        };
+        let width = definition.columns.len();
+        let mut gather = Gather::new(place, definition.flush, width, record.offset.0, None, 0);
+        let steps = definition.steps.clone();
+        let mut converter = Converter::new(definition.columns.clone(), steps, definition.on_unknown);
+        assert!(take(&mut gather, &mut converter, piece()).is_none());
+        let next = gather.next();
+        let lookup = definition.steps.iter().find_map(Step::lookup).unwrap();
+        let large = format!("{{\"zone\":\"{}\"}}", "x".repeat(2000));
+        lookup.take(0, b"k1", Some(large.as_bytes())).unwrap_err();
+        let left = take(&mut gather, &mut converter, piece()).unwrap();
+        assert_eq!((left.records.len(), gather.next()), (2, next));
+    }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_kafka_client::batches::{Aborted, Batches};
 use stafett_kafka_client::{
-    Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, Topic,
+    Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, PooledClient, Topic,
 };
 use stafett_model::{Lock, Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::amqp::Feed;
@@ -23,6 +23,9 @@ use crate::target::{Place, Start};
 const AHEAD: usize = 2;
 /// Time of empty answers after which a record is gone that was there when its batch was read.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which a poll of an idle partition waits, at most; at the broker, unless its connection is shared.
+const WAIT: Duration = Duration::from_millis(500);
+const IDLE_MIN: Duration = Duration::from_millis(10);
 const PARTITION_BYTES: i32 = 1 << 20;
 /// Records of one batch, decompressed, at most.
 const BATCH_BYTES_MAX: usize = 256 << 20;
@@ -116,14 +119,14 @@ async fn offset(
 }
 
 impl Reader {
-    /// Reads from an offset on, of the topic with an id; of any without one. It has a connection of its own:
-    /// polls of idle partitions would hold up all others.
+    /// Reads from an offset on, of the topic with an id; of any without one. Its connection is not that of
+    /// `client`: polls of idle partitions would hold up all others.
     pub(crate) fn spawn(client: &Client, place: Place, id: Option<Uuid>, from: u64, on_gap: OnGap) -> Self {
         let (sender, pieces) = mpsc::channel(AHEAD);
-        let client = client.another();
+        let client = client.pooled();
         let mut task = JoinSet::new();
         task.spawn(async move {
-            if let Err(why) = read(client, &place, id, from, on_gap, &sender).await {
+            if let Err(why) = read(&client, &place, id, from, on_gap, &sender).await {
                 // The pump is gone if nothing takes it.
                 let _ = sender.send(Err(why)).await;
             }
@@ -158,21 +161,20 @@ impl Reader {
 }
 
 async fn read(
-    client: Client,
+    pooled: &PooledClient,
     place: &Place,
     id: Option<Uuid>,
     mut from: u64,
     on_gap: OnGap,
     pieces: &mpsc::Sender<Result<Piece, ReadError>>,
 ) -> Result<(), ReadError> {
+    let client = pooled.client();
     loop {
         let topic = client.topic(&place.topic).await?;
         if id.is_some() && id != id_of(&topic) {
             return Err(ReadError::MadeAgain(place.clone()));
         }
-        let start = offset(&client, &topic, place, Position::Start)
-            .await?
-            .unwrap_or(0);
+        let start = offset(client, &topic, place, Position::Start).await?.unwrap_or(0);
         if from < start {
             match on_gap {
                 OnGap::Stop => {
@@ -187,7 +189,7 @@ async fn read(
             }
         }
         // Tells that reading goes on, and where the records end.
-        let end = offset(&client, &topic, place, Position::CommittedEnd).await?;
+        let end = offset(client, &topic, place, Position::CommittedEnd).await?;
         let first = Piece {
             records: Vec::new(),
             next: from,
@@ -196,10 +198,10 @@ async fn read(
         if pieces.send(Ok(first)).await.is_err() {
             return Ok(());
         }
-        match follow(&client, &topic, place, &mut from, pieces).await {
+        match follow(pooled, &topic, place, &mut from, pieces).await {
             // Retention may have been faster meanwhile: the start is looked at again.
             Err(ReadError::Client(why)) if why.code() == Some(ErrorCode::OffsetOutOfRange) => {
-                let end = offset(&client, &topic, place, Position::End).await?.unwrap_or(0);
+                let end = offset(client, &topic, place, Position::End).await?.unwrap_or(0);
                 if from > end {
                     let text = format!("the target is at {from} of {place}, and the topic ends at {end}");
                     return Err(ReadError::Unreadable(text));
@@ -214,6 +216,7 @@ fn fetcher(client: &Client, topic: &Topic, place: &Place, from: u64) -> Fetcher 
     let settings = FetchSettings {
         partition_bytes_max: PARTITION_BYTES,
         committed: true,
+        wait: WAIT,
         ..FetchSettings::default()
     };
     let mut fetcher = Fetcher::new(client.clone(), settings);
@@ -223,15 +226,27 @@ fn fetcher(client: &Client, topic: &Topic, place: &Place, from: u64) -> Fetcher 
 
 /// Reads until the receiver is gone.
 async fn follow(
-    client: &Client,
+    pooled: &PooledClient,
     topic: &Topic,
     place: &Place,
     from: &mut u64,
     pieces: &mpsc::Sender<Result<Piece, ReadError>>,
 ) -> Result<(), ReadError> {
-    let mut fetcher = fetcher(client, topic, place, *from);
+    let mut fetcher = fetcher(pooled.client(), topic, place, *from);
+    let mut idle = IDLE_MIN;
     loop {
-        for fetched in fetcher.next().await? {
+        let is_shared = pooled.is_shared();
+        fetcher.set_wait(if is_shared { Duration::ZERO } else { WAIT });
+        let answers = fetcher.next().await?;
+        let is_idle = answers.iter().all(|fetched| fetched.bytes.is_empty());
+        if is_idle && is_shared {
+            // Instead of the broker, which answers all requests of a connection in order.
+            sleep(idle).await;
+            idle = (idle * 2).min(WAIT);
+        } else {
+            idle = IDLE_MIN;
+        }
+        for fetched in answers {
             let mut piece = decode(fetched.bytes, fetched.aborted, *from)
                 .map_err(|why| ReadError::Unreadable(format!("{place}: {why}")))?;
             piece.end = u64::try_from(fetched.end).unwrap_or(0);

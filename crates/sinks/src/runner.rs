@@ -24,7 +24,7 @@ use crate::work::{App, LostTopic, Worker};
 
 const AGAIN: Duration = Duration::from_secs(1);
 /// The same where an operator has to raise a bound or remove rows: reading a large table is work.
-const TOO_LARGE: Duration = Duration::from_mins(1);
+const REFUSED: Duration = Duration::from_mins(1);
 /// A session that lasted this long, in ms, has no failures behind it.
 const LASTED_MS: u64 = 60_000;
 
@@ -110,17 +110,22 @@ impl Runner {
             self.status.works();
             let begun_ms = (self.now_ms)();
             let mut session = Work::new(&self, Arc::clone(definition), source.clone(), claims);
-            match run_with(&mut session, tables, &stop).await {
-                Session::Stopped => return Ok(()),
-                Session::Outdated(why) => {
-                    self.enter(&why);
-                    ready = None;
-                }
+            let (ended, outdated) = run_with(&mut session, tables, &stop).await;
+            match ended {
+                Session::Stopped if stop.is_cancelled() => return Ok(()),
+                Session::Stopped => {}
                 Session::Over(why) => warn!(sink = definition.name, "the session is over: {why}"),
             }
             // The broker notices by itself if this fails.
             let _ = session.claims.leave().await;
             session.abandon().await;
+            if let Some(why) = outdated {
+                self.enter(&why);
+                // Its memory is free before the tables are read again.
+                self.status.set_tables(&[]);
+                drop(session);
+                ready = None;
+            }
             if (self.now_ms)().saturating_sub(begun_ms) > LASTED_MS {
                 waits.reset();
             }
@@ -141,7 +146,7 @@ impl Runner {
             };
             self.enter(&why);
             sleep(match why {
-                TableError::TooLarge(_) => TOO_LARGE,
+                TableError::Refused(_) => REFUSED,
                 TableError::Secret(_) | TableError::Unreadable { .. } | TableError::Changed(_) => AGAIN,
             })
             .await;
@@ -151,7 +156,7 @@ impl Runner {
     /// Notes that the sink cannot go on without a table or a secret.
     fn enter(&self, why: &TableError) {
         let state = match why {
-            TableError::Secret(_) | TableError::TooLarge(_) => State::Stopped,
+            TableError::Secret(_) | TableError::Refused(_) => State::Stopped,
             TableError::Unreadable { .. } | TableError::Changed(_) => State::Retrying,
         };
         if self.status.enter(state, &why.to_string()) {
@@ -224,19 +229,20 @@ impl Runner {
     }
 }
 
-/// Runs a session until it ends, or until a table is not current any more: then rows that are gathered are
-/// written, and nothing else.
-async fn run_with(session: &mut Work<'_>, tables: &mut Tables, stop: &CancellationToken) -> Session {
+/// Runs a session until it ends, or until a table is not current any more, and returns why: then rows that
+/// are gathered are written, and nothing else.
+async fn run_with(
+    session: &mut Work<'_>,
+    tables: &mut Tables,
+    stop: &CancellationToken,
+) -> (Session, Option<TableError>) {
     let halt = stop.child_token();
     let mut running = pin!(session.run(&halt));
     tokio::select! {
-        ended = &mut running => ended,
+        ended = &mut running => (ended, None),
         why = tables.failed() => {
             halt.cancel();
-            match running.await {
-                Session::Stopped if !stop.is_cancelled() => Session::Outdated(why),
-                ended @ (Session::Stopped | Session::Outdated(_) | Session::Over(_)) => ended,
-            }
+            (running.await, Some(why))
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::claims::Claims;
 use crate::dead::{DeadTopic, Origin};
 use crate::definition::Definition;
 use crate::flush::StoredLetters;
+use crate::gate::Gate;
 use crate::http::HttpError;
 use crate::ledger::TaskLedger;
 use crate::pace::{Limiter, PoisonCount, Waits};
@@ -26,7 +27,6 @@ use crate::pump::{News, Order, Pump};
 use crate::reader::Unwritten;
 use crate::runner::Runner;
 use crate::status::State;
-use crate::tables::TableError;
 use crate::target::{Place, Start, Surroundings, TargetError, target_of};
 use crate::turns::Turns;
 use crate::work::{Change, LostTopic};
@@ -51,10 +51,8 @@ struct Held {
 
 /// End of a session with the app.
 pub(crate) enum Session {
-    /// The runner stops.
+    /// It was told to stop.
     Stopped,
-    /// A table is not current any more.
-    Outdated(TableError),
     /// The broker knows the worker no more: join again.
     Over(HttpError),
 }
@@ -169,12 +167,18 @@ impl<'a> Work<'a> {
                 Some(_) => Origin::Queue(Arc::clone(&unwritten)),
                 None => Origin::Log(self.source.clone(), None),
             };
-            let writer = self.writer(&place, &claim, origin);
+            let gate = Gate {
+                orders: received.clone(),
+                definition: Arc::clone(&self.definition),
+                wall_ms: self.runner.surroundings.wall,
+            };
+            let writer = self.writer(&place, &claim, origin, gate);
             let pump = Pump {
                 definition: Arc::clone(&self.definition),
                 task: claim.task.clone(),
                 place,
                 client: self.source.clone(),
+                broker: self.runner.client.clone(),
                 status: Arc::clone(&self.runner.status),
                 orders: received.clone(),
                 news: self.news.clone(),
@@ -205,7 +209,7 @@ impl<'a> Work<'a> {
         self.held.insert(held.claim.task.clone(), held);
     }
 
-    fn writer(&self, place: &Place, claim: &Claim, origin: Origin) -> Writer {
+    fn writer(&self, place: &Place, claim: &Claim, origin: Origin, gate: Gate) -> Writer {
         let runner = self.runner;
         // A task without a commit is at the start of the log, wherever the sink begins.
         let bounds = (claim.seq > 0).then(|| claim.bounds(&place.topic));
@@ -229,6 +233,7 @@ impl<'a> Work<'a> {
             },
             limiter: Arc::clone(&self.limiter),
             turns: Arc::clone(&self.turns),
+            gate,
             status: Arc::clone(&runner.status),
             now_ms: runner.now_ms,
             start: Start::at(0),

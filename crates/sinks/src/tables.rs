@@ -3,15 +3,16 @@
 //!
 //! A process reads at least as far as any one before it had read: tables never go back at a restart.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_kafka_client::{Client, ClientError, ErrorCode};
+use stafett_kafka_client::{Client, ClientError, ErrorCode, Place as Position, Topic};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::definition::{Begin, Definition, OnGap};
-use crate::lookup::{Lookup, TableTooLarge};
+use crate::lookup::{Lookup, TableRefused};
 use crate::reader::{Piece, ReadError, Reader, begin};
 use crate::secret::SecretError;
 use crate::target::Place;
@@ -28,10 +29,10 @@ pub(crate) enum TableError {
     #[error("the table of the topic {topic} cannot be read: {why}")]
     Unreadable { topic: String, why: String },
     /// It has to be read anew.
-    #[error("the topic {0} of a table is another one, or has other partitions")]
+    #[error("the topic {0} of a table is another one")]
     Changed(String),
     #[error(transparent)]
-    TooLarge(#[from] TableTooLarge),
+    Refused(#[from] TableRefused),
     #[error(transparent)]
     Secret(#[from] SecretError),
 }
@@ -89,7 +90,7 @@ pub(crate) async fn load(client: &Client, definition: &mut Definition) -> Result
     for step in &mut definition.steps {
         if let Step::Lookup(lookup) = step {
             // The table of another session may be in use yet.
-            lookup.table = std::sync::Arc::default();
+            lookup.table = Arc::default();
             read(client, lookup, &mut tables.followers).await?;
         }
     }
@@ -104,6 +105,14 @@ async fn read(
     let failed = |why: ClientError| TableError::unreadable(lookup, &why);
     let topic = client.topic(&lookup.topic).await.map_err(failed)?;
     let count = topic.partitions.len();
+    let layout = (Uuid::from_bytes(topic.id.0), count);
+    let known = lookup.layout.get_or_init(|| layout);
+    if known.0 == layout.0 && known.1 != count {
+        return Err(TableRefused::Partitions(lookup.topic.clone()).into());
+    }
+    if count > 1 {
+        lookup.table.keep_removals();
+    }
     for partition in &topic.partitions {
         let place = Place {
             topic: lookup.topic.clone(),
@@ -123,22 +132,63 @@ async fn read(
             let piece = piece.ok_or_else(|| TableError::unreadable(lookup, &"reading has ended"))?;
             reading.take(&piece.map_err(|why| TableError::of_reader(lookup, &why))?)?;
         }
-        followers.spawn(reading.follow(reader));
+        lookup.table.reach(reading.place.partition, reading.next);
+        followers.spawn(async move {
+            let table = Arc::clone(&reading.lookup.table);
+            let why = reading.follow(reader).await;
+            table.close();
+            why
+        });
     }
-    let (client, lookup) = (client.clone(), lookup.clone());
-    followers.spawn(async move {
-        loop {
-            sleep(LOOK).await;
-            let is_other = match client.topic(&lookup.topic).await {
-                Ok(now) => now.id != topic.id || now.partitions.len() != count,
-                Err(why) => why.code() == Some(ErrorCode::UnknownTopicOrPartition),
-            };
-            if is_other {
-                return TableError::Changed(lookup.topic);
-            }
-        }
-    });
+    lookup.table.forget_removals();
+    followers.spawn(look(client.clone(), lookup.clone(), topic));
     Ok(())
+}
+
+/// Looks at the topic of a table until it is another one.
+async fn look(client: Client, lookup: Lookup, topic: Topic) -> TableError {
+    let why = loop {
+        sleep(LOOK).await;
+        match client.topic(&lookup.topic).await {
+            Ok(now) if now.id != topic.id => break TableError::Changed(lookup.topic),
+            Ok(now) if now.partitions.len() != topic.partitions.len() => {
+                break TableRefused::Partitions(lookup.topic).into();
+            }
+            Err(why) if why.code() == Some(ErrorCode::UnknownTopicOrPartition) => {
+                break TableError::Changed(lookup.topic);
+            }
+            Ok(_) | Err(_) => {}
+        }
+    };
+    lookup.table.close();
+    why
+}
+
+/// Waits until the tables are as far as their topics are now: the partition may come from another process,
+/// which has read as far.
+pub(crate) async fn caught_up(client: &Client, definition: &Definition) {
+    for lookup in definition.steps.iter().filter_map(Step::lookup) {
+        let ends = loop {
+            match ends(client, lookup).await {
+                Ok(ends) => break ends,
+                Err(_) if lookup.table.is_closed() => return,
+                Err(_) => sleep(AGAIN).await,
+            }
+        };
+        for (partition, end) in ends {
+            lookup.table.wait_for(partition, end).await;
+        }
+    }
+}
+
+async fn ends(client: &Client, lookup: &Lookup) -> Result<Vec<(u32, u64)>, ClientError> {
+    let topic = client.topic(&lookup.topic).await?;
+    let ends = client.offsets(&[&topic], Position::CommittedEnd).await?;
+    let ends = topic.partitions.iter().zip(ends.into_iter().flatten());
+    let ends = ends.filter_map(|(partition, end)| {
+        Some((u32::try_from(partition.index).ok()?, u64::try_from(end?).ok()?))
+    });
+    Ok(ends.collect())
 }
 
 /// A partition of a table's topic, and how far it is read.
@@ -166,10 +216,12 @@ impl Reading {
         for record in &piece.records {
             // Without a key it is no row.
             if let Some(key) = &record.key {
-                self.lookup.take(key, record.value.as_deref())?;
+                let value = record.value.as_deref();
+                self.lookup.take(self.place.partition, key, value)?;
             }
         }
         self.next = piece.next;
+        self.lookup.table.reach(self.place.partition, self.next);
         Ok(())
     }
 

@@ -15,6 +15,8 @@ const FAST: u32 = 8;
 const FAST_MS: u64 = 100;
 /// Half of the time for which the fastest flush counts.
 const AGE_MS: u64 = 30 * 60 * 1000;
+/// Flushes that hang and hold up no others, at most.
+const HANGING_MAX: usize = 4;
 /// Sizes of batches that are compared, by powers of two of their bytes.
 const SIZES: usize = 40;
 
@@ -121,6 +123,8 @@ struct Known {
     /// Turns that are free or taken. More than the limit, until enough of them have ended.
     turns: usize,
     taken: usize,
+    /// Flushes that hang, and hold up no others.
+    hanging: usize,
 }
 
 /// Turns of the partitions of a sink, in the order in which they ask.
@@ -136,6 +140,7 @@ pub(crate) struct Turn {
     turns: Arc<Turns>,
     /// Number of cuts when it began.
     begun: u64,
+    is_hanging: bool,
 }
 
 impl Turns {
@@ -146,6 +151,7 @@ impl Turns {
             known: Lock::new(Known {
                 turns: limit.at_a_time,
                 taken: 0,
+                hanging: 0,
                 limit,
             }),
         }
@@ -162,12 +168,23 @@ impl Turns {
         Turn {
             turns: Arc::clone(self),
             begun: known.limit.cuts,
+            is_hanging: false,
         }
     }
 
     /// Returns the number of flushes at a time.
     pub(crate) fn limit(&self) -> usize {
         self.known.lock().limit.at_a_time
+    }
+
+    /// Ends a turn that was taken.
+    fn give_back(&self, known: &mut Known) {
+        known.taken -= 1;
+        if known.turns > known.limit.at_a_time {
+            known.turns -= 1;
+        } else {
+            self.free.add_permits(1);
+        }
     }
 
     /// Makes or takes away free turns, up to the limit.
@@ -196,6 +213,19 @@ impl Turn {
         drop(known);
     }
 
+    /// Notes that the flush hangs. Others go on, unless too many hang already: each is load on the store.
+    pub(crate) fn hangs(&mut self) {
+        let mut known = self.turns.known.lock();
+        known.limit.cut(self.begun);
+        if !self.is_hanging && known.hanging < HANGING_MAX {
+            known.hanging += 1;
+            self.is_hanging = true;
+            self.turns.give_back(&mut known);
+        }
+        self.turns.settle(&mut known);
+        drop(known);
+    }
+
     /// Notes that the target is away, or does not answer.
     pub(crate) fn failed(self) {
         let mut known = self.turns.known.lock();
@@ -208,11 +238,10 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut known = self.turns.known.lock();
-        known.taken -= 1;
-        if known.turns > known.limit.at_a_time {
-            known.turns -= 1;
+        if self.is_hanging {
+            known.hanging -= 1;
         } else {
-            self.turns.free.add_permits(1);
+            self.turns.give_back(&mut known);
         }
     }
 }
@@ -313,6 +342,27 @@ mod tests {
         drop(turn);
         next.await.took(1, 501, 0);
         assert_eq!(turns.known.lock().turns, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_hangs_gets_a_few_flushes_and_no_more() {
+        let turns = Arc::new(Turns::new(TurnRules::default()));
+        let mut hanging = Vec::new();
+        let next = async || tokio::time::timeout(Duration::from_mins(1), turns.take()).await;
+        while let Ok(mut turn) = next().await {
+            turn.hangs();
+            hanging.push(turn);
+        }
+        assert_eq!(hanging.len(), HANGING_MAX + 1);
+        hanging.remove(0).took(1, 40_000, 0);
+        assert!(next().await.is_err(), "the last one has its turn still");
+        hanging.pop();
+        let mut turn = next().await.unwrap();
+        turn.hangs();
+        assert!(next().await.is_ok(), "there is room for one that hangs");
+        drop((turn, hanging));
+        let known = turns.known.lock();
+        assert_eq!((known.hanging, known.taken), (0, 0));
     }
 
     #[test]

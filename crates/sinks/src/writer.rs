@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::dead::DeadTopic;
 use crate::flush::{DeadLetters, FlushError, Flushed, flush};
+use crate::gate::Gate;
 use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
 use crate::status::{State, Status};
@@ -34,6 +35,7 @@ pub(crate) struct Writer {
     pub(crate) dead: DeadTopic,
     pub(crate) limiter: Arc<Lock<Limiter>>,
     pub(crate) turns: Arc<Turns>,
+    pub(crate) gate: Gate,
     pub(crate) status: Arc<Status>,
     pub(crate) now_ms: fn() -> u64,
     /// The place, as it was when the target was opened.
@@ -81,29 +83,25 @@ impl Writer {
             sleep(Duration::from_millis(wait)).await;
         }
         loop {
-            let mut turn = Some(self.turn().await);
+            let mut turn = self.turn().await;
             let begun_ms = (self.now_ms)();
             let ended = {
                 let mut flushing = pin!(flushed(&mut *self.target, self.epoch, batch, &mut self.dead));
                 if let Ok(ended) = timeout(HANGS, &mut flushing).await {
                     ended
                 } else {
-                    if let Some(turn) = turn.take() {
-                        turn.failed();
-                    }
+                    turn.hangs();
                     flushing.await
                 }
             };
             let now_ms = (self.now_ms)();
             let took_ms = now_ms.saturating_sub(begun_ms);
             // It ends here in any case: nothing is written in the waits below.
-            if let Some(turn) = turn {
-                match &ended {
-                    Ok(flushed) if flushed.tries <= 1 => turn.took(bytes, took_ms, now_ms),
-                    Err(FlushError::Target(TargetError::Retry(_))) => turn.failed(),
-                    // A batch with poison takes several attempts; other errors say nothing about the load.
-                    Ok(_) | Err(_) => {}
-                }
+            match &ended {
+                Ok(flushed) if flushed.tries <= 1 => turn.took(bytes, took_ms, now_ms),
+                Err(FlushError::Target(TargetError::Retry(_))) => turn.failed(),
+                // A batch with poison takes several attempts; other errors say nothing about the load.
+                Ok(_) | Err(_) => drop(turn),
             }
             let why = match ended {
                 Ok(flushed) => return self.stored(batch, &flushed, took_ms),
@@ -140,7 +138,7 @@ impl Writer {
     /// Waits until this partition may write.
     async fn turn(&mut self) -> Turn {
         let begun_ms = (self.now_ms)();
-        let turn = self.turns.take().await;
+        let turn = self.gate.turn(&self.turns).await;
         self.status.limited((self.now_ms)().saturating_sub(begun_ms));
         turn
     }

@@ -11,6 +11,9 @@ use stafett_routing::{AttributeReaders, Filter, FilterWork, HeaderValue, Message
 
 use super::metrics::ExchangeMetrics;
 
+/// Work of a look at one header that is kept as it is.
+const HEADER_WORK: usize = 16;
+
 /// A message as seen by exchanges.
 #[derive(Debug)]
 pub(crate) struct RoutedMessage<'a> {
@@ -91,6 +94,13 @@ impl Record for RoutedMessage<'_> {
             }
         });
         found
+    }
+
+    /// Headers that a front end keeps in a form of its own are decoded each time.
+    fn header_work(&self) -> usize {
+        let message = self.message;
+        let kept = self.facts.of(message).map_or(0, |(_, kept)| kept.len());
+        kept + message.headers.iter().count() * HEADER_WORK
     }
 
     fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {

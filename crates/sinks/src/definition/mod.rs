@@ -230,7 +230,7 @@ impl Definition {
             return Err(fields.bad("source", why));
         }
         let place = fields.flag("place")?.unwrap_or(false);
-        let steps = steps::read(&mut fields)?;
+        let steps = steps::read(&mut fields, &target)?;
         let rollup = rollups::read(&mut fields, &target)?.map(Arc::new);
         let columns = match &rollup {
             Some(rollup) => rollup.columns(),

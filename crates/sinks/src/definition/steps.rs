@@ -6,8 +6,8 @@ use toml::Value;
 
 use stafett_expr::{Expression, zone};
 
-use super::DefinitionError;
 use super::sources::login;
+use super::{DefinitionError, TargetSpec};
 use crate::columns::Kind;
 use crate::computed::{TwoTimes, Unit, VARIABLES};
 use crate::fields::Fields;
@@ -20,8 +20,10 @@ const DEPTH_MAX: u64 = 16;
 /// Memory of the table of a look-up, unless its step has another bound; and the highest one.
 const TABLE_BYTES: u64 = 64 << 20;
 const TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Memory of all tables of a sink.
+const TABLES_BYTES_MAX: usize = 1 << 30;
 
-pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
+pub(super) fn read(fields: &mut Fields, target: &TargetSpec) -> Result<Vec<Step>, DefinitionError> {
     let steps = match fields.take("transform") {
         None => return Ok(Vec::new()),
         Some(Value::Array(steps)) => steps,
@@ -41,7 +43,32 @@ pub(super) fn read(fields: &mut Fields) -> Result<Vec<Step>, DefinitionError> {
         };
         read.push(step(&verb, value, bad)?);
     }
+    let tables = read.iter().filter_map(Step::lookup);
+    if tables.map(|lookup| lookup.bytes_max).sum::<usize>() > TABLES_BYTES_MAX {
+        return Err(fields.bad("transform", "the tables of a sink take at most 1GiB together"));
+    }
+    if target.halves_by_rows() {
+        same_rows(&read).map_err(|why| fields.bad("transform", why))?;
+    }
     Ok(read)
+}
+
+/// Refuses steps by which the rows of a table decide the number of rows.
+fn same_rows(steps: &[Step]) -> Result<(), &'static str> {
+    let mut is_behind = false;
+    for step in steps {
+        if let Step::Lookup(lookup) = step {
+            if lookup.missing == Missing::Poison {
+                return Err(
+                    "a look-up into this target has missing = \"null\": tables change between attempts",
+                );
+            }
+            is_behind = true;
+        } else if is_behind && matches!(step, Step::Where(_)) {
+            return Err("into this target, where comes before a look-up: tables change between attempts");
+        }
+    }
+    Ok(())
 }
 
 fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, DefinitionError> {
@@ -178,6 +205,7 @@ fn lookup(mut fields: Fields) -> Result<Lookup, DefinitionError> {
         missing: missing.unwrap_or(Missing::Null),
         bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
         table: Arc::default(),
+        layout: Arc::default(),
     })
 }
 
@@ -228,4 +256,46 @@ fn flatten(mut fields: Fields) -> Result<Step, DefinitionError> {
         index_max: indexes.unwrap_or(false).then(|| small(max)),
         last_wins: collide.unwrap_or(false),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::definition::Definition;
+
+    fn refusal(target: &str, steps: &[&str]) -> Option<String> {
+        let steps: Vec<_> = [&[""], steps].concat();
+        let steps = steps.join("\n[[sink.a.transform]]\n");
+        let text = format!(
+            "[sink.a]\nfrom = \"t\"\nto = \"{target}\"\nurl = \"env:U\"\n{}{steps}",
+            match target {
+                "clickhouse" => "table = \"t\"\n[sink.a.columns]\na = { type = \"text\" }\n",
+                "mongodb" => "collection = \"c\"\n",
+                _ => "",
+            }
+        );
+        Definition::parse(&text).err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn tables_do_not_decide_the_number_of_rows_where_parts_of_a_batch_are_known_by_it() {
+        let lookup = "lookup = { topic = \"apps\", key = \"key\", add = [\"zone\"] }";
+        let strict = "lookup = { topic = \"apps\", key = \"key\", add = [\"zone\"], missing = \"poison\" }";
+        let condition = "where = \"value.zone != null\"";
+        for target in ["clickhouse", "mongodb"] {
+            assert_eq!(refusal(target, &[condition, lookup]), None, "{target}");
+            let why = refusal(target, &[lookup, condition]).unwrap();
+            assert!(why.contains("where comes before a look-up"), "{why}");
+            let why = refusal(target, &[strict]).unwrap();
+            assert!(why.contains("missing = \"null\""), "{why}");
+        }
+        assert_eq!(refusal("webhook", &[strict, condition]), None);
+    }
+
+    #[test]
+    fn the_tables_of_a_sink_have_a_bound_together() {
+        let lookup = "lookup = { topic = \"apps\", key = \"key\", add = [\"zone\"], bytes_max = \"600MiB\" }";
+        assert_eq!(refusal("webhook", &[lookup]), None);
+        let why = refusal("webhook", &[lookup, lookup]).unwrap();
+        assert!(why.contains("1GiB together"), "{why}");
+    }
 }

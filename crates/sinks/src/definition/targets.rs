@@ -143,6 +143,12 @@ impl TargetSpec {
         }
     }
 
+    /// True if parts of a batch are known by the numbers of their rows: one that is converted again has to
+    /// have the same rows.
+    pub(super) fn halves_by_rows(&self) -> bool {
+        matches!(self, Self::Clickhouse(_) | Self::Mongodb(_))
+    }
+
     /// Records of a flush, if the definition does not say.
     pub(super) fn flush_records(&self) -> u64 {
         match self {

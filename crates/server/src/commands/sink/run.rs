@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::metrics::{self, Known};
 use super::{METRICS, WEBHOOK_ALLOW};
 use crate::client::{self, http};
+use crate::limits;
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
 const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
@@ -95,6 +96,8 @@ pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> anyhow::Result
 /// Runs sinks until a signal.
 pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
     log_to_stderr();
+    // A connection of each partition that is read, and of each that is written.
+    limits::raise_descriptors();
     let http = broker(matches)?;
     let surroundings = surroundings(matches, steps()?)?;
     block_on(async {
