@@ -11,11 +11,13 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
     let stored = app.stored();
     let it = &stored.definition;
     let tables = it.tables.iter().map(|(name, table)| {
-        let mut shown = json!({ "format": word(&FORMATS, table.format), "keyed": table.keyed });
+        let mut shown = Map::new();
+        shown.insert("format".to_owned(), json!(word(&FORMATS, table.format)));
+        shown.insert("keyed".to_owned(), table.keyed.into());
         if let Some(ttl) = table.ttl_ms {
-            shown["ttl_ms"] = ttl.into();
+            shown.insert("ttl_ms".to_owned(), ttl.into());
         }
-        (name.to_string(), shown)
+        (name.to_string(), Value::Object(shown))
     });
     let definition = json!({
         "name": app.name,
@@ -41,6 +43,6 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
     });
     match definition {
         Value::Object(fields) => fields,
-        _ => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
