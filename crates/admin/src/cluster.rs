@@ -70,6 +70,26 @@ pub struct CommitTimes {
     pub max_ms: f64,
 }
 
+/// Objects of a cluster: its object store compared with its database.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct ClusterObjects {
+    /// Whether there is an object store.
+    pub is_set: bool,
+    /// Objects that are referred to and there.
+    pub objects: u64,
+    pub bytes: u64,
+    /// Objects that are referred to, and gone or of another length: data is lost.
+    pub missing: u64,
+    /// Names of the first of them.
+    pub missing_names: Vec<String>,
+    /// Objects that wait for their deletion.
+    pub garbage: u64,
+    pub garbage_bytes: u64,
+    /// Objects that the database does not know: on their way, or left behind by a node that ended.
+    pub unknown: u64,
+    pub unknown_bytes: u64,
+}
+
 /// An order to let go of the cell.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,6 +116,20 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             show,
         )
         .route(
+            get(
+                "/v1/cluster/objects",
+                "Compares the object store of the cluster with its database. It takes a request for each 1,000 objects.",
+            )
+            .answers::<ClusterObjects>(200)
+            .refuses(&[
+                Code::NoCluster,
+                Code::NotServing,
+                Code::Overloaded,
+                Code::Unreadable,
+            ]),
+            compare,
+        )
+        .route(
             post(
                 "/v1/cluster/move",
                 "Has another node serve. Connections end, and clients connect again.",
@@ -109,6 +143,10 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 
 async fn show(State(node): State<Arc<dyn Node>>) -> Result<Response, Problem> {
     Ok(answer(StatusCode::OK, &node.cluster().await?))
+}
+
+async fn compare(State(node): State<Arc<dyn Node>>) -> Result<Response, Problem> {
+    Ok(answer(StatusCode::OK, &node.cluster_objects().await?))
 }
 
 async fn order_move(State(node): State<Arc<dyn Node>>, request: Request) -> Result<Response, Problem> {

@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, put};
+use stafett_http::body::{self, Object};
 use stafett_http::list::List;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 use stafett_net::Connections;
@@ -140,7 +141,7 @@ async fn create(
     request: Request,
 ) -> Result<Response, Problem> {
     let only_if_absent = OnlyIfAbsent::is_in(&request);
-    let Wanted { description } = body::json(request).await?;
+    let Object(Wanted { description }) = body::json(request).await?;
     let namespace = Namespace::new(&name);
     let broker = broker.get()?;
     let exchanges = broker.messaging().exchanges();

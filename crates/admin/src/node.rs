@@ -20,7 +20,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Problem, Query, Slot, body};
 use stafett_journal::Journal as _;
 
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, ClusterObjects};
 use crate::journal::JournalDesk;
 use crate::operations::Operations;
 use crate::time::rfc3339;
@@ -53,6 +53,10 @@ pub trait Node: Debug + Send + Sync {
     fn shut_down(&self, drain: Option<Duration>) -> Result<(), Problem>;
     /// Shows the cluster that it is in.
     fn cluster(&self) -> Commanded<Cluster> {
+        Box::pin(async { Err(cluster::no_cluster()) })
+    }
+    /// Compares the object store of the cluster with its database.
+    fn cluster_objects(&self) -> Commanded<ClusterObjects> {
         Box::pin(async { Err(cluster::no_cluster()) })
     }
     /// Has another node serve, and returns the number of this one.

@@ -34,8 +34,7 @@ struct QueueDetails {
     highest_priority: Option<u32>,
     /// Time at which the oldest message that waits came.
     oldest: Option<String>,
-    /// Time of the last change of its counts, to 5 s. Null while it is used, or if it was not
-    /// since the start.
+    /// Time of the last change of its counts, to 5 s. Null while it is in use, or unused since the start.
     idle_since: Option<String>,
 }
 

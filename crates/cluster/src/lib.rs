@@ -51,7 +51,6 @@ pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,
 };
-pub use opening::Opening;
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
 pub use peer::{PeerError, Wish, answer, ask, hear};
 pub use postgres::{

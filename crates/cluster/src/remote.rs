@@ -10,7 +10,6 @@ use stafett_model::Lock;
 
 use crate::database::Kept;
 use crate::objects::Part;
-use crate::transfer::GetError;
 use crate::uplink::Uplink;
 
 /// Bytes that are read from the database at a time.
@@ -35,8 +34,6 @@ struct RemoteState {
     window: (u64, Vec<u8>),
     /// Index of the part that was read last.
     last_part: Option<usize>,
-    /// True if it is an arrival segment, and there are later ones.
-    is_followed: bool,
 }
 
 impl Remote {
@@ -47,7 +44,6 @@ impl Remote {
             parts: is_whole.then(|| Arc::from([])),
             window: (0, Vec::new()),
             last_part: None,
-            is_followed: false,
         };
         Self {
             name: name.to_owned(),
@@ -61,15 +57,6 @@ impl Remote {
         let remote = Self::new(name, bytes, Kept::Parts);
         remote.set_parts(parts);
         remote
-    }
-
-    /// Notes that later segments follow.
-    pub(crate) fn set_followed(&self) {
-        self.state.lock().is_followed = true;
-    }
-
-    fn is_followed(&self) -> bool {
-        self.state.lock().is_followed
     }
 
     pub(crate) fn kept(&self) -> Kept {
@@ -188,18 +175,7 @@ impl Remote {
                 return Ok(());
             }
         }
-        if self.is_followed() && uplink.has_lost(&part.object) {
-            buffer.fill(0);
-            return Ok(());
-        }
-        let body = match uplink.get_or_lose(&self.name, part) {
-            Ok(body) => body,
-            Err(GetError::Lost(_)) if self.is_followed() && uplink.lose(&self.name, part)? => {
-                buffer.fill(0);
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        };
+        let body = uplink.get(&self.name, part)?;
         let begin = usize::try_from(offset).unwrap_or(usize::MAX);
         let wanted = begin..begin.saturating_add(buffer.len());
         buffer.copy_from_slice(body.get(wanted).ok_or_else(|| self.gone())?);

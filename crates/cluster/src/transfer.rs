@@ -69,28 +69,6 @@ struct Ended {
     took: Duration,
 }
 
-/// Reason why an object was not read.
-#[derive(Debug)]
-pub(crate) enum GetError {
-    /// The store answers, and has not the bytes that were put.
-    Lost(io::Error),
-    Failed(io::Error),
-}
-
-impl From<io::Error> for GetError {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<GetError> for io::Error {
-    fn from(error: GetError) -> Self {
-        match error {
-            GetError::Lost(error) | GetError::Failed(error) => error,
-        }
-    }
-}
-
 /// Times of the last puts.
 #[derive(Debug, Default)]
 pub(crate) struct PutTimes {
@@ -197,15 +175,9 @@ impl Uplink {
     /// Gets an object, and compares it with its checksum. Cut and changed bodies are read again. A refusal
     /// of the store is an error of this read alone.
     pub(crate) fn get(&self, file: &str, part: &Part) -> io::Result<Vec<u8>> {
-        self.get_or_lose(file, part).map_err(Into::into)
-    }
-
-    /// Gets an object, and tells apart one that the store has no longer as it was put.
-    pub(crate) fn get_or_lose(&self, file: &str, part: &Part) -> Result<Vec<u8>, GetError> {
         let store = self.store()?;
         let metrics = &self.settings.metrics;
         let mut wrong = "missing".to_owned();
-        let mut is_refused = false;
         for _ in 0..ATTEMPTS {
             let began = Instant::now();
             let got = self.until_answered(|| match store.get(&part.object) {
@@ -218,20 +190,16 @@ impl Uplink {
                 Ok(Some(body)) if part.is_of(&body) => return Ok(body),
                 Ok(Some(_)) => "damaged".clone_into(&mut wrong),
                 Ok(None) => "missing".clone_into(&mut wrong),
-                Err(error) => {
-                    wrong = format!("not read: {error}");
-                    is_refused = true;
-                }
+                Err(error) => wrong = format!("not read: {error}"),
             }
             self.wait_a_moment();
         }
         metrics.missing_objects.inc();
         // A former owner that does not know its successor yet may meet objects that are deleted.
-        let error = io::Error::other(format!("the object {} of {file} is {wrong}", part.object));
-        if is_refused {
-            return Err(GetError::Failed(error));
-        }
-        Err(GetError::Lost(error))
+        Err(io::Error::other(format!(
+            "the object {} of {file} is {wrong}",
+            part.object
+        )))
     }
 
     /// Has copies of parts in the cache, as far as that has space.

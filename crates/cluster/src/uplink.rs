@@ -13,7 +13,6 @@ use crate::commits::{Budget, CommitQueue, Pace};
 use crate::database::{Database, DatabaseError, Publication};
 use crate::file::{Change, PUBLISHED_BYTES_MAX, SharedFile};
 use crate::objects::Names;
-use crate::opening::Losses;
 use crate::ownership::Claim;
 use crate::settings::Settings;
 use crate::transfer::PutTimes;
@@ -39,7 +38,6 @@ pub(crate) struct Uplink {
     pub(crate) gathered: WakeUp,
     pub(crate) budget: Lock<Budget>,
     pub(crate) put_times: Lock<PutTimes>,
-    pub(crate) losses: Losses,
     /// Held during a publication.
     publishing: Lock<()>,
     failure: OnceLock<String>,
@@ -66,7 +64,6 @@ impl Uplink {
             pace: Lock::default(),
             gathered: WakeUp::default(),
             put_times: Lock::default(),
-            losses: Losses::default(),
             budget: Lock::new(Budget::new(settings.inline_bytes_per_second)),
             publishing: Lock::default(),
             failure: OnceLock::new(),

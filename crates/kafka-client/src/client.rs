@@ -58,6 +58,23 @@ impl Client {
         Ok(client)
     }
 
+    /// Returns a client of the same brokers with connections of its own, which open when they are used. A
+    /// connection is answered in order, so that long polls hold up whatever is behind them.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let known = Known {
+            brokers: self.known().brokers.clone(),
+            connections: HashMap::new(),
+        };
+        Self {
+            shared: Arc::new(Shared {
+                options: self.shared.options.clone(),
+                servers: self.shared.servers.clone(),
+                known: Lock::new(known),
+            }),
+        }
+    }
+
     pub fn options(&self) -> &Options {
         &self.shared.options
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_admin::cluster::{Cluster, no_cluster};
+use stafett_admin::cluster::{Cluster, ClusterObjects, no_cluster};
 use stafett_admin::node::{
     Commanded, Listener, LogLevel, Node, ProcessMemory, Reloaded, Setting, Thread, Usage,
 };
@@ -19,7 +19,7 @@ use stafett_net::{ByteBudget, NetMetrics};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::cluster::Member;
+use crate::cluster::{Member, compare};
 use crate::config::SettingsInForce;
 use crate::threads;
 use crate::usage;
@@ -189,6 +189,11 @@ impl Node for ThisNode {
                 None => Err(no_cluster()),
             }
         })
+    }
+
+    fn cluster_objects(&self) -> Commanded<ClusterObjects> {
+        let member = self.member.clone();
+        Box::pin(async move { compare(member.ok_or_else(no_cluster)?).await })
     }
 
     fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {

@@ -327,7 +327,7 @@ pub(crate) mod tests {
             ),
             (
                 "lookup = { topic = \"t\", key = \"value.\", add = [\"a\"] }",
-                "lookup.key: a name was expected (at column 7)",
+                "lookup.key: a name was expected behind the dot (at column 7)",
             ),
             (
                 "lookup = { topic = \"t\", key = \"key\" }",

@@ -1,7 +1,7 @@
 //! Fields of a table in memory, added to records by key. Pure; `tables` reads the table and keeps it current.
 //!
-//! A row has the fields that the step adds, and no others. The memory of a table is counted with each row, and
-//! bounded.
+//! A row has the fields that the step adds, and no others. The memory of a table is counted with each row,
+//! and bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -409,7 +409,7 @@ impl Pump {
             };
         }
         Reader::spawn(
-            self.client.clone(),
+            &self.client,
             self.place.clone(),
             self.topic,
             from,

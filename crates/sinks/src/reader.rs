@@ -116,9 +116,11 @@ async fn offset(
 }
 
 impl Reader {
-    /// Reads from an offset on, of the topic with an id; of any without one.
-    pub(crate) fn spawn(client: Client, place: Place, id: Option<Uuid>, from: u64, on_gap: OnGap) -> Self {
+    /// Reads from an offset on, of the topic with an id; of any without one. It has a connection of its own:
+    /// polls of idle partitions would hold up all others.
+    pub(crate) fn spawn(client: &Client, place: Place, id: Option<Uuid>, from: u64, on_gap: OnGap) -> Self {
         let (sender, pieces) = mpsc::channel(AHEAD);
+        let client = client.another();
         let mut task = JoinSet::new();
         task.spawn(async move {
             if let Err(why) = read(client, &place, id, from, on_gap, &sender).await {

@@ -235,7 +235,7 @@ async fn run_with(session: &mut Work<'_>, tables: &mut Tables, stop: &Cancellati
             halt.cancel();
             match running.await {
                 Session::Stopped if !stop.is_cancelled() => Session::Outdated(why),
-                ended => ended,
+                ended @ (Session::Stopped | Session::Outdated(_) | Session::Over(_)) => ended,
             }
         }
     }

@@ -37,7 +37,7 @@ pub(crate) enum TableError {
 }
 
 impl TableError {
-    fn unreadable(lookup: &Lookup, why: impl ToString) -> Self {
+    fn unreadable(lookup: &Lookup, why: &impl ToString) -> Self {
         Self::Unreadable {
             topic: lookup.topic.clone(),
             why: why.to_string(),
@@ -101,7 +101,7 @@ async fn read(
     lookup: &Lookup,
     followers: &mut JoinSet<TableError>,
 ) -> Result<(), TableError> {
-    let failed = |why: ClientError| TableError::unreadable(lookup, why);
+    let failed = |why: ClientError| TableError::unreadable(lookup, &why);
     let topic = client.topic(&lookup.topic).await.map_err(failed)?;
     let count = topic.partitions.len();
     for partition in &topic.partitions {
@@ -120,8 +120,8 @@ async fn read(
         let mut reader = reading.reader();
         while reading.next < end {
             let piece = reader.next().await;
-            let piece = piece.ok_or_else(|| TableError::unreadable(lookup, "reading has ended"))?;
-            reading.take(piece.map_err(|why| TableError::of_reader(lookup, &why))?)?;
+            let piece = piece.ok_or_else(|| TableError::unreadable(lookup, &"reading has ended"))?;
+            reading.take(&piece.map_err(|why| TableError::of_reader(lookup, &why))?)?;
         }
         followers.spawn(reading.follow(reader));
     }
@@ -153,11 +153,16 @@ struct Reading {
 impl Reading {
     /// Reads on. Rows that retention has removed meanwhile are a gap, behind which the table is read anew.
     fn reader(&self) -> Reader {
-        let (client, place) = (self.client.clone(), self.place.clone());
-        Reader::spawn(client, place, self.topic, self.next, OnGap::Stop)
+        Reader::spawn(
+            &self.client,
+            self.place.clone(),
+            self.topic,
+            self.next,
+            OnGap::Stop,
+        )
     }
 
-    fn take(&mut self, piece: Piece) -> Result<(), TableError> {
+    fn take(&mut self, piece: &Piece) -> Result<(), TableError> {
         for record in &piece.records {
             // Without a key it is no row.
             if let Some(key) = &record.key {
@@ -173,7 +178,7 @@ impl Reading {
         loop {
             match reader.next().await {
                 Some(Ok(piece)) => {
-                    if let Err(why) = self.take(piece) {
+                    if let Err(why) = self.take(&piece) {
                         return why;
                     }
                 }

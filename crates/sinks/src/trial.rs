@@ -78,7 +78,7 @@ async fn partition_tried(
     let mut groups = Groups::default();
     let mut poison = Vec::new();
     let mut next = range.start;
-    let mut reader = Reader::spawn(client.clone(), place.clone(), None, next, OnGap::Skip);
+    let mut reader = Reader::spawn(client, place.clone(), None, next, OnGap::Skip);
     while next < range.end {
         let Some(piece) = reader.next().await else {
             break;

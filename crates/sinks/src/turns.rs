@@ -27,34 +27,34 @@ pub struct TurnRules {
     pub slow_ms: Option<u64>,
 }
 
-/// Fastest flush of a size, in this half hour and the one before.
+/// Times of the fastest flush of a size, in ms: in this half hour and in the one before.
 #[derive(Debug, Clone, Copy)]
 struct Fastest {
     since_ms: u64,
-    now_ms: u64,
-    before_ms: u64,
+    least: u64,
+    least_before: u64,
 }
 
 impl Fastest {
     const NONE: Self = Self {
         since_ms: 0,
-        now_ms: u64::MAX,
-        before_ms: u64::MAX,
+        least: u64::MAX,
+        least_before: u64::MAX,
     };
 
     /// Takes a flush, and returns the fastest one before it.
     fn take(&mut self, took_ms: u64, now_ms: u64) -> Option<u64> {
         let age = now_ms.saturating_sub(self.since_ms);
         if age >= AGE_MS {
-            let before_ms = if age < 2 * AGE_MS { self.now_ms } else { u64::MAX };
+            let least_before = if age < 2 * AGE_MS { self.least } else { u64::MAX };
             *self = Self {
                 since_ms: now_ms,
-                now_ms: u64::MAX,
-                before_ms,
+                least: u64::MAX,
+                least_before,
             };
         }
-        let fastest = self.now_ms.min(self.before_ms);
-        self.now_ms = self.now_ms.min(took_ms);
+        let fastest = self.least.min(self.least_before);
+        self.least = self.least.min(took_ms);
         (fastest != u64::MAX).then_some(fastest)
     }
 }
@@ -63,7 +63,7 @@ impl Fastest {
 #[derive(Debug)]
 struct Limit {
     rules: TurnRules,
-    limit: usize,
+    at_a_time: usize,
     fast: u32,
     fastest: [Fastest; SIZES],
     /// Number of cuts. Flushes that began before the last one say nothing about what is left.
@@ -74,7 +74,7 @@ impl Limit {
     fn new(rules: TurnRules) -> Self {
         Self {
             rules,
-            limit: 1,
+            at_a_time: 1,
             fast: 0,
             fastest: [Fastest::NONE; SIZES],
             cuts: 0,
@@ -95,7 +95,7 @@ impl Limit {
 
     fn cut(&mut self, begun: u64) {
         if begun == self.cuts {
-            self.limit = (self.limit / 2).max(1);
+            self.at_a_time = (self.at_a_time / 2).max(1);
             self.fast = 0;
             self.cuts += 1;
         }
@@ -108,8 +108,8 @@ impl Limit {
         }
         self.fast += 1;
         let max = self.rules.parallel.and_then(|max| usize::try_from(max).ok());
-        if self.fast >= FAST && max.is_none_or(|max| self.limit < max) {
-            self.limit += 1;
+        if self.fast >= FAST && max.is_none_or(|max| self.at_a_time < max) {
+            self.at_a_time += 1;
             self.fast = 0;
         }
     }
@@ -142,9 +142,9 @@ impl Turns {
     pub(crate) fn new(rules: TurnRules) -> Self {
         let limit = Limit::new(rules);
         Self {
-            free: Semaphore::new(limit.limit),
+            free: Semaphore::new(limit.at_a_time),
             known: Lock::new(Known {
-                turns: limit.limit,
+                turns: limit.at_a_time,
                 taken: 0,
                 limit,
             }),
@@ -167,12 +167,12 @@ impl Turns {
 
     /// Returns the number of flushes at a time.
     pub(crate) fn limit(&self) -> usize {
-        self.known.lock().limit.limit
+        self.known.lock().limit.at_a_time
     }
 
     /// Makes or takes away free turns, up to the limit.
     fn settle(&self, known: &mut Known) {
-        let limit = known.limit.limit;
+        let limit = known.limit.at_a_time;
         if known.turns < limit {
             self.free.add_permits(limit - known.turns);
             known.turns = limit;
@@ -186,7 +186,7 @@ impl Turn {
     /// Notes a flush that the target has taken.
     pub(crate) fn took(self, bytes: u64, took_ms: u64, now_ms: u64) {
         let mut known = self.turns.known.lock();
-        let is_full = known.taken >= known.limit.limit;
+        let is_full = known.taken >= known.limit.at_a_time;
         if known.limit.is_slow(bytes, took_ms, now_ms) {
             known.limit.cut(self.begun);
         } else {
@@ -209,7 +209,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut known = self.turns.known.lock();
         known.taken -= 1;
-        if known.turns > known.limit.limit {
+        if known.turns > known.limit.at_a_time {
             known.turns -= 1;
         } else {
             self.turns.free.add_permits(1);

@@ -199,7 +199,7 @@ async fn fold(
     let mut records = 0;
     let mut next = range.start;
     let place = &summed.place;
-    let mut reader = Reader::spawn(client.clone(), place.clone(), summed.topic, next, OnGap::Stop);
+    let mut reader = Reader::spawn(client, place.clone(), summed.topic, next, OnGap::Stop);
     while next < range.end {
         let ended = || TrialError::Unreadable(format!("{place}: reading ended before the position"));
         let piece = reader.next().await.ok_or_else(ended)?;

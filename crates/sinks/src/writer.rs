@@ -88,26 +88,26 @@ impl Writer {
                 if let Ok(ended) = timeout(HANGS, &mut flushing).await {
                     ended
                 } else {
-                    turn.take().map(Turn::failed);
+                    if let Some(turn) = turn.take() {
+                        turn.failed();
+                    }
                     flushing.await
                 }
             };
+            let now_ms = (self.now_ms)();
+            let took_ms = now_ms.saturating_sub(begun_ms);
+            // It ends here in any case: nothing is written in the waits below.
+            if let Some(turn) = turn {
+                match &ended {
+                    Ok(flushed) if flushed.tries <= 1 => turn.took(bytes, took_ms, now_ms),
+                    Err(FlushError::Target(TargetError::Retry(_))) => turn.failed(),
+                    // A batch with poison takes several attempts; other errors say nothing about the load.
+                    Ok(_) | Err(_) => {}
+                }
+            }
             let why = match ended {
-                Ok(flushed) => {
-                    let now_ms = (self.now_ms)();
-                    let took_ms = now_ms.saturating_sub(begun_ms);
-                    // A batch with poison takes several attempts.
-                    if let Some(turn) = turn.filter(|_| flushed.tries <= 1) {
-                        turn.took(bytes, took_ms, now_ms);
-                    }
-                    return self.stored(batch, &flushed, took_ms);
-                }
-                Err(FlushError::Target(why)) => {
-                    if let (TargetError::Retry(_), Some(turn)) = (&why, turn) {
-                        turn.failed();
-                    }
-                    why
-                }
+                Ok(flushed) => return self.stored(batch, &flushed, took_ms),
+                Err(FlushError::Target(why)) => why,
                 Err(FlushError::DeadLetters(why)) => TargetError::Retry(format!("dead letters: {why}")),
                 Err(why @ FlushError::TooMuchPoison { .. }) => {
                     self.status.enter(State::Paused, &why.to_string());

@@ -12,8 +12,9 @@ use stafett_access::{Action, Caller, Resource, Token, User, Verifiers};
 use stafett_broker::Broker;
 use stafett_broker::{AccessError, Proof};
 use stafett_http::api::{delete, get, post, put};
+use stafett_http::body::{self, Object};
 use stafett_http::list::List;
-use stafett_http::{Code, Path, Problem, Query, Slot, body, server};
+use stafett_http::{Code, Path, Problem, Query, Slot, server};
 use stafett_store::wall_ms;
 
 use super::verifiers::VerifiersShown;
@@ -74,7 +75,7 @@ struct UserSettings {
     password: Option<String>,
     /// Verifiers of a password, as definitions show them, instead of a password.
     #[serde(default)]
-    verifiers: Option<VerifiersShown>,
+    verifiers: Option<Object<VerifiersShown>>,
     /// Absent: tags stay as they are.
     #[serde(default)]
     tags: Option<Vec<String>>,
@@ -325,14 +326,14 @@ async fn put_user(
     request: Request,
 ) -> Result<Response, Problem> {
     let only_if_absent = OnlyIfAbsent::is_in(&request);
-    let wanted: UserSettings = body::json(request).await?;
+    let Object(wanted): Object<UserSettings> = body::json(request).await?;
     let broker = broker.get()?;
     let access = broker.access();
     let before = access.directory().user(&name);
     let verifiers = match (wanted.password, wanted.verifiers) {
         (Some(_), Some(_)) => return Err(Problem::bad_request("a password, or verifiers of one")),
         (Some(password), None) => access.verifiers(password).await.map_err(of_access)?,
-        (None, Some(verifiers)) => verifiers.read()?,
+        (None, Some(Object(verifiers))) => verifiers.read()?,
         (None, None) => before
             .as_ref()
             .map_or_else(Verifiers::default, |user| user.verifiers.clone()),

@@ -11,13 +11,12 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
     let stored = app.stored();
     let it = &stored.definition;
     let tables = it.tables.iter().map(|(name, table)| {
-        let mut shown = Map::new();
-        shown.insert("format".to_owned(), json!(word(&FORMATS, table.format)));
-        shown.insert("keyed".to_owned(), table.keyed.into());
-        if let Some(ttl) = table.ttl_ms {
-            shown.insert("ttl_ms".to_owned(), ttl.into());
-        }
-        (name.to_string(), Value::Object(shown))
+        let format = word(&FORMATS, table.format);
+        let shown = match table.ttl_ms {
+            Some(ttl) => json!({ "format": format, "keyed": table.keyed, "ttl_ms": ttl }),
+            None => json!({ "format": format, "keyed": table.keyed }),
+        };
+        (name.to_string(), shown)
     });
     let definition = json!({
         "name": app.name,
@@ -41,8 +40,8 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
         "dead_letter": it.dead_letter,
         "splittable": it.splittable,
     });
-    match definition {
-        Value::Object(fields) => fields,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
-    }
+    let Value::Object(fields) = definition else {
+        return Map::new();
+    };
+    fields
 }

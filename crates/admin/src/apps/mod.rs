@@ -1,8 +1,9 @@
 //! Apps: stateful consumers. Declared, shown, looked after; and the commands of their workers.
 //!
 //! - `shape`: keys, offsets and values in requests and answers
-//! - `declare`: apps declared and deleted; `defined`: their definitions; `change`: settings;
-//!   `reset`: positions; `show`: apps, tasks and workers; `settings`: settings in force
+//! - `declare`: apps declared and deleted; `defined`: their definitions
+//! - `change`: settings; `reset`: positions;
+//!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `fail`: records that fail;
 //!   `commit`: commits, of one task or several `together`; `state`: state from inside and outside

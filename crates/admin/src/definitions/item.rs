@@ -129,12 +129,15 @@ impl Item {
         match self.kind.change {
             Change::None => None,
             Change::Again => {
-                let mut all = self.fields.clone();
-                if matches!(self.kind.name, "limits" | "quotas") || self.kind.path == "/v1/policies" {
-                    // The request replaces all: fields that the document does not name stay.
-                    all = there.fields.clone();
-                    all.extend(self.fields.clone());
-                }
+                let replaces =
+                    matches!(self.kind.name, "limits" | "quotas") || self.kind.path == "/v1/policies";
+                // Fields that the document does not name stay.
+                let mut all = if replaces {
+                    there.fields.clone()
+                } else {
+                    Fields::new()
+                };
+                all.extend(self.fields.clone());
                 Some(vec![self.put(all)])
             }
             Change::Patch(known) => {
@@ -239,14 +242,13 @@ fn is_same(kind: &Kind, name: &str, is: &Value, wanted: &Value) -> bool {
             wanted.sort_unstable();
             is == wanted
         }
-        ("topics", "settings") => match wanted {
+        ("topics", "settings") => wanted.as_object().is_some_and(|wanted| {
             // Settings that are not named stay as they are.
-            Value::Object(wanted) => wanted.iter().all(|(name, wanted)| {
+            wanted.iter().all(|(name, wanted)| {
                 let is = is.get(name).unwrap_or(&Value::Null);
                 canonical(is) == canonical(wanted)
-            }),
-            _ => false,
-        },
+            })
+        }),
         _ => canonical(is) == canonical(wanted) || is_empty(is) && is_empty(wanted),
     }
 }

@@ -197,7 +197,7 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
             Err(refused) => document.left_out.push(LeftOut {
                 kind: kind.name,
                 name: None,
-                why: refused.detail.to_string(),
+                why: refused.detail.clone(),
             }),
         }
     }

@@ -134,7 +134,7 @@ impl Outcome {
     pub(super) fn refuse(&mut self, problem: &Problem) {
         self.state = State::Refused;
         self.code = Some(problem.code.word().to_owned());
-        self.why = Some(problem.detail.to_string());
+        self.why = Some(problem.detail.clone());
     }
 }
 

@@ -459,3 +459,20 @@ async fn passing_and_lossy_things_are_left_out() {
     let (_, imported) = other.send("POST /v1/definitions", &exported.to_string()).await;
     assert_eq!(imported["refused"], 0, "{imported}");
 }
+
+#[tokio::test]
+async fn a_list_is_no_object() {
+    let world = World::new().await;
+    for (request, body) in [
+        ("PUT /v1/users/u", "[null, null]"),
+        ("PUT /v1/users/u", r#"{"verifiers": [null, null]}"#),
+        ("PUT /v1/namespaces/n", "[null]"),
+    ] {
+        let (status, refused) = world.send(request, body).await;
+        assert_eq!(
+            (status.as_u16(), &refused["code"]),
+            (400, &json!("bad_request")),
+            "{body}"
+        );
+    }
+}

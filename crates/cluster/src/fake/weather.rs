@@ -1,4 +1,4 @@
-//! Faults and pauses that a test chooses while a node runs, and statements that land later than their answers.
+//! Faults and pauses that a test chooses while a node runs, and statements that land after their answers.
 
 use std::fmt;
 

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::audit::Stores;
 use super::doors::Doors;
 use super::metrics::Metrics;
 use super::report::report;
@@ -103,6 +104,8 @@ pub(crate) struct Member {
     /// Time up to which others have the first turn, after the node that lets go.
     others_turn: Lock<Option<(Instant, Nonce)>>,
     has_lost: AtomicBool,
+    /// Database and object store of the cell that it owns, or owned last.
+    pub(super) stores: Lock<Option<Arc<Stores>>>,
     /// The database and the objects could be used once.
     was_ready: AtomicBool,
     /// The process is to end.
@@ -154,6 +157,7 @@ impl Member {
             reserved: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
+            stores: Lock::default(),
             was_ready: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

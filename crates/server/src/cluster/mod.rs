@@ -15,8 +15,9 @@
 //! - `relay`: connections of clients while this node stands by; `doors`: the way to a listener for
 //!   connections that came elsewhere
 //! - `peers`: connections of other nodes; `watch`: this node's connection to the owner
-//! - `report`: the cluster for operators; `metrics`
+//! - `report`: the cluster for operators; `audit`: its object store compared with its database; `metrics`
 
+mod audit;
 mod doors;
 mod folder;
 mod member;
@@ -27,6 +28,7 @@ mod relay;
 mod report;
 mod watch;
 
+pub(crate) use self::audit::compare;
 pub(crate) use self::doors::Doors;
 pub(crate) use self::member::{Member, Move};
 pub(crate) use self::opening::{Ownership, open, storage_settings};

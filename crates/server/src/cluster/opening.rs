@@ -17,6 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::audit::Stores;
 use super::folder::LocalFolder;
 use super::member::{CELL, Member, NODE};
 use crate::config::Settings;
@@ -92,6 +93,7 @@ pub(crate) async fn open(
     }
     let claim = wait_for_claim(&database, member, storage.objects.as_ref()).await?;
     member.on_claimed();
+    *member.stores.lock() = Stores::new(settings, storage.objects.clone()).map(Arc::new);
     health.set(State::Recovering);
     let scratch = settings.data_dir.join("cluster");
     let member = Arc::clone(member);
@@ -304,10 +306,9 @@ impl Claimed {
             ..journal
         };
         let shared: Arc<dyn Storage> = Arc::<SharedStorage>::clone(&storage);
-        let opening = storage.begin_opening()?;
+        storage.fetch_begins()?;
         let opened = DiskJournal::open_on(shared, journal, metrics);
         let opened = opened.context("the journal of the cell cannot be opened")?;
-        opening.end(opened.report())?;
         storage.keep()?;
         Ok((opened, storage, cutoff, folder))
     }

@@ -93,12 +93,25 @@ fn status(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn check(matches: &ArgMatches) -> Result<(), Failure> {
     let cluster = ask(matches)?;
-    let problems = list(&cluster, "problems");
+    let mut problems: Vec<String> = list(&cluster, "problems").iter().map(http::word).collect();
+    let objects = http::ask(matches, Question::new(Method::GET, "/v1/cluster/objects"));
+    match objects {
+        Ok(objects) => problems.extend(lost(&objects)),
+        Err(error) => problems.push(format!("the objects were not compared: {error}")),
+    }
     if problems.is_empty() {
         return Ok(http::done(matches, &cluster, "the cluster is as it should be")?);
     }
-    let problems: Vec<String> = problems.iter().map(http::word).collect();
     Err(anyhow::anyhow!("{}", problems.join("\n")).into())
+}
+
+/// Returns the loss of objects in words.
+fn lost(objects: &Value) -> Option<String> {
+    let missing = objects.get("missing").and_then(Value::as_u64).unwrap_or_default();
+    let names: Vec<String> = list(objects, "missing_names").iter().map(http::word).collect();
+    let many = "objects are missing in the store, or of another length: what they held is lost unless they are \
+                restored";
+    (missing > 0).then(|| format!("{missing} {many}: {}", names.join(", ")))
 }
 
 fn move_cell(matches: &ArgMatches) -> Result<(), Failure> {

@@ -98,8 +98,8 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     expect(
         &["namespace", "list", "--json"],
         0,
-        "{\"exchanges\":8,\"in_flight\":0,\"name\":\"/\",\"queues\":0,\"ready\":0}\n\
-         {\"exchanges\":1,\"in_flight\":0,\"name\":\"a/b c\",\"queues\":0,\"ready\":0}\n",
+        "{\"connections\":0,\"description\":\"\",\"exchanges\":8,\"in_flight\":0,\"name\":\"/\",\"queues\":0,\"ready\":0}\n\
+         {\"connections\":0,\"description\":\"\",\"exchanges\":1,\"in_flight\":0,\"name\":\"a/b c\",\"queues\":0,\"ready\":0}\n",
         "",
     );
     expect(

@@ -1,4 +1,6 @@
 //! Nodes over one fake database, and the steps that they take.
+//!
+//! Length: steps and their checks share the state of a seed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -396,11 +398,9 @@ impl World {
         let opened = storage_with(&database, claim, self.settings(fake)).map(Arc::new);
         let opened = opened.map_err(|error| error.to_string()).and_then(|storage| {
             let shared = Arc::<SharedStorage>::clone(&storage);
-            let opening = storage.begin_opening().map_err(|error| error.to_string())?;
+            storage.fetch_begins().map_err(|error| error.to_string())?;
             let journal = DiskJournal::open_on(shared, rewriting(MERGED_BYTES), Metrics::new());
-            let journal = journal.map_err(|error| error.to_string())?;
-            opening.end(journal.report()).map_err(|error| error.to_string())?;
-            Ok((storage, journal))
+            Ok((storage, journal.map_err(|error| error.to_string())?))
         });
         let is_owner = !fake.is_dead() && self.is_owner(claim);
         match opened {

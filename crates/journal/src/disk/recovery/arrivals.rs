@@ -27,10 +27,7 @@ impl Recovery<'_> {
             }
             let file = self.storage.open(&role.name())?;
             let Some(chain) = self.start_of(&*file, *id, role)? else {
-                // One that the checkpoint lists is as good as missing.
-                if !self.expected.contains(id) {
-                    self.spares.push(role);
-                }
+                self.spares.push(role);
                 continue;
             };
             if self.chain.is_none() {
@@ -82,16 +79,13 @@ impl Recovery<'_> {
                     first_group(file, id)?,
                     self.sidecars.contains(&(SegmentKind::Arrival, id)),
                 );
-                if first.is_none() && !known {
+                if first.is_none() && !known && !self.expected.contains(&id) {
                     let from = u32_of(SEGMENT_HEAD_BYTES);
                     let behind = self.later(file, id, from, 0, None)?.has_whole(from, 0);
-                    let is_expected = self.expected.contains(&id);
-                    match self.chain {
-                        _ if !behind => return Ok(None),
-                        Some(chain) if !is_expected => return Ok(Some(chain)),
-                        None if !is_expected => return Ok(None),
-                        Some(_) | None => {}
-                    }
+                    let Some(chain) = self.chain.filter(|_| behind) else {
+                        return Ok(None);
+                    };
+                    return Ok(Some(chain));
                 }
                 let own = first.map(|head| Chain {
                     sequence: head.sequence - 1,

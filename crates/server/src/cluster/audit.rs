@@ -1,0 +1,83 @@
+//! The comparison of the cell's database with its object store, when an operator asks for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stafett_admin::cluster::ClusterObjects;
+use stafett_cluster::{Agreement, Lease, Objects, Postgres, agreement};
+use stafett_http::{Code, Problem};
+use tokio::task::spawn_blocking;
+
+use super::member::{CELL, Member};
+use crate::config::Settings;
+
+/// Both stores of the cell.
+#[derive(Debug)]
+pub(super) struct Stores {
+    /// It has a password.
+    database: String,
+    ca: Option<PathBuf>,
+    objects: Option<Arc<dyn Objects>>,
+    is_compared: AtomicBool,
+}
+
+impl Stores {
+    pub(super) fn new(settings: &Settings, objects: Option<Arc<dyn Objects>>) -> Option<Self> {
+        let cluster = &settings.cluster;
+        Some(Self {
+            database: cluster.database.as_ref()?.as_str().to_owned(),
+            ca: cluster.database_ca.clone(),
+            objects,
+            is_compared: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Compares the stores of the cell that this node owns: connections for it are opened and closed again.
+pub(crate) async fn compare(member: Arc<Member>) -> Result<ClusterObjects, Problem> {
+    let stores = member.stores.lock().clone();
+    let Some(stores) = stores else {
+        return Err(Problem::new(Code::NotServing, "this node does not serve yet"));
+    };
+    if stores.objects.is_none() {
+        return Ok(ClusterObjects::default());
+    }
+    if stores.is_compared.swap(true, Ordering::AcqRel) {
+        let why = "the stores are being compared already";
+        return Err(Problem::new(Code::Overloaded, why));
+    }
+    let lease = member.lease;
+    let comparing = Arc::clone(&stores);
+    let compared = spawn_blocking(move || {
+        let Stores {
+            database,
+            ca,
+            objects,
+            ..
+        } = &*comparing;
+        let opened = Postgres::trusting(database, ca.as_deref(), CELL, Lease::patience(lease));
+        let database = opened.map_err(|error| error.to_string())?;
+        let Some(objects) = objects else {
+            return Ok(Agreement::default());
+        };
+        agreement(&database, &**objects).map_err(|error| error.to_string())
+    });
+    let compared = compared.await;
+    stores.is_compared.store(false, Ordering::Release);
+    let agreed = compared
+        .map_err(|error| error.to_string())
+        .and_then(|agreed| agreed)
+        .map_err(|why| Problem::new(Code::Unreadable, why))?;
+    Ok(ClusterObjects {
+        is_set: true,
+        objects: agreed.objects,
+        bytes: agreed.bytes,
+        missing: agreed.missing,
+        missing_names: agreed.missing_names,
+        garbage: agreed.garbage,
+        garbage_bytes: agreed.garbage_bytes,
+        unknown: agreed.unknown,
+        unknown_bytes: agreed.unknown_bytes,
+    })
+}
