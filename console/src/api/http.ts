@@ -51,6 +51,12 @@ export interface Body {
 }
 
 export async function request<T>(method: string, path: string, body?: Body, signal?: AbortSignal): Promise<T> {
+  const text = await requestText(method, path, body, signal);
+  return (text === '' ? undefined : JSON.parse(text)) as T;
+}
+
+/** Returns the text of an answer, whose numbers are as the broker wrote them. */
+export async function requestText(method: string, path: string, body?: Body, signal?: AbortSignal): Promise<string> {
   const headers: Record<string, string> = { accept: 'application/json' };
   let content: string | undefined;
   if (body?.json !== undefined) {
@@ -72,7 +78,7 @@ export async function request<T>(method: string, path: string, body?: Body, sign
   }
   setOnline(true);
   takeClock(response.headers.get('date'));
-  if (response.ok) return (text === '' ? undefined : JSON.parse(text)) as T;
+  if (response.ok) return text;
   const refused = refusalOf(text === '' ? undefined : text, response.status, response.headers.get('stafett-request-id'));
   if (refused.code === 'unauthenticated' && path !== '/v1/login') unauthenticated();
   throw refused;

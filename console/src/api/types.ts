@@ -989,8 +989,10 @@ export type Imported = {
   items: (ImportedDefinition)[];
   made: number;
   more: boolean;
+  not_reached: number;
   refused: number;
   same: number;
+  stopped: boolean;
 };
 
 export type ImportedDefinition = {

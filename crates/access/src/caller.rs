@@ -86,6 +86,13 @@ impl Caller {
         }
     }
 
+    /// Has the broker's own work be for a client at this address.
+    #[must_use]
+    pub const fn at(mut self, peer: IpAddr) -> Self {
+        self.peer = peer;
+        self
+    }
+
     #[must_use]
     pub fn anonymous(directory: &Arc<Directory>, peer: IpAddr) -> Self {
         Self::new(directory, Who::Anonymous, peer)

@@ -88,6 +88,17 @@ impl AccessControl {
             .unwrap_or(Err(AccessError::NotStored(NotStored::Unknown)))
     }
 
+    /// Makes a user. Returns false if it is there: it then stays as it is.
+    pub async fn make_user(&self, by: &Caller, user: User) -> Result<bool, AccessError> {
+        let _turn = self.turn().await?;
+        if self.directory.user(&user.name).is_some() {
+            return Ok(false);
+        }
+        self.check_user(&user, 0)?;
+        self.store_users(by, vec![user]).await?;
+        Ok(true)
+    }
+
     /// Makes or replaces users, each by itself; many are stored together. True for each that was not there.
     pub async fn put_users(&self, by: &Caller, users: Vec<User>) -> Vec<Result<bool, AccessError>> {
         let Ok(_turn) = self.turn().await else {

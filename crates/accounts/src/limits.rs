@@ -13,6 +13,30 @@ impl AccessControl {
         wanted: &[(Limit, Option<u64>)],
     ) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
+        self.set_limits_in_turn(by, of, wanted).await
+    }
+
+    /// Sets the first limits of a namespace or user. Returns false if it has some: these then stay.
+    pub async fn make_limits(
+        &self,
+        by: &Caller,
+        of: Limited,
+        wanted: &[(Limit, Option<u64>)],
+    ) -> Result<bool, AccessError> {
+        let _turn = self.turn().await?;
+        let is_first = self.directory.limits(&of).is_empty();
+        if is_first {
+            self.set_limits_in_turn(by, of, wanted).await?;
+        }
+        Ok(is_first)
+    }
+
+    async fn set_limits_in_turn(
+        &self,
+        by: &Caller,
+        of: Limited,
+        wanted: &[(Limit, Option<u64>)],
+    ) -> Result<(), AccessError> {
         let before = self.directory.limits(&of);
         let mut now = before.clone();
         for (limit, number) in wanted {

@@ -23,6 +23,27 @@ impl AccessControl {
         check_only: bool,
     ) -> Result<(), AccessError> {
         let _turn = self.turn().await?;
+        self.set_quotas_in_turn(by, quotas, check_only).await
+    }
+
+    /// Sets the first rates of a user, a client, or both. Returns false if there are some: these then stay.
+    pub async fn make_quota(&self, by: &Caller, quota: NewQuota) -> Result<bool, AccessError> {
+        let _turn = self.turn().await?;
+        let is_first = self
+            .directory
+            .with_quotas(|quotas| quotas.rates(&quota.entity).is_none());
+        if is_first {
+            self.set_quotas_in_turn(by, vec![quota], false).await?;
+        }
+        Ok(is_first)
+    }
+
+    async fn set_quotas_in_turn(
+        &self,
+        by: &Caller,
+        quotas: Vec<NewQuota>,
+        check_only: bool,
+    ) -> Result<(), AccessError> {
         let mut wanted: Vec<(Entity, Rates)> = Vec::new();
         for NewQuota { entity, rates } in quotas {
             entity.check()?;

@@ -317,6 +317,33 @@ fn no_such_binding(id: &str) -> Problem {
     Problem::new(Code::NoSuchBinding, format!("there is no binding {id:?}"))
 }
 
+/// Returns the bindings of a namespace in the order of the list, with their fields, and true for those whose
+/// headers JSON has.
+pub(crate) fn defined(broker: &Broker, namespace: &Namespace) -> Vec<(Arc<Binding>, Value, bool)> {
+    let all = broker.messaging().exchanges().bindings(namespace);
+    let mut entries: Vec<_> = all.into_iter().map(|binding| entry(namespace, binding)).collect();
+    entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let shown = entries.into_iter().map(|entry| {
+        let headers = entry.binding.headers.as_deref();
+        let mut pairs = headers.into_iter().flat_map(|headers| &headers.pairs);
+        let is_whole = pairs
+            .all(|(name, value)| std::str::from_utf8(name).is_ok() && value.as_ref().is_none_or(is_json));
+        let shown = serde_json::json!(BindingStatus::of(&entry));
+        (entry.binding, shown, is_whole)
+    });
+    shown.collect()
+}
+
+fn is_json(value: &HeaderValue) -> bool {
+    match value {
+        HeaderValue::Nothing | HeaderValue::Other(_) => false,
+        HeaderValue::Integer(number) => i64::try_from(*number).is_ok(),
+        HeaderValue::Float(bits) => f64::from_bits(*bits).is_finite(),
+        HeaderValue::Text(text) => std::str::from_utf8(text).is_ok(),
+        HeaderValue::Bool(_) => true,
+    }
+}
+
 fn entry(namespace: &Namespace, binding: Arc<Binding>) -> Entry {
     let id = id_of(
         &binding.source,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem};
@@ -19,6 +19,27 @@ pub(crate) const NAME_BYTES_MAX: usize = 248;
 /// Client named by the header `Stafett-Client`. `None` for an operator.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Caller(pub(crate) Option<String>);
+
+/// Mark of a request of an import that makes a thing and replaces none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnlyIfAbsent;
+
+impl OnlyIfAbsent {
+    pub(crate) fn is_in(request: &Request) -> bool {
+        request.extensions().get::<Self>().is_some()
+    }
+
+    /// Refuses a thing that came to be meanwhile.
+    pub(crate) fn check(is_new: bool) -> Result<(), Problem> {
+        if is_new {
+            return Ok(());
+        }
+        Err(Problem::new(
+            Code::ExistsDifferently,
+            "it was made meanwhile, and stays as it is",
+        ))
+    }
+}
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::put;
@@ -18,6 +19,7 @@ use stafett_messaging::queues::{
 use stafett_model::{Durability, Namespace};
 
 use crate::access;
+use crate::caller::OnlyIfAbsent;
 use crate::queues::{NAMESPACE, QueueStatus, shown};
 use crate::refusals::{self, of_storage};
 use crate::{Routes, answer, namespace};
@@ -191,6 +193,9 @@ struct Defined {
     over: Option<OverOf>,
     traits: Option<Vec<Trait>>,
     declared: Option<String>,
+    /// Changes since the declaration, as `PATCH` takes them.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    changed: Map<String, Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -200,24 +205,36 @@ struct OverOf {
 
 /// Returns the definition of a queue, without the effects of policies.
 pub(crate) fn defined(broker: &Broker, queue: &Queue) -> impl Serialize + use<> {
-    let mut settings = queue.own_settings();
-    let durability = settings.durability.map(|level| level.to_string());
-    let shown = Settings::with(&settings, durability);
+    let mut declared = (*queue.declared).clone();
+    let own = queue.own_settings();
+    let own = Settings::with(&own, own.durability.map(|level| level.to_string()));
+    let settings = Settings::with(&declared, declared.durability.map(|level| level.to_string()));
     let mut traits = Trait::ALL.to_vec();
-    traits.retain(|known| *known.of(&mut settings));
+    traits.retain(|known| *known.of(&mut declared));
     let topic = queue.over.and_then(|topic| broker.topics().with_id(topic));
     Defined {
         name: queue.name.to_string(),
         namespace: queue.namespace.to_string(),
         durable: queue.durable,
         auto_delete: queue.auto_delete,
-        settings: shown,
+        changed: changes(&settings, &own),
+        settings,
         over: topic.map(|topic| OverOf {
             topic: topic.name.to_string(),
         }),
         traits: Some(traits).filter(|traits| !traits.is_empty()),
         declared: queue.arguments.as_deref().map(|bytes| STANDARD.encode(bytes)),
     }
+}
+
+/// Returns the settings that differ from those of the declaration.
+fn changes(declared: &Settings, own: &Settings) -> Map<String, Value> {
+    let declared = json!(declared);
+    let Value::Object(mut own) = json!(own) else {
+        return Map::new();
+    };
+    own.retain(|name, value| declared.get(name) != Some(value));
+    own
 }
 
 impl Settings {
@@ -278,6 +295,7 @@ async fn make(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let wanted: Definition = body::json(request).await?;
     let is_reserved = name.starts_with("amq.") || name.contains(|letter: char| letter.is_control());
     if name.is_empty() || name.len() > NAME_BYTES_MAX || is_reserved {
@@ -308,6 +326,7 @@ async fn make(
     let declared = queues
         .begin_declaring(&namespace, &name, declare)
         .map_err(refused)?;
+    OnlyIfAbsent::check(declared.is_new() || !only_if_absent)?;
     let status = if declared.is_new() {
         StatusCode::CREATED
     } else {

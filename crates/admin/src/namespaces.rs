@@ -17,6 +17,7 @@ use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
+use crate::caller::OnlyIfAbsent;
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_namespace};
 use crate::{Routes, answer};
@@ -139,12 +140,14 @@ async fn create(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let Object(Wanted { description }) = body::json(request).await?;
     let namespace = Namespace::new(&name);
     let broker = broker.get()?;
     let exchanges = broker.messaging().exchanges();
     let created = exchanges.create_namespace(&namespace);
     let (is_new, stored) = created.map_err(|error| of_namespace(&error))?;
+    OnlyIfAbsent::check(is_new || !only_if_absent)?;
     stored.await.map_err(|error| of_namespace(&error.into()))?;
     if let Some(description) = description {
         let described = exchanges.describe_namespace(&namespace, &description);

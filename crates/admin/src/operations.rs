@@ -30,6 +30,8 @@ use crate::{Routes, answer};
 const SHOWN_FOR: Duration = Duration::from_hours(1);
 /// Operations that are shown, and that may run.
 const SHOWN_MAX: usize = 1000;
+/// Bound on the results of operations that have ended, as JSON: the oldest ones are forgotten first.
+const RESULTS_BYTES_MAX: usize = 64 << 20;
 /// Default and maximum of `wait`.
 const WAIT: Duration = Duration::from_secs(10);
 const WAIT_MAX: Duration = Duration::from_mins(1);
@@ -80,6 +82,8 @@ struct Entry {
 #[derive(Debug)]
 struct End {
     at: Instant,
+    /// Bytes of the result.
+    bytes: usize,
     result: Result<Value, Problem>,
 }
 
@@ -93,6 +97,15 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
+    /// Creates the progress of an operation that has to stop.
+    #[cfg(test)]
+    pub(crate) fn stopping() -> Self {
+        Self {
+            is_stop_wanted: true.into(),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn set(&self, done: u64, of: u64) {
         self.done.store(done, Ordering::Relaxed);
         self.of.store(of, Ordering::Relaxed);
@@ -232,17 +245,21 @@ impl Operations {
         let work = work(Arc::clone(&entry.progress));
         let (ended, end) = oneshot::channel();
         let task = self.0.tasks.spawn(async move { Ok(json!(work.await?)) });
-        let id = entry.id.clone();
+        let (id, shared) = (entry.id.clone(), Arc::clone(&self.0));
         self.0.tasks.spawn(async move {
             let result = task.await.unwrap_or_else(|error| {
                 let why = format!("the operation ended early: {error}");
                 Err(Problem::new(Code::OutcomeUnknown, why))
             });
             let at = Instant::now();
+            let bytes = result.as_ref().map_or(0, |value| value.to_string().len());
             *entry.end.lock() = Some(End {
                 at,
+                bytes,
                 result: result.clone(),
             });
+            drop(entry);
+            shared.entries.lock().bound_results();
             // The caller may have left.
             let _ = ended.send(result);
         });
@@ -266,6 +283,19 @@ impl Entries {
     fn current(&mut self) -> Vec<Arc<Entry>> {
         self.all.retain(|entry| !entry.ended_before(SHOWN_FOR));
         self.all.iter().cloned().collect()
+    }
+
+    /// Forgets the oldest operations that have ended while their results are too large.
+    fn bound_results(&mut self) {
+        let bytes = |entry: &Entry| entry.end.lock().as_ref().map_or(0, |end| end.bytes);
+        let all: usize = self.all.iter().map(|entry| bytes(entry)).sum();
+        let mut excess = all.saturating_sub(RESULTS_BYTES_MAX);
+        self.all.retain(|entry| {
+            let bytes = bytes(entry);
+            let stays = excess == 0 || bytes == 0;
+            excess = excess.saturating_sub(if stays { 0 } else { bytes });
+            stays
+        });
     }
 
     fn begin(&mut self, plan: Plan) -> Result<Arc<Entry>, Problem> {

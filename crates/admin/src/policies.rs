@@ -19,6 +19,7 @@ use stafett_model::Namespace;
 use stafett_net::EVENTS;
 
 use crate::access;
+use crate::caller::OnlyIfAbsent;
 use crate::definition::{OverflowWord, check_expires};
 use crate::queues::NAMESPACE;
 use crate::refusals::{self, of_storage};
@@ -194,12 +195,18 @@ async fn make(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let wanted: Wanted = body::json(request).await?;
     let new = wanted.policy(&name)?;
     let (broker, namespace, kind) = (broker.get()?, namespace(&query), kind(&query)?);
     let queues = broker.messaging().queues();
-    let put = queues.put_policy(kind, &namespace, new).await;
+    let put = if only_if_absent {
+        queues.make_policy(kind, &namespace, new).await
+    } else {
+        queues.put_policy(kind, &namespace, new).await
+    };
     let is_new = put.map_err(|error| refused(&error))?;
+    OnlyIfAbsent::check(is_new || !only_if_absent)?;
     let status = if is_new {
         StatusCode::CREATED
     } else {

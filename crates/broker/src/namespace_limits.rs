@@ -22,6 +22,18 @@ impl Broker {
         Ok(())
     }
 
+    /// Sets the first limits of a namespace or user. Returns false if it has some: these then stay.
+    pub async fn make_limits(
+        &self,
+        by: &Caller,
+        of: Limited,
+        wanted: &[(Limit, Option<u64>)],
+    ) -> Result<bool, AccessError> {
+        let is_first = self.access().make_limits(by, of.clone(), wanted).await?;
+        self.apply_limits(&of, &self.access().directory().limits(&of));
+        Ok(is_first)
+    }
+
     /// Puts the stored limits into force, at the start.
     pub(crate) fn apply_all_limits(&self) {
         for (of, limits) in self.access().directory().all_limits() {

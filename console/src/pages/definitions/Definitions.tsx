@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { api, get, request } from '../../api/http';
+import { api, request, requestText } from '../../api/http';
 import { useCaller } from '../../api/session';
 import type { Imported, LeftOutDefinition } from '../../api/types';
 import { counted, visible } from '../../ui/format';
@@ -34,9 +34,9 @@ function Export() {
     setBusy(true);
     setError(undefined);
     try {
-      const file = await get<Fields & { left_out?: LeftOutDefinition[] }>(api('definitions', { kinds: KINDS.filter((kind) => chosen.includes(kind)).join(',') }));
-      setLeft(file.left_out ?? []);
-      save('definitions.json', `${JSON.stringify(file, null, 1)}\n`, 'application/json');
+      const text = await requestText('GET', api('definitions', { kinds: KINDS.filter((kind) => chosen.includes(kind)).join(',') }));
+      setLeft((JSON.parse(text) as { left_out?: LeftOutDefinition[] }).left_out ?? []);
+      save('definitions.json', text, 'application/json');
     } catch (failure) {
       setError(failure);
     } finally {
@@ -78,7 +78,8 @@ function Export() {
 
 interface Found {
   name: string;
-  document: Fields;
+  /** Text of the document. */
+  document: string;
   /** What would be done. */
   plan: Imported;
   /** Entries of a file of RabbitMQ that are passed over, and why. */
@@ -95,8 +96,9 @@ function Choose() {
     try {
       const file = JSON.parse(text) as Fields;
       const { items, left } = isRabbit(file) ? readRabbit(file) : { items: undefined, left: [] };
-      const document = items ? documentOf(items) : file;
-      const plan = await request<Imported>('POST', api('definitions', { dry_run: true, change: true }), { json: document });
+      // A file of this broker goes as it is: numbers are not read and written anew.
+      const document = items ? JSON.stringify(documentOf(items)) : text;
+      const plan = await request<Imported>('POST', api('definitions', { dry_run: true, change: true }), { text: document, type: 'application/json' });
       setFound({ name, document, plan, left });
     } catch (failure) {
       setError(failure instanceof SyntaxError ? new Error(`The file is no JSON: ${failure.message}`) : failure);

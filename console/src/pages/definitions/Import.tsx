@@ -6,7 +6,6 @@ import { Running } from '../../ui/Action';
 import { count, counted, visible } from '../../ui/format';
 import { Badge, Failure } from '../../ui/parts';
 import { Scroll, Table, type Column } from '../../ui/Table';
-import type { Fields } from './document';
 
 const SHOWN = 200;
 
@@ -36,7 +35,7 @@ const COLUMNS: Column<ImportedDefinition>[] = [
 ];
 
 /** The changes of an import, and their making. A failure stops nothing else. */
-export function Import({ name, document, plan, onDone }: { name: string; document: Fields; plan: Imported; onDone: () => void }) {
+export function Import({ name, document, plan, onDone }: { name: string; document: string; plan: Imported; onDone: () => void }) {
   const client = useQueryClient();
   const [changes, setChanges] = useState(false);
   const [isBusy, setBusy] = useState(false);
@@ -52,7 +51,7 @@ export function Import({ name, document, plan, onDone }: { name: string; documen
   const run = async () => {
     setBusy(true);
     try {
-      const answer = await request<Imported & { operation?: string }>('POST', api('definitions', { change: changes }), { json: document });
+      const answer = await request<Imported & { operation?: string }>('POST', api('definitions', { change: changes }), { text: document, type: 'application/json' });
       if (answer.operation) setOperation(answer.operation);
       else await end(answer);
     } catch (failure) {
@@ -65,7 +64,7 @@ export function Import({ name, document, plan, onDone }: { name: string; documen
     return (
       <div className="above">
         <p role="status">
-          {count(done.made + done.changed)} of {count(wanted)} done, {count(done.refused)} refused.
+          {count(done.made + done.changed)} of {count(wanted)} done, {count(done.refused)} refused{done.stopped && `; it was stopped, and ${count(done.not_reached)} are left`}.
         </p>
         {done.items
           .filter(({ state }) => state === 'refused')

@@ -13,6 +13,7 @@ use stafett_http::{Code, Problem, Query, Slot, body};
 use stafett_model::Namespace;
 
 use super::routes::of_access;
+use crate::caller::OnlyIfAbsent;
 use crate::refusals;
 use crate::{Routes, answer};
 
@@ -92,6 +93,7 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
 }
 
 async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let wanted: LimitsOf = body::json(request).await?;
     let broker = broker.get()?;
     let (of, known) = match (&wanted.namespace, &wanted.user) {
@@ -131,7 +133,12 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
         .map(|limit| (*limit, wanted.number(*limit)))
         .collect();
     let by = super::caller(&broker);
-    broker.set_limits(&by, of, &limits).await.map_err(of_access)?;
+    if only_if_absent {
+        let made = broker.make_limits(&by, of, &limits).await.map_err(of_access)?;
+        OnlyIfAbsent::check(made)?;
+    } else {
+        broker.set_limits(&by, of, &limits).await.map_err(of_access)?;
+    }
     Ok(answer(StatusCode::OK, &wanted))
 }
 

@@ -21,7 +21,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Problem, Query, Slot, body};
 
 use super::routes::of_access;
-use crate::caller::CLIENT;
+use crate::caller::{CLIENT, OnlyIfAbsent};
 use crate::refusals;
 use crate::{Routes, answer};
 
@@ -114,6 +114,7 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
 }
 
 async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let wanted: Quota = body::json(request).await?;
     let broker = broker.get()?;
     let part = |text: &Option<String>| {
@@ -134,8 +135,13 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
         ],
     };
     let by = super::caller(&broker);
-    let set = broker.access().set_quotas(&by, vec![quota], false).await;
-    set.map_err(of_access)?;
+    if only_if_absent {
+        let made = broker.access().make_quota(&by, quota).await;
+        OnlyIfAbsent::check(made.map_err(of_access)?)?;
+    } else {
+        let set = broker.access().set_quotas(&by, vec![quota], false).await;
+        set.map_err(of_access)?;
+    }
     Ok(answer(StatusCode::OK, &wanted))
 }
 

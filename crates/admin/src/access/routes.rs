@@ -19,6 +19,7 @@ use stafett_store::wall_ms;
 
 use super::verifiers::VerifiersShown;
 use super::{COOKIE, limits, may, quotas, refused, rules, session};
+use crate::caller::OnlyIfAbsent;
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -324,6 +325,7 @@ async fn put_user(
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let Object(wanted): Object<UserSettings> = body::json(request).await?;
     let broker = broker.get()?;
     let access = broker.access();
@@ -346,7 +348,13 @@ async fn put_user(
     let user = User::new(&name, verifiers, &tags).map_err(Problem::bad_request)?;
     let shown = shown_user(&Arc::new(user.clone()));
     let by = super::caller(&broker);
-    let is_new = access.put_user(&by, user).await.map_err(of_access)?;
+    let is_new = if only_if_absent {
+        let made = access.make_user(&by, user).await.map_err(of_access)?;
+        OnlyIfAbsent::check(made)?;
+        made
+    } else {
+        access.put_user(&by, user).await.map_err(of_access)?
+    };
     let status = if is_new {
         StatusCode::CREATED
     } else {

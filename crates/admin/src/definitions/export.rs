@@ -1,6 +1,6 @@
 //! All things of a kind that are there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::Method;
 use base64::Engine;
@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use stafett_access::{Action, Resource};
 use stafett_http::query::encoded;
 use stafett_http::{Code, Problem};
+use stafett_messaging::Destination;
+use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 
 use super::item::{Fields, Item};
@@ -17,26 +19,28 @@ use super::{Asked, LeftOut};
 use crate::access::{self, verifiers};
 use crate::caller::Caller;
 use crate::ws::routed::request_of;
-use crate::{apps, definition};
+use crate::{apps, caller, definition};
 
 /// Rows of a page of a list.
 const PAGE: u64 = 1000;
+/// Reason of a paused thing.
+const PAUSED: &str = "it is paused; an import makes one that runs";
 
-/// Returns all definitions of a kind, and notes those that cannot be in a document.
+/// Namespaces whose things are read; `None` for all.
+pub(super) type Scope = Option<BTreeSet<Namespace>>;
+
+/// Returns all definitions of a kind, and notes those that cannot be in a document as they are.
 pub(super) async fn all(
     asked: &Asked,
     kind: &'static Kind,
+    scope: &Scope,
     left_out: &mut Vec<LeftOut>,
 ) -> Result<Vec<Item>, Problem> {
     let rows = match kind.source {
-        Source::List => pages(asked, kind, asked.namespace.as_ref().map(|name| name.as_str())).await?,
+        Source::List => pages(asked, kind, None).await?,
         Source::ListOfNamespace => {
-            let all = asked.broker.messaging().exchanges().namespaces();
             let mut rows = Vec::new();
-            for namespace in all
-                .iter()
-                .filter(|name| asked.namespace.as_ref().is_none_or(|only| only == *name))
-            {
+            for namespace in namespaces(asked, scope) {
                 for mut row in pages(asked, kind, Some(namespace.as_str())).await? {
                     row.insert("namespace".to_owned(), json!(namespace.as_str()));
                     rows.push(row);
@@ -44,44 +48,33 @@ pub(super) async fn all(
             }
             rows
         }
-        Source::Queues => queues(asked)?,
-        Source::Users => {
-            let of_keys = asked.broker.access().directory().topic_permissions();
-            left_out.extend(of_keys.into_iter().map(|permission| LeftOut {
-                kind: kind.name,
-                name: Some(permission.user.to_string()),
-                why: "permissions for routing keys are in /api/definitions alone".to_owned(),
-            }));
-            users(asked)?
-        }
-        Source::Apps => {
-            let all = asked.broker.apps().all();
-            all.iter().map(|app| apps::definition_of(app)).collect()
-        }
-        Source::Sinks => {
-            let all = asked.broker.sinks().all();
-            let row =
-                |(name, definition): (&str, &str)| fields(json!({ "name": name, "definition": definition }));
-            all.iter()
-                .map(|(name, sink)| row((name, &sink.definition)))
-                .collect()
-        }
+        Source::Queues => queues(asked, scope, left_out)?,
+        Source::Bindings => bindings(asked, scope, left_out)?,
+        Source::Users => users(asked, left_out)?,
+        Source::Apps => apps(asked, left_out),
+        Source::Sinks => sinks(asked, left_out),
     };
+    if kind.name == "clients" {
+        note_changed_queues(asked, &rows, left_out);
+    }
     let rows = rows
         .into_iter()
         .filter(|row| (kind.is_defined)(row))
         .map(|mut row| {
             add_declaration(asked, kind, &mut row);
-            row
+            Item::of_row(kind, row)
         });
-    let (kept, odd): (Vec<_>, Vec<_>) =
-        rows.partition(|row| row.get("key_base64").is_none_or(Value::is_null));
-    left_out.extend(odd.iter().map(|row| LeftOut {
-        kind: kind.name,
-        name: Item::of_row(kind, row.clone()).name(),
-        why: "its key is no text".to_owned(),
-    }));
-    Ok(kept.into_iter().map(|row| Item::of_row(kind, row)).collect())
+    Ok(rows.collect())
+}
+
+fn namespaces(asked: &Asked, scope: &Scope) -> Vec<Namespace> {
+    let mut all = asked.broker.messaging().exchanges().namespaces();
+    all.retain(|name| is_within(scope, name));
+    all
+}
+
+fn is_within(scope: &Scope, namespace: &Namespace) -> bool {
+    scope.as_ref().is_none_or(|scope| scope.contains(namespace))
 }
 
 /// Reads a list of the API, page by page.
@@ -89,9 +82,7 @@ async fn pages(asked: &Asked, kind: &Kind, namespace: Option<&str>) -> Result<Ve
     let mut rows = Vec::new();
     let mut after = String::new();
     loop {
-        let namespace = namespace
-            .filter(|_| kind.is_namespaced)
-            .map(|name| format!("&namespace={}", encoded(name)));
+        let namespace = namespace.map(|name| format!("&namespace={}", encoded(name)));
         let uri = format!(
             "{}?count={PAGE}{}{}{after}",
             kind.path,
@@ -113,7 +104,7 @@ async fn pages(asked: &Asked, kind: &Kind, namespace: Option<&str>) -> Result<Ve
     }
 }
 
-/// Adds declarations of other protocols and settings of Kafka's clients, which lists do not show.
+/// Adds fields that lists do not show: declarations of other protocols, and settings of Kafka's clients.
 fn add_declaration(asked: &Asked, kind: &Kind, row: &mut Fields) {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default();
     let broker = &asked.broker;
@@ -138,20 +129,102 @@ fn add_declaration(asked: &Asked, kind: &Kind, row: &mut Fields) {
     }
 }
 
-fn queues(asked: &Asked) -> Result<Vec<Fields>, Problem> {
+fn left(kind: &'static str, name: String, why: &str) -> LeftOut {
+    LeftOut {
+        kind,
+        name: Some(name),
+        why: why.to_owned(),
+    }
+}
+
+/// Returns true for a queue that goes with its connection.
+fn is_passing(queue: &Queue) -> bool {
+    queue.exclusive.is_some()
+}
+
+/// Returns true for a queue whose name no request can choose.
+fn is_named_by_broker(queue: &Queue) -> bool {
+    queue.name.starts_with("amq.")
+}
+
+fn queues(asked: &Asked, scope: &Scope, left_out: &mut Vec<LeftOut>) -> Result<Vec<Fields>, Problem> {
     access::check(&asked.broker, Action::Describe, &Resource::CLUSTER)?;
     let mut queues = asked.broker.messaging().queues().all_sorted();
-    queues.retain(|queue| {
-        let is_wanted = asked
-            .namespace
-            .as_ref()
-            .is_none_or(|only| queue.namespace == *only);
-        is_wanted && !queue.personal && queue.exclusive.is_none()
-    });
-    let rows = queues
-        .iter()
-        .map(|queue| fields(json!(definition::defined(&asked.broker, queue))));
-    Ok(rows.collect())
+    queues.retain(|queue| is_within(scope, &queue.namespace) && !queue.personal && !is_passing(queue));
+    let mut rows = Vec::with_capacity(queues.len());
+    for queue in queues {
+        if is_named_by_broker(&queue) {
+            left_out.push(left("queues", queue.name.to_string(), "the broker has named it"));
+            continue;
+        }
+        if queue.is_paused() {
+            left_out.push(left("queues", queue.name.to_string(), PAUSED));
+        }
+        rows.push(fields(json!(definition::defined(&asked.broker, &queue))));
+    }
+    Ok(rows)
+}
+
+/// Returns the bindings, without those to queues that are in no document.
+fn bindings(asked: &Asked, scope: &Scope, left_out: &mut Vec<LeftOut>) -> Result<Vec<Fields>, Problem> {
+    access::check(&asked.broker, Action::Describe, &Resource::CLUSTER)?;
+    let queues = asked.broker.messaging().queues();
+    let mut rows = Vec::new();
+    for namespace in namespaces(asked, scope) {
+        for (binding, shown, has_json) in crate::bindings::defined(&asked.broker, &namespace) {
+            let target = match &binding.destination {
+                Destination::Queue(name) => queues.get(&namespace, name),
+                Destination::Topic(_) | Destination::Exchange(_) => None,
+            };
+            if binding.source.is_empty() || target.as_deref().is_some_and(is_passing) {
+                continue;
+            }
+            let why = if std::str::from_utf8(&binding.key).is_err() {
+                "its key is no text"
+            } else if !has_json {
+                "one of its headers is a list, a table or another value that JSON does not have"
+            } else if target.as_deref().is_some_and(is_named_by_broker) {
+                "the broker has named its queue"
+            } else {
+                rows.push(fields(shown));
+                continue;
+            };
+            let name = format!("{} to {}", binding.source, binding.destination.name());
+            left_out.push(left("bindings", name, why));
+        }
+    }
+    Ok(rows)
+}
+
+fn apps(asked: &Asked, left_out: &mut Vec<LeftOut>) -> Vec<Fields> {
+    let all = asked.broker.apps().all();
+    let paused = all.iter().filter(|app| app.stored().paused);
+    left_out.extend(paused.map(|app| left("apps", app.name.to_string(), PAUSED)));
+    all.iter().map(|app| apps::definition_of(app)).collect()
+}
+
+fn sinks(asked: &Asked, left_out: &mut Vec<LeftOut>) -> Vec<Fields> {
+    let all = asked.broker.sinks().all();
+    let paused = all.iter().filter(|(_, sink)| sink.rests);
+    left_out.extend(paused.map(|(name, _)| left("sinks", name.to_string(), PAUSED)));
+    all.iter()
+        .map(|(name, sink)| fields(json!({ "name": name, "definition": sink.definition })))
+        .collect()
+}
+
+/// Notes clients whose queues have other settings than those that a registration makes.
+fn note_changed_queues(asked: &Asked, clients: &[Fields], left_out: &mut Vec<LeftOut>) {
+    let text = |row: &Fields, name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
+    for row in clients {
+        let (Some(name), Some(namespace)) = (text(row, "name"), text(row, "namespace")) else {
+            continue;
+        };
+        let queue = caller::find(&asked.broker, &Namespace::new(&namespace), &name);
+        if queue.is_some_and(|queue| queue.own_settings() != *queue.declared) {
+            let why = "its queue has changed settings, which an import does not make";
+            left_out.push(left("clients", name, why));
+        }
+    }
 }
 
 /// Returns the refusal of a route as one of this.
@@ -163,8 +236,13 @@ pub(super) fn refusal(refused: &[u8]) -> Problem {
 }
 
 /// Returns the users, with the verifiers of their passwords.
-fn users(asked: &Asked) -> Result<Vec<Fields>, Problem> {
+fn users(asked: &Asked, left_out: &mut Vec<LeftOut>) -> Result<Vec<Fields>, Problem> {
     access::check(&asked.broker, Action::Alter, &Resource::CLUSTER)?;
+    let of_keys = asked.broker.access().directory().topic_permissions();
+    left_out.extend(of_keys.into_iter().map(|permission| {
+        let why = "permissions for routing keys are in /api/definitions alone";
+        left("users", permission.user.to_string(), why)
+    }));
     let users = asked.broker.access().directory().users();
     let row = |user: &std::sync::Arc<stafett_access::User>| {
         let mut row = json!({ "name": user.name, "tags": user.tags().collect::<Vec<_>>() });
@@ -182,8 +260,8 @@ fn users(asked: &Asked) -> Result<Vec<Fields>, Problem> {
 }
 
 fn fields(value: Value) -> Fields {
-    let Value::Object(fields) = value else {
-        return Map::new();
-    };
-    fields
+    match value {
+        Value::Object(fields) => fields,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
 }

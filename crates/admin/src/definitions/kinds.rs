@@ -30,6 +30,7 @@ pub(super) enum Source {
     /// The list of the API, for each namespace.
     ListOfNamespace,
     Queues,
+    Bindings,
     Users,
     Apps,
     Sinks,
@@ -48,6 +49,15 @@ pub(super) enum Change {
 impl Kind {
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
+    }
+
+    /// Returns true for a field whose absence is a value: an export shows it as null.
+    pub(super) fn shows_null_of(&self, field: &str) -> bool {
+        match self.change {
+            Change::Patch(known) => known.contains(&field),
+            Change::Again => matches!(self.name, "limits" | "quotas") && !self.id.contains(&field),
+            Change::None => false,
+        }
     }
 
     /// Returns true if requests about a thing have this field in their path or query, and not in their body.
@@ -103,9 +113,10 @@ const QUEUE: &[&str] = &[
     "over",
     "traits",
     "declared",
+    "changed",
 ];
 
-const CHANGEABLE_OF_QUEUES: &[&str] = &[
+pub(super) const CHANGEABLE_OF_QUEUES: &[&str] = &[
     "durability",
     "ttl_ms",
     "expires_ms",
@@ -209,6 +220,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "bindings",
         path: "/v1/bindings",
+        source: Source::Bindings,
         is_namespaced: true,
         id: &[
             "namespace",
@@ -221,7 +233,6 @@ pub(super) const KINDS: &[Kind] = &[
             "declared",
         ],
         fields: &["source", "to", "key", "headers", "match", "filter", "declared"],
-        is_defined: |binding| binding.get("source").is_none_or(|source| source != ""),
         ..PLAIN
     },
     Kind {

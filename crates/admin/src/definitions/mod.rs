@@ -5,18 +5,24 @@
 //! ```
 //!
 //! It has a list per kind ([`kinds::KINDS`]). The things are read from the lists of the API where these show
-//! all, and made by its routes, as the caller: rights, checks and events are those of single requests.
+//! all, and made by its routes, as the caller: rights, checks and events are as of single requests.
 //! Messages, records, positions, tokens and the configuration of the node are no definitions.
 //!
 //! - `kinds`: the kinds, their routes and fields
 //! - `item`: one thing of a document, and its comparison with another
 //! - `export`: all things of the broker
+//! - `document`: a document as it comes
 //! - `import`: the plan of an import, and its execution
+//! - `outcome`: results of an import
 
+mod document;
 mod export;
 mod import;
 mod item;
 mod kinds;
+mod outcome;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -76,7 +82,7 @@ struct Document {
     /// `apps`, `sinks`, `rules`, `limits`, `quotas` and `users`.
     #[serde(flatten)]
     lists: Map<String, Value>,
-    /// Kinds and things that are not in the document.
+    /// Kinds and things that are not in the document, and states that an import does not make.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOut>,
 }
@@ -118,7 +124,7 @@ pub(crate) fn routes() -> Api<Parts> {
             export,
         )
         .route(
-            operations::begins::<import::Imported>(post(
+            operations::begins::<outcome::Imported>(post(
                 PATH,
                 "Imports such a document: makes the things that are missing, by the rights of the caller for each. \
                  Nothing is deleted, and the same import again does nothing.",
@@ -129,7 +135,7 @@ pub(crate) fn routes() -> Api<Parts> {
                 Parameter::flag("change", "Also changes things that are there and differ."),
                 Parameter::flag("dry_run", "Only compares; nothing is made or changed."),
             ])
-            .body::<import::Wanted>()
+            .body::<document::Described>()
             .refuses(&[Code::NotServing, Code::NoSuchNamespace]),
             import,
         )
@@ -176,11 +182,12 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
         lists: Map::new(),
         left_out: Vec::new(),
     };
+    let scope = request.namespace.clone().map(|name| [name].into());
     for kind in &request.kinds {
         if request.namespace.is_some() && !kind.is_namespaced {
             continue;
         }
-        match export::all(&request, kind, &mut document.left_out).await {
+        match export::all(&request, kind, &scope, &mut document.left_out).await {
             Ok(items) => {
                 let items = items
                     .into_iter()
@@ -190,7 +197,7 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
             Err(refused) => document.left_out.push(LeftOut {
                 kind: kind.name,
                 name: None,
-                why: refused.detail.to_string(),
+                why: refused.detail.clone(),
             }),
         }
     }
@@ -200,8 +207,8 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
 async fn import(State(parts): State<Parts>, query: Query, request: Request) -> Result<Response, Problem> {
     let asked = Asked::of(&parts, &query, &request)?;
     let (changes, dry_run) = (query.flag("change")?, query.flag("dry_run")?);
-    let read = body::read(request, DOCUMENT).await?;
-    let plan = import::Import::of(read.bytes(), asked, changes, dry_run)?;
+    let document = body::read(request, DOCUMENT).await?;
+    let plan = import::Import::of(document, asked, changes, dry_run)?;
     if dry_run {
         return Ok(answer(StatusCode::OK, &plan.run(&Progress::default()).await));
     }

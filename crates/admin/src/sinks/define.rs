@@ -12,6 +12,7 @@ use stafett_http::api::{delete, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 
 use super::{Desk, SinkTerms, bad_definition, find, of_sink};
+use crate::caller::OnlyIfAbsent;
 use crate::{Routes, access, answer, refusals};
 
 /// Bytes of a definition, at most.
@@ -102,6 +103,7 @@ async fn define(
     request: Request,
 ) -> Result<Response, Problem> {
     let dry_run = query.flag("dry_run")?;
+    let only_if_absent = OnlyIfAbsent::is_in(&request);
     let Wanted { definition } = body::json(request).await?;
     let definition = definition.get();
     if definition.len() > DEFINITION_BYTES_MAX {
@@ -118,13 +120,15 @@ async fn define(
         .is_none_or(|before| *before.definition != *definition);
     if !dry_run {
         let definition = Box::<str>::from(definition);
-        let edited = broker.edit_sink(&name, move |before| {
-            Ok(Some(StoredSink {
+        let edited = broker.edit_sink(&name, move |before| match before {
+            Some(before) if only_if_absent => Ok(Some(before.clone())),
+            _ => Ok(Some(StoredSink {
                 definition,
                 rests: before.is_some_and(|before| before.rests),
-            }))
+            })),
         });
-        edited.await.map_err(of_sink)?;
+        let before = edited.await.map_err(of_sink)?;
+        OnlyIfAbsent::check(before.is_none() || !only_if_absent)?;
     }
     let status = match before {
         None if !dry_run => StatusCode::CREATED,

@@ -1,6 +1,7 @@
 //! Definitions: exported, compared and imported.
 
 use serde_json::{Value, json};
+use stafett_model::Namespace;
 
 use super::World;
 
@@ -119,7 +120,11 @@ async fn an_empty_broker_has_the_same_definitions_after_an_import_and_a_second_o
     let queue = exported["queues"].as_array().unwrap();
     let jobs = queue.iter().find(|queue| queue["name"] == "jobs").unwrap();
     assert_eq!(jobs["ttl_ms"], 9000, "a policy is no part of a queue");
-    assert_eq!(jobs["bytes_max"], 77, "a change is part of a queue");
+    assert_eq!(
+        jobs["changed"],
+        json!({ "bytes_max": 77 }),
+        "a change is part of a queue"
+    );
 
     let other = World::new().await;
     let document = exported.to_string();
@@ -148,14 +153,14 @@ async fn what_differs_stays_until_a_change_is_wanted_and_what_cannot_change_is_n
     world.send("PUT /v1/topics/t", r#"{"partitions": 4}"#).await;
     let document = json!({
         "form": "stafett definitions 1",
-        "queues": [{ "name": "q", "ttl_ms": 2 }, { "name": "new" }, { "name": "" }, 7, { "name": "odd", "colour": 1 }],
+        "queues": [{ "name": "q", "ttl_ms": 2 }, { "name": "new" }, { "name": "" }, { "name": "odd", "colour": 1 }],
         "exchanges": [{ "name": "x", "kind": "direct" }],
         "topics": [{ "name": "t", "partitions": 2 }, { "name": "__consumer_offsets" }],
         "ghosts": [{}],
     });
     let document = document.to_string();
     let (_, imported) = world.send("POST /v1/definitions", &document).await;
-    assert_eq!(counts(&imported), [1, 0, 0, 3, 5], "{imported}");
+    assert_eq!(counts(&imported), [1, 0, 0, 3, 4], "{imported}");
     let state = |imported: &Value, name: &str| {
         let items = imported["items"].as_array().unwrap().iter();
         let found = items.filter(|item| item["name"] == name).collect::<Vec<_>>();
@@ -171,7 +176,7 @@ async fn what_differs_stays_until_a_change_is_wanted_and_what_cannot_change_is_n
     assert_eq!(state(&imported, "odd")["code"], "unknown_field");
     assert_eq!(state(&imported, "__consumer_offsets")["code"], "immutable");
     let (_, changed) = world.send("POST /v1/definitions?change=true", &document).await;
-    assert_eq!(counts(&changed), [0, 1, 1, 1, 6], "{changed}");
+    assert_eq!(counts(&changed), [0, 1, 1, 1, 5], "{changed}");
     assert_eq!(state(&changed, "q")["state"], "changed");
     assert_eq!(state(&changed, "x")["why"], "it cannot change in these fields");
     assert_eq!(state(&changed, "t")["code"], "out_of_range");
@@ -264,6 +269,195 @@ async fn verifiers_are_shown_to_administrators_alone_and_each_thing_needs_its_ow
     assert_eq!(imported["items"][0]["code"], "forbidden", "{imported}");
     let (status, _) = super::read(world.response_to("GET /v1/definitions", &[], "").await).await;
     assert_eq!(status, 401);
+}
+
+/// Returns a document with these lists.
+fn document(lists: &Value) -> String {
+    let mut document = json!({ "form": "stafett definitions 1" });
+    let fields = lists.as_object().unwrap().clone();
+    document.as_object_mut().unwrap().extend(fields);
+    document.to_string()
+}
+
+#[tokio::test]
+async fn results_of_imports_have_no_verifiers() {
+    let world = defined().await;
+    let (_, mut exported) = as_root(&world, "GET /v1/definitions?kinds=users", "").await;
+    let keys = &exported["users"][1]["verifiers"]["scram_sha256"]["stored_key"];
+    let key = keys.as_str().unwrap().to_owned();
+    let other = "A".repeat(43) + "=";
+    exported["users"][1]["verifiers"]["scram_sha256"]["stored_key"] = json!(other);
+    let (_, imported) = as_root(&world, "POST /v1/definitions?wait=1m", &exported.to_string()).await;
+    assert_eq!(counts(&imported)[3], 1, "{imported}");
+    assert_eq!(
+        imported["items"][0]["differences"],
+        json!([{ "field": "verifiers", "is": null, "wanted": null }])
+    );
+    let (_, operations) = as_root(&world, "GET /v1/operations", "").await;
+    let text = operations.to_string();
+    assert!(!text.contains(&key) && !text.contains(&other), "{text}");
+}
+
+#[tokio::test]
+async fn an_import_replaces_no_thing_of_a_namespace_that_only_its_things_name() {
+    let world = World::new().await;
+    world.ask("PUT /v1/namespaces/b").await;
+    let policy = |ttl: u64| json!({ "pattern": "^j", "settings": { "ttl_ms": ttl } }).to_string();
+    world.send("PUT /v1/policies/p", &policy(10)).await;
+    let wanted = json!({ "policies": [
+        { "name": "p", "namespace": "/", "pattern": "^j", "settings": { "ttl_ms": 99 } },
+        { "name": "p", "pattern": "^j", "settings": { "ttl_ms": 7 } },
+        { "name": "p", "pattern": "^j", "settings": { "ttl_ms": 8 } },
+    ] });
+    let (_, imported) = world
+        .send("POST /v1/definitions?namespace=b", &document(&wanted))
+        .await;
+    assert_eq!(counts(&imported), [1, 0, 0, 1, 1], "{imported}");
+    let ttl = async |namespace: &str| {
+        let (_, policy) = world
+            .ask(&format!("GET /v1/policies/p?namespace={namespace}"))
+            .await;
+        policy["settings"]["ttl_ms"].clone()
+    };
+    assert_eq!((ttl("/").await, ttl("b").await), (json!(10), json!(7)));
+}
+
+#[tokio::test]
+async fn things_that_the_caller_cannot_list_are_refused_instead_of_replaced() {
+    let world = defined().await;
+    for (request, body) in [
+        ("PUT /v1/users/op", r#"{"password": "password of op"}"#),
+        (
+            "POST /v1/rules",
+            r#"{"who": "user:op", "actions": ["operate", "alter_settings"], "on": ["cluster"], "prefix": ""}"#,
+        ),
+    ] {
+        let (status, answer) = as_root(&world, request, body).await;
+        assert!(status < 300, "{answer}");
+    }
+    let before = as_root(&world, "GET /v1/limits", "").await.1;
+    let login = [("authorization", "Basic b3A6cGFzc3dvcmQgb2Ygb3A=")];
+    let wanted = json!({ "limits": [{ "namespace": "shop", "queues": 77 }], "queues": [{ "name": "q" }] });
+    let response = world
+        .response_to("POST /v1/definitions", &login, document(&wanted))
+        .await;
+    let (_, imported) = super::read(response).await;
+    assert_eq!(imported["made"], 0, "{imported}");
+    assert_eq!(as_root(&world, "GET /v1/limits", "").await.1, before);
+}
+
+#[tokio::test]
+async fn a_queue_with_changes_is_declared_again_behind_an_import() {
+    let world = World::new().await;
+    world
+        .send(
+            "PUT /v1/queues/q",
+            r#"{"ttl_ms": 1000, "overflow": "drop-head", "declared": "AAAC"}"#,
+        )
+        .await;
+    let patch = r#"{"ttl_ms": 5, "length_max": 9, "overflow": "drop-head"}"#;
+    world.send("PATCH /v1/queues/q", patch).await;
+    let (_, exported) = world.ask("GET /v1/definitions").await;
+    let other = World::new().await;
+    let (_, imported) = other.send("POST /v1/definitions", &exported.to_string()).await;
+    assert_eq!(counts(&imported), [1, 0, 1, 0, 0], "{imported}");
+    assert_eq!(other.ask("GET /v1/definitions").await.1, exported);
+    let find = |world: &World| {
+        world
+            .broker
+            .messaging()
+            .queues()
+            .get(&Namespace::default(), "q")
+            .unwrap()
+    };
+    let (one, copy) = (find(&world), find(&other));
+    assert_eq!(*one.declared, *copy.declared, "the client's declaration");
+    assert_eq!(one.own_settings(), copy.own_settings());
+    assert!(copy.is_declared_as(&one.declared));
+}
+
+#[tokio::test]
+async fn a_document_with_too_many_things_or_with_no_objects_is_refused_as_a_whole() {
+    let world = World::new().await;
+    let many = vec!["{}"; 200_001].join(",");
+    for list in [&many, "7,7", "{\"name\": \"q\"}, null"] {
+        let document = format!(r#"{{"form": "stafett definitions 1", "queues": [{list}]}}"#);
+        let (status, refused) = world.send("POST /v1/definitions?dry_run=true", &document).await;
+        assert_eq!(status, 400, "{refused}");
+    }
+    let unknown: Vec<_> = (0..101).map(|number| format!(r#""kind{number}": [7]"#)).collect();
+    let document = format!(r#"{{"form": "stafett definitions 1", {}}}"#, unknown.join(","));
+    assert_eq!(world.send("POST /v1/definitions", &document).await.0, 400);
+}
+
+#[tokio::test]
+async fn absent_settings_and_zeros_differ_from_numbers() {
+    let world = World::new().await;
+    world.send("PUT /v1/queues/q", "{}").await;
+    world
+        .send(
+            "PUT /v1/limits",
+            r#"{"namespace": "/", "queues": 9, "topics": 4}"#,
+        )
+        .await;
+    let (_, exported) = world.ask("GET /v1/definitions").await;
+    world.send("PATCH /v1/queues/q", r#"{"ttl_ms": 5}"#).await;
+    let (_, imported) = world.send("POST /v1/definitions", &exported.to_string()).await;
+    assert_eq!(counts(&imported)[3], 1, "{imported}");
+    let (_, changed) = world
+        .send("POST /v1/definitions?change=true", &exported.to_string())
+        .await;
+    assert_eq!(counts(&changed)[1], 1, "{changed}");
+    assert_eq!(world.ask("GET /v1/definitions").await.1, exported);
+    let zero = document(&json!({ "limits": [{ "namespace": "/", "queues": 0, "messages": 0 }] }));
+    let (_, changed) = world.send("POST /v1/definitions?change=true", &zero).await;
+    assert_eq!(
+        changed["items"][0]["differences"].as_array().unwrap().len(),
+        2,
+        "{changed}"
+    );
+    let (_, limits) = world.ask("GET /v1/limits").await;
+    let expected = json!({ "namespace": "/", "queues": 0, "topics": 4, "messages": 0 });
+    assert_eq!(limits["items"][0], expected, "fields that are not named stay");
+}
+
+#[tokio::test]
+async fn an_administrator_that_could_not_log_in_is_refused_in_every_form() {
+    let world = World::new().await;
+    world.send("PUT /v1/users/bob", "{}").await;
+    for user in [
+        json!({ "name": "root", "tags": ["superuser"], "verifiers": {} }),
+        json!({ "name": "bob", "tags": ["administrator"] }),
+    ] {
+        let document = document(&json!({ "users": [user] }));
+        let (_, imported) = world.send("POST /v1/definitions?change=true", &document).await;
+        assert_eq!(imported["items"][0]["code"], "last_administrator", "{imported}");
+    }
+    assert!(world.broker.access().directory().is_open());
+}
+
+#[tokio::test]
+async fn passing_and_lossy_things_are_left_out() {
+    let world = World::new().await;
+    world.send("PUT /v1/topics/log", "{}").await;
+    world.send("PUT /v1/apps/count", r#"{"topics": ["log"]}"#).await;
+    world.ask("POST /v1/apps/count/pause").await;
+    world.ask("PUT /v1/clients/ann").await;
+    world
+        .send("PATCH /v1/queues/client.ann", r#"{"ttl_ms": 5}"#)
+        .await;
+    world.queue("/", "amq.gen-1").await;
+    world.send("PUT /v1/exchanges/x", r#"{"kind": "topic"}"#).await;
+    let bind = r#"{"source": "x", "to": {"queue": "amq.gen-1"}, "key": "k"}"#;
+    let (status, bound) = world.send("POST /v1/bindings", bind).await;
+    assert_eq!(status, 201, "{bound}");
+    let (_, exported) = world.ask("GET /v1/definitions").await;
+    let left = exported["left_out"].as_array().unwrap().iter();
+    let kinds: Vec<_> = left.map(|left| left["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["queues", "clients", "bindings", "apps"], "{exported}");
+    let other = World::new().await;
+    let (_, imported) = other.send("POST /v1/definitions", &exported.to_string()).await;
+    assert_eq!(imported["refused"], 0, "{imported}");
 }
 
 #[tokio::test]

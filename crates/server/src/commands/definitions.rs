@@ -41,7 +41,8 @@ pub(super) fn describe() -> Command {
                 .arg(flag(DRY_RUN, "Only compare, and show what would be done"))
                 .arg(flag(CHANGE, "Also change things that are there and differ"))
                 .after_help(
-                    "The same import again does nothing. A thing that is refused stops no other; the command then fails.\n\n\
+                    "The same import again does nothing. A thing that is refused stops no other; the command then fails, as it does if the import is stopped. \
+                     A dry run compares only.\n\n\
                      Examples:\n  stafett definitions import definitions.json --dry-run\n  \
                      stafett definitions export | stafett definitions import --http 10.0.0.2:7070",
                 ),
@@ -85,17 +86,28 @@ fn export(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(written?)
 }
 
-/// Writes a file that only its owner can read.
+/// Writes a file that only its owner can read. One that is there is replaced as a whole, with its mode.
 fn write_private(file: &str, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(file)?;
-    file.write_all(text.as_bytes())
+    let path = std::path::Path::new(file);
+    if path.symlink_metadata().is_ok_and(|known| !known.is_file()) {
+        // A pipe, a device or a link is written through.
+        return std::fs::write(path, text);
+    }
+    let new = format!("{file}.{}.new", std::process::id());
+    let write = || {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    let written = write();
+    if written.is_err() {
+        // The error of the write counts.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
 }
 
 fn import(matches: &ArgMatches) -> Result<(), Failure> {
@@ -135,6 +147,10 @@ fn import(matches: &ArgMatches) -> Result<(), Failure> {
             number("differ")
         );
         http::done(matches, &imported, &words)?;
+    }
+    if imported.get("stopped").and_then(Value::as_bool) == Some(true) {
+        let left = number("not_reached");
+        return Err(anyhow::anyhow!("the import was stopped: {left} things were not reached").into());
     }
     if refused > 0 {
         return Err(anyhow::anyhow!("{refused} things were refused").into());

@@ -59,6 +59,26 @@ impl Queues {
         namespace: &Namespace,
         new: NewPolicy,
     ) -> Result<bool, PolicyError> {
+        self.store_policy(kind, namespace, new, true).await
+    }
+
+    /// Makes a policy. Returns false if it is there: it then stays as it is.
+    pub async fn make_policy(
+        self: &Arc<Self>,
+        kind: PolicyKind,
+        namespace: &Namespace,
+        new: NewPolicy,
+    ) -> Result<bool, PolicyError> {
+        self.store_policy(kind, namespace, new, false).await
+    }
+
+    async fn store_policy(
+        self: &Arc<Self>,
+        kind: PolicyKind,
+        namespace: &Namespace,
+        new: NewPolicy,
+        replaces: bool,
+    ) -> Result<bool, PolicyError> {
         let policy = Policy::new(new)?;
         let (queues, namespace) = (Arc::clone(self), namespace.clone());
         let putting = self.spawn(async move {
@@ -68,6 +88,9 @@ impl Queues {
             }
             let name = policy.new.name.clone();
             let is_new = queues.policies.get(kind, &namespace, &name).is_none();
+            if !is_new && !replaces {
+                return Ok(false);
+            }
             if is_new && queues.policies.count(kind, &namespace) >= POLICIES_MAX {
                 return Err(PolicyError::TooMany);
             }
