@@ -2,7 +2,7 @@
 //!
 //! Recovery reads the begin of each arrival segment, one after the other. So their first objects are put into
 //! the cache before. A lost object is an error of the read that needs it, and the cell stays shut: a store
-//! that answers "not there" may be one that is not whole yet, and damage would be noted for good.
+//! that answers "not there" may be one that is not whole yet, and damage would be durable.
 
 use std::sync::Arc;
 

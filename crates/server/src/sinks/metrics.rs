@@ -229,7 +229,8 @@ fn lag_ms(state: &SinkState, wall_ms: i64) -> Option<u64> {
         .peekable();
     // The newest records are on their way to a sink that runs.
     let is_up_to_date = waiting.peek().is_none() || state.state == "running";
-    waiting.filter_map(age).max().or(is_up_to_date.then_some(0))
+    let oldest = waiting.filter_map(age).max();
+    oldest.or_else(|| is_up_to_date.then_some(0))
 }
 
 /// Returns the state of a sink as the API and the metrics have it.

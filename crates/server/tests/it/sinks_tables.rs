@@ -51,21 +51,24 @@ fn metrics_tell_position_and_lag_of_records_that_wait() {
     assert_eq!(scene.position(), 2);
 }
 
+/// Writes the definition of a sink that looks records up.
+fn define(scene: &Scene, lookup: &str) {
+    let out = scene.folder.path().join("out");
+    let definition = format!(
+        "[sink.events]\nfrom = \"log\"\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\nplace = true\n\
+         flush = {{ every = \"50ms\" }}\n\
+         [[sink.events.transform]]\nlookup = {{ topic = \"apps\", key = \"value.app\", {lookup} }}\n\
+         [[sink.events.transform]]\nset = {{ text = \"value.app + '/' + string(value.country)\" }}\n\
+         [sink.events.columns]\ntext = {{ type = \"text\" }}\n",
+        out.display()
+    );
+    fs::write(scene.file(), definition).unwrap();
+}
+
 #[test]
 fn records_get_the_fields_of_a_table_as_it_is_also_after_a_restart() {
     let scene = Scene::new();
-    let define = |lookup: &str| {
-        let out = scene.folder.path().join("out");
-        let definition = format!(
-            "[sink.events]\nfrom = \"log\"\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\nplace = true\n\
-             flush = {{ every = \"50ms\" }}\n\
-             [[sink.events.transform]]\nlookup = {{ topic = \"apps\", key = \"value.app\", {lookup} }}\n\
-             [[sink.events.transform]]\nset = {{ text = \"value.app + '/' + string(value.country)\" }}\n\
-             [sink.events.columns]\ntext = {{ type = \"text\" }}\n",
-            out.display()
-        );
-        fs::write(scene.file(), definition).unwrap();
-    };
+    let define = |lookup: &str| define(&scene, lookup);
     scene.done(&[
         "topic",
         "create",
@@ -209,10 +212,10 @@ fn a_store_that_becomes_slow_is_written_to_by_one_partition_at_a_time() {
     receiver.delay_ms.store(20, Ordering::Relaxed);
     let allow = ["--webhook-allow", "127.0.0.1"];
     printed(scene.sink("apply", &[]).output().unwrap());
-    let lines: String = (0..RECORDS)
+    let lines: Vec<String> = (0..RECORDS)
         .map(|number| format!("k{number}:{{\"n\":{number}}}\n"))
         .collect();
-    scene.produce(&lines);
+    scene.produce(&lines.concat());
     let sink = Running::start(scene.sink("run", &[&allow[..], &["--metrics", "127.0.0.1:0"]].concat()));
     let begun = Instant::now();
     let wait_for = |parallel: u64| {
