@@ -111,15 +111,14 @@ fn write_private(file: &str, text: &str) -> std::io::Result<()> {
 }
 
 fn import(matches: &ArgMatches) -> Result<(), Failure> {
-    let document = match matches.get_one::<String>(FILE) {
-        Some(file) => std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))?,
-        None => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .context("standard input cannot be read")?;
-            text
-        }
+    let document = if let Some(file) = matches.get_one::<String>(FILE) {
+        std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))?
+    } else {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("standard input cannot be read")?;
+        text
     };
     let mut question = question(Method::POST, matches).with_json(document);
     for (option, name) in [(DRY_RUN, "dry_run"), (CHANGE, "change")] {
