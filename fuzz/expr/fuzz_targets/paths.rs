@@ -34,7 +34,8 @@ fuzz_target!(|text: &str| {
     };
     for (source, path) in all {
         let expression = Expression::compile(source, &[Variable::Value]).expect("it is sound");
-        let found = expression.evaluate(&Given(text));
+        let given = Given(text);
+        let found = expression.evaluate(&given);
         let expected = path.iter().try_fold(&json, |json, name| json.get(name));
         assert_eq!(found.is_ok(), expected.is_some(), "{source}: {found:?}");
         let (Ok(found), Some(expected)) = (found, expected) else {
