@@ -68,7 +68,7 @@ struct Limit {
     at_a_time: usize,
     fast: u32,
     fastest: [Fastest; SIZES],
-    /// Number of cuts. Flushes that began before the last one say nothing about what is left.
+    /// Number of cuts. A flush that began before the last one ran under a higher limit, and does not count.
     cuts: u64,
 }
 

@@ -2,34 +2,35 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_admin::cluster::ClusterObjects;
 use stafett_cluster::{Agreement, Lease, Objects, Postgres, agreement};
 use stafett_http::{Code, Problem};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::member::{CELL, Member};
 use crate::config::Settings;
+use crate::config::cluster::DatabaseAddress;
 
 /// Both stores of the cell.
 #[derive(Debug)]
 pub(super) struct Stores {
-    /// It has a password.
-    database: String,
+    database: DatabaseAddress,
     ca: Option<PathBuf>,
     objects: Option<Arc<dyn Objects>>,
-    is_compared: AtomicBool,
+    /// One comparison at a time.
+    turn: Arc<Semaphore>,
 }
 
 impl Stores {
     pub(super) fn new(settings: &Settings, objects: Option<Arc<dyn Objects>>) -> Option<Self> {
         let cluster = &settings.cluster;
         Some(Self {
-            database: cluster.database.as_ref()?.as_str().to_owned(),
+            database: cluster.database.clone()?,
             ca: cluster.database_ca.clone(),
             objects,
-            is_compared: AtomicBool::new(false),
+            turn: Arc::new(Semaphore::new(1)),
         })
     }
 }
@@ -43,20 +44,21 @@ pub(crate) async fn compare(member: Arc<Member>) -> Result<ClusterObjects, Probl
     if stores.objects.is_none() {
         return Ok(ClusterObjects::default());
     }
-    if stores.is_compared.swap(true, Ordering::AcqRel) {
+    let Ok(turn) = Arc::clone(&stores.turn).try_acquire_owned() else {
         let why = "the stores are being compared already";
         return Err(Problem::new(Code::Overloaded, why));
-    }
+    };
     let lease = member.lease;
-    let comparing = Arc::clone(&stores);
     let compared = spawn_blocking(move || {
+        // It ends with the comparison, also for a client that is gone.
+        let _turn = turn;
         let Stores {
             database,
             ca,
             objects,
             ..
-        } = &*comparing;
-        let opened = Postgres::trusting(database, ca.as_deref(), CELL, Lease::patience(lease));
+        } = &*stores;
+        let opened = Postgres::trusting(database.as_str(), ca.as_deref(), CELL, Lease::patience(lease));
         let database = opened.map_err(|error| error.to_string())?;
         let Some(objects) = objects else {
             return Ok(Agreement::default());
@@ -64,7 +66,6 @@ pub(crate) async fn compare(member: Arc<Member>) -> Result<ClusterObjects, Probl
         agreement(&database, &**objects).map_err(|error| error.to_string())
     });
     let compared = compared.await;
-    stores.is_compared.store(false, Ordering::Release);
     let agreed = compared
         .map_err(|error| error.to_string())
         .and_then(|agreed| agreed)

@@ -189,7 +189,7 @@ impl Receiver {
         }
     }
 
-    /// Waits until so many more requests were taken.
+    /// Waits for a number of further requests.
     fn wait_for(&self, more: u64) {
         let (before, begun) = (self.taken.load(Ordering::Relaxed), Instant::now());
         while self.taken.load(Ordering::Relaxed) < before + more {

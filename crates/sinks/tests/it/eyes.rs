@@ -1,4 +1,4 @@
-//! Another client of a store, in a process of its own, that looks at what was written.
+//! A second client of a store, in a process of its own: it reads rows back.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

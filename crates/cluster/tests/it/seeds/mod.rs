@@ -1,8 +1,9 @@
 //! Many nodes at once, from seeds: they claim, append, rewrite, seal, sweep, pause in the middle of any call
 //! and die in it; answers are lost, commits and puts land late or twice. Each owner finds all that counts.
 //!
-//! A node that pauses has the others go on within its call, so one thread runs them all. `STAFETT_SEEDS` is a
-//! number of seeds, or a range such as `17..18`.
+//! A node that pauses has the others go on within its call. Requests to the store that are made several at a
+//! time draw from several threads, so a seed repeats in most steps, not in all. `STAFETT_SEEDS` is a number of
+//! seeds, or a range such as `17..18`.
 
 mod model;
 mod world;

@@ -69,7 +69,7 @@ impl Known {
         *begin = before.max(*begin);
     }
 
-    /// Compares records that were read with what is known. `is_complete`: all that counts has to be there.
+    /// Compares records that were read with those known. `is_complete`: every record that counts is among them.
     pub(super) fn check(
         &mut self,
         log: LogId,
