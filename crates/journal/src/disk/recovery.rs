@@ -9,6 +9,7 @@
 //!    behind it.
 //! 5. A missing segment is reported, and its contents are fenced as far as they are known.
 //! 6. Every segment gets its sidecar, everything found is synced, and only then is the journal open.
+//! 7. The unused end of the last segment goes back to the file system.
 //!
 //! Length: one pass over the segments, whose steps share the state that they restore.
 
@@ -197,6 +198,8 @@ struct Recovery<'a> {
     unlisted: Vec<SealedSegment>,
     /// End of the replayed part.
     end: Position,
+    /// End of the last arrival segment that was read.
+    last_end: Option<Position>,
     chain: Option<Chain>,
     highest_mark: Position,
     spares: Vec<FileRole>,
@@ -269,6 +272,7 @@ impl<'a> Recovery<'a> {
             segments: Vec::new(),
             unlisted: Vec::new(),
             end: Position::default(),
+            last_end: None,
             chain: None,
             highest_mark: Position::default(),
             spares: Vec::new(),
@@ -537,8 +541,29 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
+    /// Cuts the last arrival segment at its end: it was allocated whole and is never written again, and a
+    /// program that is killed again and again would fill the disk with empty ends. Nothing is cut if the
+    /// segment has no durable sidecar, if a backup shares the file, or after damage, whose remains stay.
+    fn give_back_end(&self) {
+        let is_needed = self.storage.is_append_only() || self.report.is_damaged();
+        let Some(end) = self.last_end.filter(|_| !is_needed && self.unlisted.is_empty()) else {
+            return;
+        };
+        let cut = || {
+            let file = self.open_arrival(end.segment)?;
+            if file.bytes()? > end.byte.into() && !file.is_shared()? {
+                file.set_bytes(end.byte.into())?;
+            }
+            Ok::<(), OpenError>(())
+        };
+        if let Err(error) = cut() {
+            tracing::warn!(%error, segment = end.segment.0, "the unused end of a segment is kept");
+        }
+    }
+
     fn finish(mut self, checkpoint: Checkpoint) -> Result<RecoveredJournal, OpenError> {
         self.storage.sync_names()?;
+        self.give_back_end();
         let highest = self.spares.iter().map(|role| match role {
             FileRole::Segment(_, id) | FileRole::Sidecar(_, id) => id.0 + 1,
         });

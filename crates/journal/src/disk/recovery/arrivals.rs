@@ -115,6 +115,10 @@ impl Recovery<'_> {
                 id,
                 kind: SegmentKind::Arrival,
             });
+            self.last_end = Some(Position {
+                segment: id,
+                byte: summary.valid_bytes,
+            });
             return self.is_last_of_believed(id, &summary, next);
         }
         self.report.scanned_segments += 1;
@@ -122,6 +126,10 @@ impl Recovery<'_> {
         let (end, is_last) = self.scan_arrival(file, id, chain, next, &mut indexer)?;
         indexer.end(&end);
         self.chain = Some(end.chain);
+        self.last_end = Some(Position {
+            segment: id,
+            byte: end.byte,
+        });
         self.write_unsynced_again(file, id, end.byte)?;
         file.sync()?;
         self.list_arrival(indexer)?;
@@ -353,7 +361,7 @@ impl Recovery<'_> {
         Ok(true)
     }
 
-    fn open_arrival(&self, id: SegmentId) -> Result<Arc<dyn StorageFile>, OpenError> {
+    pub(super) fn open_arrival(&self, id: SegmentId) -> Result<Arc<dyn StorageFile>, OpenError> {
         Ok(self
             .storage
             .open(&FileRole::Segment(SegmentKind::Arrival, id).name())?)

@@ -133,3 +133,27 @@ fn an_unused_file_between_two_segments_is_no_damage_and_hides_none() {
     }
     assert!(gaps > 1, "{gaps}");
 }
+
+#[test]
+fn starts_in_a_row_leave_no_empty_ends_of_segments() {
+    for is_clean in [false, true] {
+        let disk = SimulatedDisk::new();
+        let mut log = None;
+        let mut used = Vec::new();
+        for count in 1..=40 {
+            let journal = open(&disk, 1);
+            let log = *log.get_or_insert_with(|| create(&journal, Durability::Sync));
+            let outcome = append(&journal, Append::batch(log, body(10)));
+            assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+            assert_eq!(read_all(&journal, log, 50_000).unwrap().len(), count);
+            if is_clean {
+                journal.close();
+            } else {
+                disk.kill();
+            }
+            used.push(disk.used_bytes());
+        }
+        let more = used[39] - used[9];
+        assert!(more < 30 * 32 * 1024, "half a segment a start: {used:?}");
+    }
+}
