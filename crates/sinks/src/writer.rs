@@ -63,7 +63,8 @@ impl Writer {
         self.start = start;
         self.dead.set_topic(start.topic);
         loop {
-            match self.target.open(&self.place, start).await {
+            let opening = self.target.open(&self.place, start);
+            match watched(&self.status, &self.place, opening, || {}).await {
                 Ok(opened) => {
                     self.epoch = opened.epoch;
                     return Ok(opened);
@@ -85,15 +86,8 @@ impl Writer {
         loop {
             let mut turn = self.turn().await;
             let begun_ms = (self.now_ms)();
-            let ended = {
-                let mut flushing = pin!(flushed(&mut *self.target, self.epoch, batch, &mut self.dead));
-                if let Ok(ended) = timeout(HANGS, &mut flushing).await {
-                    ended
-                } else {
-                    turn.hangs();
-                    flushing.await
-                }
-            };
+            let flushing = flushed(&mut *self.target, self.epoch, batch, &mut self.dead);
+            let ended = watched(&self.status, &self.place, flushing, || turn.hangs()).await;
             let now_ms = (self.now_ms)();
             let took_ms = now_ms.saturating_sub(begun_ms);
             // It ends here in any case: nothing is written in the waits below.
@@ -175,6 +169,25 @@ async fn flushed(
     target: &mut dyn Target,
     epoch: u64,
     batch: &Batch,
+/// Waits for a target. Silence for long is trouble, until the partition goes on.
+async fn watched<T>(
+    status: &Status,
+    place: &Place,
+    asked: impl Future<Output = T>,
+    on_silence: impl FnOnce(),
+) -> T {
+    let mut asked = pin!(asked);
+    if let Ok(answer) = timeout(HANGS, &mut asked).await {
+        return answer;
+    }
+    on_silence();
+    let why = format!("no answer of the target for {} s", HANGS.as_secs());
+    if status.trouble(place, State::Retrying, &why) {
+        warn!(%place, "{why}");
+    }
+    asked.await
+}
+
     dead: &mut dyn DeadLetters,
 ) -> Result<Flushed, FlushError> {
     let mut flushing = pin!(flush(target, epoch, batch, dead));
@@ -217,6 +230,26 @@ mod tests {
         };
         let batch = Batch {
             place,
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_is_silent_for_long_is_trouble() {
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        let (status, mut silences) = (Status::default(), 0);
+        let short = watched(&status, &place, sleep(HANGS / 2), || silences += 1);
+        short.await;
+        assert_eq!(status.state().0, State::Running);
+        {
+            let mut long = pin!(watched(&status, &place, sleep(HANGS * 4), || silences += 1));
+            assert!(timeout(HANGS * 2, &mut long).await.is_err());
+            let expected = (State::Retrying, "no answer of the target for 30 s".to_owned());
+            assert_eq!(status.state(), expected);
+            long.await;
+        }
+        assert_eq!(silences, 1);
+    }
+
             from: 0,
             next: 1,
             rows: Rows::new(0),
