@@ -14,7 +14,7 @@ use stafett_model::Lock;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use crate::dead::DeadTopic;
+use crate::dead::{DeadTopic, Origin};
 use crate::flush::{DeadLetters, FlushError, Flushed, flush};
 use crate::gate::Gate;
 use crate::gather::Batch;
@@ -65,8 +65,12 @@ impl Writer {
         loop {
             let opening = self.target.open(&self.place, start);
             match watched(&self.status, &self.place, opening, || {}).await {
-                Ok(opened) => {
+                Ok(mut opened) => {
                     self.epoch = opened.epoch;
+                    if let Origin::Queue(_) = self.dead.source {
+                        // Its messages come again in another number: a batch of theirs has no end to wait for.
+                        opened.begun = None;
+                    }
                     return Ok(opened);
                 }
                 Err(why @ TargetError::MadeAgain(_)) => return Err(why),

@@ -123,6 +123,41 @@ fn a_queue_is_read_to_its_end_although_the_runner_is_killed() {
 }
 
 #[test]
+fn a_queue_goes_on_behind_a_flush_that_was_killed_with_more_messages_than_come_again() {
+    let closed = Closed::start();
+    assert_eq!(closed.ask("PUT /v1/queues/few", Some("root"), "{}").0, 201);
+    let out = closed.folder.path().join("out");
+    let place = out.join("queue:few/0");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(
+        place.join("pending.json"),
+        "{\"number\":1,\"from\":0,\"next\":500}\n",
+    )
+    .unwrap();
+    send(&closed, "few", 0..3);
+    let definition = format!(
+        "{{\"from\":\"queue:few\",\"source\":{{\"amqp\":\"file:{}\"}},\"to\":\"files\",\
+         \"path\":\"{}\",\"flush\":{{\"records\":50,\"every\":\"50ms\"}}}}",
+        address(&closed),
+        out.display()
+    );
+    let (status, _, said) = closed.ask("PUT /v1/sinks/few", Some("root"), &definition);
+    assert_eq!(status, 201, "{said}");
+    let begun = Instant::now();
+    loop {
+        let queue = json(&closed, "GET /v1/queues/few");
+        if queue["ready"] == 0 && queue["in_flight"] == 0 {
+            break;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{queue} {}",
+            json(&closed, "GET /v1/sinks/few")
+        );
+    }
+}
+
+#[test]
 fn records_go_into_a_queue_and_are_confirmed() {
     let closed = Closed::start();
     assert_eq!(closed.ask("PUT /v1/queues/out", Some("root"), "{}").0, 201);
