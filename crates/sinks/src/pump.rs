@@ -1,5 +1,6 @@
 //! One partition: records are read and gathered while the batch before them is written.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -397,8 +398,9 @@ impl Pump {
         };
         tokio::select! {
             Some(done) = course.flight.join_next() => {
-                // The task does not panic, and ends with this one only.
-                Some(Event::Written(Box::new(done.ok()?)))
+                // It ends otherwise only with this one. A panic is that of the partition.
+                let written = done.unwrap_or_else(|why| resume_unwind(why.into_panic()));
+                Some(Event::Written(Box::new(written)))
             }
             piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
             changed = self.orders.changed() => changed.ok().map(|()| Event::Order),

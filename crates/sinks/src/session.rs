@@ -1,7 +1,7 @@
 //! A session of a sink: its claims, a pump for each partition of them, and their positions as others see
 //! them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::amqp::Feed;
 use crate::claim::Claim;
@@ -26,11 +26,11 @@ use crate::pace::{Limiter, PoisonCount, Waits};
 use crate::pump::{News, Order, Pump};
 use crate::reader::Unwritten;
 use crate::runner::Runner;
-use crate::status::State;
+use crate::status::{State, Status};
 use crate::target::{Place, Start, Surroundings, TargetError, target_of};
 use crate::turns::Turns;
 use crate::work::{Change, LostTopic};
-use crate::writer::Writer;
+use crate::writer::{Writer, caught};
 
 /// Interval of looks whether the sink is paused.
 const LOOK: Duration = Duration::from_secs(2);
@@ -71,6 +71,8 @@ pub(crate) struct Work<'a> {
     limiter: Arc<Lock<Limiter>>,
     turns: Arc<Turns>,
     poison: Arc<Lock<PoisonCount>>,
+    /// Tasks that wait for a pause, as they have too much poison.
+    poisoned: BTreeSet<String>,
     paused: bool,
 }
 
@@ -97,6 +99,7 @@ impl<'a> Work<'a> {
             limiter,
             turns,
             poison,
+            poisoned: BTreeSet::new(),
             paused: false,
         }
     }
@@ -126,7 +129,12 @@ impl<'a> Work<'a> {
                 if why.code().is_some() {
                     return Session::Over(why);
                 }
-                self.runner.status.enter(State::Retrying, &why.to_string());
+                // The poison is the reason that counts.
+                if self.poisoned.is_empty() {
+                    self.runner.status.enter(State::Retrying, &why.to_string());
+                } else {
+                    warn!(sink = self.definition.name, "the sink is not paused yet: {why}");
+                }
             }
         }
     }
@@ -192,8 +200,9 @@ impl<'a> Work<'a> {
             let status = Arc::clone(&self.runner.status);
             self.pumps.spawn(async move {
                 let place = pump.place.clone();
+                let orders = gone.clone();
                 tokio::select! {
-                    () = pump.run(writer) => {}
+                    () = outlived(pump.run(writer), &place, &status, orders) => {}
                     () = abandoned(gone) => {}
                 }
                 status.forget(&place);
@@ -274,21 +283,28 @@ impl<'a> Work<'a> {
                 None => Ok(()),
             },
             News::Poisoned { task } => {
-                self.claims.pause().await?;
-                if self.claims.gives_back()
-                    && let Some(held) = self.held.remove(&task)
-                {
-                    self.claims.release(&held.claim).await?;
-                }
-                if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) =
-                    (&self.claims, &self.runner.pauses)
-                {
-                    // The process ends if nothing takes it.
-                    let _ = pauses.send(self.definition.name.clone()).await;
-                }
+                self.poisoned.insert(task);
                 self.look().await
             }
         }
+    }
+
+    /// Pauses the sink for tasks with too much poison. Those for which that fails stay until the next look.
+    async fn pause_poisoned(&mut self) -> Result<(), HttpError> {
+        while let Some(task) = self.poisoned.first().cloned() {
+            self.claims.pause().await?;
+            self.poisoned.remove(&task);
+            if self.claims.gives_back()
+                && let Some(held) = self.held.remove(&task)
+            {
+                self.claims.release(&held.claim).await?;
+            }
+            if let (Claims::Group(_) | Claims::Queue(_), Some(pauses)) = (&self.claims, &self.runner.pauses) {
+                // The process ends if nothing takes it.
+                let _ = pauses.send(self.definition.name.clone()).await;
+            }
+        }
+        Ok(())
     }
 
     /// Stores the bounds of a batch for a target that holds no position.
@@ -317,7 +333,7 @@ impl<'a> Work<'a> {
     }
 
     async fn ended(&mut self, ended: Result<String, tokio::task::JoinError>) -> Result<(), HttpError> {
-        // A pump does not panic, and is never aborted while the session lasts.
+        // A panic of a pump is caught, and it is never aborted while the session lasts.
         let Ok(task) = ended else {
             return Ok(());
         };
@@ -340,6 +356,7 @@ impl<'a> Work<'a> {
 
     /// Looks whether the sink is paused. An error if a topic is gone.
     async fn look(&mut self) -> Result<(), HttpError> {
+        self.pause_poisoned().await?;
         let looked = self.claims.look().await?;
         if let Some(lost) = looked.lost.first() {
             return Err(lost.refusal());
@@ -406,7 +423,47 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Runs a pump. A panic stops its partition, which rests until the sink is started anew.
+async fn outlived(
+    pump: impl Future<Output = ()>,
+    place: &Place,
+    status: &Status,
+    mut orders: watch::Receiver<Order>,
+) {
+    if caught(pump).await.is_none() {
+        let why = "the records cannot be read or converted: that panicked";
+        error!(%place, "{why}");
+        status.trouble(place, State::Stopped, why);
+        // The claim has ended if it fails.
+        let _ = orders.wait_for(|order| *order == Order::Finish).await;
+    }
+}
+
 /// Waits until a claim has ended: its orders have no sender any more.
 async fn abandoned(mut orders: watch::Receiver<Order>) {
     while orders.changed().await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pump_that_panics_is_a_stopped_partition_until_it_has_to_finish() {
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        let (orders, received) = watch::channel(Order::Run);
+        let status = Arc::new(Status::default());
+        let shown = Arc::clone(&status);
+        let pump = async { panic!("as a fault of the code would") };
+        let running = tokio::spawn(async move { outlived(pump, &place, &shown, received).await });
+        while status.state().0 != State::Stopped {
+            tokio::task::yield_now().await;
+        }
+        assert!(!running.is_finished());
+        orders.send_replace(Order::Finish);
+        running.await.unwrap();
+    }
 }

@@ -194,18 +194,25 @@ async fn watched<T>(
 
     dead: &mut dyn DeadLetters,
 ) -> Result<Flushed, FlushError> {
-    let mut flushing = pin!(flush(target, epoch, batch, dead));
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| flushing.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| {
+    caught(flush(target, epoch, batch, dead))
+        .await
+        .unwrap_or_else(|| {
             let why = "the batch cannot be written: its flush panicked".to_owned();
-            Poll::Ready(Err(TargetError::Stop(why).into()))
+            Err(TargetError::Stop(why).into())
         })
     })
     .await
 }
 
 #[cfg(test)]
+}
+
+/// Runs to the end. `None` after a panic.
+pub(crate) async fn caught<T>(running: impl Future<Output = T>) -> Option<T> {
+    let mut running = pin!(running);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
 mod tests {
     use async_trait::async_trait;
 

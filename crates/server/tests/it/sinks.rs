@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{Folder, Running, connect, serve};
+use crate::common::{Folder, Running, connect, get, serve};
 
 pub(crate) const RECORDS: u64 = 600;
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -76,11 +76,15 @@ impl Scene {
         self.running.address("http")
     }
 
+    pub(crate) fn kafka(&self) -> SocketAddr {
+        self.running.address("kafka")
+    }
+
     fn stafett(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
         command
             .env_clear()
-            .env("STAFETT_SERVER", self.running.address("kafka").to_string())
+            .env("STAFETT_SERVER", self.kafka().to_string())
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -273,4 +277,31 @@ fn poison_is_set_aside_and_a_paused_sink_rests() {
     for part in ["stafett-class", "type", "column n: ", "two"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
+}
+
+#[test]
+fn a_sink_that_cannot_begin_beside_another_is_told() {
+    let scene = Scene::new();
+    let own = fs::read_to_string(scene.file()).unwrap();
+    let other = own.replace("sink.events", "sink.other");
+    fs::write(scene.file(), other.replace("[\"log\"]", "[\"log\", \"more\"]")).unwrap();
+    scene.done(&["topic", "create", "more", "-p", "2"]);
+    printed(scene.sink("apply", &[]).output().unwrap());
+    fs::write(scene.file(), format!("{own}{other}")).unwrap();
+    scene.produce(&lines());
+    let sink = Running::start(scene.sink("run", &["--metrics", "127.0.0.1:0"]));
+    let stopped = "stafett_sink_state{sink=\"other\",state=\"stopped\"} 1";
+    let written = "stafett_sink_lag_records{sink=\"events\"} 0";
+    let begun = Instant::now();
+    let metrics = || get(sink.address("metrics"), "/metrics");
+    while ![stopped, written].iter().all(|line| metrics().contains(line)) {
+        assert!(begun.elapsed() < PATIENCE, "{}", metrics());
+    }
+    sink.signal(Signal::TERM);
+    let (status, _, error) = sink.end();
+    assert!(!status.success());
+    let told = error
+        .lines()
+        .any(|line| line.contains("ERROR") && line.contains("the app sink.other reads"));
+    assert!(told, "{error}");
 }

@@ -11,12 +11,13 @@ use stafett_sinks::Definition;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::http::Http;
 use stafett_sinks::runner::Runner;
-use stafett_sinks::status::Status;
+use stafett_sinks::status::{State, Status};
 use stafett_sinks::target::{Steps, Surroundings};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::error;
 
 use super::metrics::{self, Known};
 use super::{METRICS, WEBHOOK_ALLOW};
@@ -120,6 +121,7 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         let (_rests, resting) = watch::channel(false);
         let mut running = Vec::new();
         for (definition, status) in sinks.into_iter().zip(states) {
+            let (name, shown) = (definition.name.clone(), Arc::clone(&status));
             let runner = Runner {
                 http: http.another(),
                 client: client.clone(),
@@ -130,7 +132,16 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
                 pauses: None,
                 definition,
             };
-            running.push(tasks.spawn(runner.run(stop.clone())));
+            let stop = stop.clone();
+            running.push(tasks.spawn(async move {
+                let ended = runner.run(stop).await;
+                if let Err(why) = &ended {
+                    // Others may run on.
+                    shown.enter(State::Stopped, &why.to_string());
+                    error!(sink = name, "the sink does not run: {why}");
+                }
+                ended
+            }));
         }
         tasks.close();
         writeln!(io::stdout(), "ready")?;
