@@ -1,4 +1,5 @@
-//! A JSON value as the cell of a column. A value that does not fit is refused, never changed or left out.
+//! A JSON value as the cell of a column. A value that does not fit is refused, never changed or left out; but
+//! for digits of a time behind its microseconds.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

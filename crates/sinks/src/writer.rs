@@ -105,9 +105,14 @@ impl Writer {
                 Ok(flushed) => return self.stored(batch, &flushed, took_ms),
                 Err(FlushError::Target(why)) => why,
                 Err(FlushError::DeadLetters(why)) => TargetError::Retry(format!("dead letters: {why}")),
-                Err(why @ FlushError::TooMuchPoison { .. }) => {
+                Err(
+                    ref why @ FlushError::TooMuchPoison {
+                        count, offset, class, ..
+                    },
+                ) => {
                     self.status.enter(State::Paused, &why.to_string());
-                    warn!(place = %self.place, "sink paused: {why}");
+                    // The text of the reason may hold a part of a record, and is not for the log.
+                    warn!(place = %self.place, count, offset, class, "sink paused: records are poison");
                     return Stored::Poisoned;
                 }
             };
@@ -168,11 +173,6 @@ impl Writer {
     }
 }
 
-/// Flushes a batch. A panic stops the sink like any fault that has to be mended, with the target opened anew.
-async fn flushed(
-    target: &mut dyn Target,
-    epoch: u64,
-    batch: &Batch,
 /// Waits for a target. Silence for long is trouble, until the partition goes on.
 async fn watched<T>(
     status: &Status,
@@ -192,6 +192,11 @@ async fn watched<T>(
     asked.await
 }
 
+/// Flushes a batch. A panic stops the sink like any fault that has to be mended, with the target opened anew.
+async fn flushed(
+    target: &mut dyn Target,
+    epoch: u64,
+    batch: &Batch,
     dead: &mut dyn DeadLetters,
 ) -> Result<Flushed, FlushError> {
     caught(flush(target, epoch, batch, dead))
@@ -200,11 +205,6 @@ async fn watched<T>(
             let why = "the batch cannot be written: its flush panicked".to_owned();
             Err(TargetError::Stop(why).into())
         })
-    })
-    .await
-}
-
-#[cfg(test)]
 }
 
 /// Runs to the end. `None` after a panic.
@@ -213,6 +213,11 @@ pub(crate) async fn caught<T>(running: impl Future<Output = T>) -> Option<T> {
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context)));
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await
+}
+
+#[cfg(test)]
 mod tests {
     use async_trait::async_trait;
 
@@ -229,18 +234,6 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_flush_that_panics_stops_the_sink() {
-        let place = Place {
-            topic: "t".to_owned(),
-            partition: 0,
-        };
-        let reason = crate::convert::Reason {
-            class: "json",
-            text: String::new(),
-        };
-        let batch = Batch {
-            place,
     #[tokio::test(start_paused = true)]
     async fn a_target_that_is_silent_for_long_is_trouble() {
         let place = Place {
@@ -261,6 +254,18 @@ mod tests {
         assert_eq!(silences, 1);
     }
 
+    #[tokio::test]
+    async fn a_flush_that_panics_stops_the_sink() {
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        let reason = crate::convert::Reason {
+            class: "json",
+            text: String::new(),
+        };
+        let batch = Batch {
+            place,
             from: 0,
             next: 1,
             rows: Rows::new(0),
