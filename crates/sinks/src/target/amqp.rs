@@ -7,7 +7,7 @@
 //! The broker keeps no position, so a batch whose confirms were lost is sent again. Each message has its
 //! place in the header `stafett-from`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,11 +25,36 @@ use crate::definition::AmqpSpec;
 use crate::rows::{Cell, Rows};
 
 /// Messages on their way, at most.
-const WINDOW: u64 = 1000;
+const WINDOW: usize = 1000;
 /// Time for a confirm.
 const CONFIRM: Duration = Duration::from_secs(30);
 const PERSISTENT: u8 = 2;
 const TEXT_BYTES_MAX: usize = 255;
+
+/// Messages of a connection that have no confirm yet. Confirms come in any order.
+#[derive(Debug, Default)]
+struct Confirms {
+    last: u64,
+    open: BTreeSet<u64>,
+}
+
+impl Confirms {
+    fn published(&mut self) {
+        self.last += 1;
+        self.open.insert(self.last);
+    }
+
+    /// Takes a confirm of one message, or of all up to it. The number 0 is that of the last one.
+    fn take(&mut self, tag: u64, is_multiple: bool) {
+        if !is_multiple {
+            self.open.remove(&tag);
+        } else if tag == 0 {
+            self.open.clear();
+        } else {
+            self.open = self.open.split_off(&tag.saturating_add(1));
+        }
+    }
+}
 
 /// An exchange or a queue.
 pub struct AmqpTarget {
@@ -39,9 +64,7 @@ pub struct AmqpTarget {
     steps: Steps,
     ledger: Option<Arc<dyn Ledger>>,
     link: Option<Link>,
-    /// Messages that were published and confirmed on the connection.
-    published: u64,
-    confirmed: u64,
+    confirms: Confirms,
     /// Positions of places that this writer has.
     places: HashMap<Place, u64>,
 }
@@ -65,8 +88,7 @@ impl AmqpTarget {
             steps: surroundings.steps.clone(),
             ledger: surroundings.ledger.clone(),
             link: None,
-            published: 0,
-            confirmed: 0,
+            confirms: Confirms::default(),
             places: HashMap::new(),
         }
     }
@@ -85,7 +107,7 @@ impl AmqpTarget {
             .map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
         let mut link = Link::open(&Address::parse(&text)?).await?;
         link.call(confirm::Select::default()).await?;
-        (self.published, self.confirmed) = (0, 0);
+        self.confirms = Confirms::default();
         self.link = Some(link);
         Ok(())
     }
@@ -104,12 +126,12 @@ impl AmqpTarget {
             };
             let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
             link.publish(publish, &properties, &body);
-            self.published += 1;
-            if self.published - self.confirmed >= WINDOW {
-                self.confirms(WINDOW / 2).await?;
+            self.confirms.published();
+            if self.confirms.open.len() >= WINDOW {
+                self.confirmed(WINDOW / 2).await?;
             }
         }
-        self.confirms(0).await
+        self.confirmed(0).await
     }
 
     /// Waits until at most `left` messages have no confirm.
@@ -117,21 +139,18 @@ impl AmqpTarget {
         clippy::wildcard_enum_match_arm,
         reason = "all others say nothing about messages"
     )]
-    async fn confirms(&mut self, left: u64) -> Result<(), TargetError> {
+    async fn confirmed(&mut self, left: usize) -> Result<(), TargetError> {
         let link = self.link.as_mut().ok_or_else(|| away("the connection ended"))?;
-        link.write().await?;
-        while self.published - self.confirmed > left {
+        let written = timeout(CONFIRM, link.write()).await;
+        written.map_err(|_| away("it does not read"))??;
+        while self.confirms.open.len() > left {
             let frame = timeout(CONFIRM, link.frame()).await;
             let frame = frame.map_err(|_| away("it does not confirm"))??;
             if frame.kind != FrameKind::Method as u8 {
                 continue;
             }
             match method_of(frame.payload)? {
-                // They come in any order, and each once; one for many counts those before it.
-                Method::Basic(Basic::Ack(ack)) if ack.multiple => {
-                    self.confirmed = self.confirmed.max(ack.delivery_tag);
-                }
-                Method::Basic(Basic::Ack(_)) => self.confirmed += 1,
+                Method::Basic(Basic::Ack(ack)) => self.confirms.take(ack.delivery_tag, ack.multiple),
                 Method::Basic(Basic::Nack(_)) => return Err(away("it did not take a message")),
                 Method::Basic(Basic::Return(back)) => {
                     let (exchange, key) = (&self.spec.exchange, &self.spec.routing_key);
@@ -258,5 +277,24 @@ impl Target for AmqpTarget {
 
     fn promise(&self) -> Promise {
         Promise::AtLeastOnce
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn confirms_count_in_any_order() {
+        let mut confirms = Confirms::default();
+        (0..8).for_each(|_| confirms.published());
+        confirms.take(6, false);
+        confirms.take(5, true);
+        assert_eq!(confirms.open, [7, 8].into());
+        confirms.take(3, true);
+        confirms.take(6, false);
+        assert_eq!(confirms.open, [7, 8].into());
+        confirms.take(0, true);
+        assert!(confirms.open.is_empty());
     }
 }
