@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use percent_encoding::percent_decode_str;
+use rustix::net::sockopt;
 use stafett_amqp_wire::frame::{self, FRAME_OVERHEAD, Frame, PROTOCOL_HEADER};
 use stafett_amqp_wire::methods::{Channel, Connection, basic, channel, connection};
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, PropertiesBuilder, TableBuilder, Value};
@@ -21,6 +22,9 @@ const FRAME_BYTES_MAX: u32 = 128 << 10;
 const READ_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 5672;
+/// Idle time before the system asks whether the peer is there, and the interval of its questions.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
+const KEEPALIVE_COUNT: u32 = 3;
 
 /// Parts of `amqp://USER:PASSWORD@HOST:PORT/VHOST`.
 #[derive(Clone, PartialEq, Eq)]
@@ -39,6 +43,7 @@ pub(crate) struct Link {
     input: BytesMut,
     output: BytesMut,
     frame_bytes_max: u32,
+    heartbeat: Duration,
 }
 
 pub(crate) fn away(why: impl std::fmt::Display) -> TargetError {
@@ -86,22 +91,25 @@ impl Address {
 }
 
 impl Link {
-    /// Opens a connection and a channel.
-    pub(crate) async fn open(to: &Address) -> Result<Self, TargetError> {
-        let opened = timeout(PATIENCE, Self::shake_hands(to)).await;
+    /// Opens a connection and a channel. The interval of heartbeats, in seconds, is that or a shorter one of
+    /// the broker; 0 is without heartbeats.
+    pub(crate) async fn open(to: &Address, heartbeat: u16) -> Result<Self, TargetError> {
+        let opened = timeout(PATIENCE, Self::shake_hands(to, heartbeat)).await;
         opened.unwrap_or_else(|_| Err(away("it does not answer")))
     }
 
-    async fn shake_hands(to: &Address) -> Result<Self, TargetError> {
+    async fn shake_hands(to: &Address, heartbeat: u16) -> Result<Self, TargetError> {
         let stream = TcpStream::connect((to.host.as_str(), to.port))
             .await
             .map_err(away)?;
         stream.set_nodelay(true).map_err(away)?;
+        keep_alive(&stream).map_err(away)?;
         let mut link = Self {
             stream,
             input: BytesMut::new(),
             output: BytesMut::from(&PROTOCOL_HEADER[..]),
             frame_bytes_max: 0,
+            heartbeat: Duration::ZERO,
         };
         let Method::Connection(Connection::Start(_)) = link.method().await? else {
             return Err(away("it does not speak AMQP 0-9-1"));
@@ -133,9 +141,9 @@ impl Link {
         let tune_ok = connection::TuneOk {
             channel_max: tune.channel_max,
             frame_max: link.frame_bytes_max,
-            // A dead peer is noticed by its silence to questions.
-            heartbeat: 0,
+            heartbeat: heartbeat.min(tune.heartbeat),
         };
+        link.heartbeat = Duration::from_secs(tune_ok.heartbeat.into());
         Method::from(tune_ok).encode(0, &mut link.output);
         let open = connection::Open {
             virtual_host: to.virtual_host.as_str().into(),
@@ -145,6 +153,17 @@ impl Link {
         link.method().await?;
         link.call(channel::Open::default()).await?;
         Ok(link)
+    }
+
+    /// Returns the interval within which each side sends something; zero is without heartbeats.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+
+    /// Adds a heartbeat to the output.
+    pub(crate) fn beat(&mut self) {
+        Frame::put_head(&mut self.output, FrameKind::Heartbeat, 0, 0);
+        Frame::put_end(&mut self.output);
     }
 
     /// Adds a method to the output.
@@ -214,6 +233,16 @@ impl Link {
     pub(crate) fn waiting_frame(&mut self) -> Result<Option<Frame>, TargetError> {
         frame::split(&mut self.input, self.frame_bytes_max).map_err(away)
     }
+}
+
+/// Has the system end a connection whose peer is gone without a word.
+fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
+    let (idle, interval) = KEEPALIVE;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT)?;
+    Ok(())
 }
 
 /// Reads a method. The end of a channel or connection is an error.

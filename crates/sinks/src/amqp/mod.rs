@@ -18,7 +18,7 @@ use stafett_amqp_wire::methods::{Basic, Connection, basic, connection};
 use stafett_amqp_wire::{ContentHeader, FrameKind, Method};
 use stafett_model::{BatchBuilder, Codec, StoredRecord, records};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, interval, sleep};
 
 use crate::claim::Claim;
 use crate::claims::Changes;
@@ -36,6 +36,10 @@ const PIECE_RECORDS: usize = 1000;
 const PIECE_BYTES: usize = 1 << 20;
 const BODY_BYTES_MAX: u64 = 256 << 20;
 const BATCH_BYTES_FIRST: usize = 4096;
+/// Interval of heartbeats, in seconds, unless the broker asks for a shorter one.
+const HEARTBEAT: u16 = 30;
+/// Interval of looks at a connection without heartbeats.
+const NEVER: Duration = Duration::from_hours(1);
 
 /// Records of a queue, numbered from 0 on within each piece.
 pub(crate) type Feed = mpsc::Receiver<Vec<StoredRecord>>;
@@ -130,6 +134,8 @@ struct Session {
     acknowledged: u64,
     making: BatchBuilder,
     delivery: Option<Delivery>,
+    /// Time of the last frame, or of the last time at which none was asked for.
+    heard: Instant,
 }
 
 /// A message that comes.
@@ -144,7 +150,7 @@ impl Session {
             .url
             .resolve()
             .map_err(|why| TargetError::Stop(format!("{}: {why}", spec.url)))?;
-        let mut link = Link::open(&Address::parse(&url)?).await?;
+        let mut link = Link::open(&Address::parse(&url)?, HEARTBEAT).await?;
         link.call(basic::Qos {
             prefetch_count: spec.prefetch,
             ..basic::Qos::default()
@@ -163,6 +169,7 @@ impl Session {
             acknowledged: 0,
             making: making(),
             delivery: None,
+            heard: Instant::now(),
         })
     }
 
@@ -173,6 +180,8 @@ impl Session {
         rests: &mut bool,
     ) -> End {
         let mut ready: Option<Vec<StoredRecord>> = None;
+        let every = Some(self.link.heartbeat() / 2).filter(|every| !every.is_zero());
+        let mut beats = interval(every.unwrap_or(NEVER));
         loop {
             let done = tokio::select! {
                 request = requests.recv() => match request {
@@ -188,6 +197,7 @@ impl Session {
                 permit = pieces.reserve(), if ready.is_some() => match (permit, ready.take()) {
                     (Ok(permit), Some(piece)) => {
                         permit.send(piece);
+                        self.heard = Instant::now();
                         Ok(())
                     }
                     // The pump is gone; its end is told by a request.
@@ -197,6 +207,7 @@ impl Session {
                     Ok(frame) => self.gather(frame).map(|piece| ready = piece),
                     Err(why) => Err(why),
                 },
+                _ = beats.tick() => self.beat(ready.is_none()).await,
             };
             if let Err(why) = done {
                 return End::Failed(why);
@@ -204,8 +215,25 @@ impl Session {
         }
     }
 
+    /// Sends a heartbeat. An error if nothing was heard for long while frames were read.
+    async fn beat(&mut self, is_reading: bool) -> Result<(), TargetError> {
+        let heartbeat = self.link.heartbeat();
+        if heartbeat.is_zero() {
+            return Ok(());
+        }
+        if is_reading && self.heard.elapsed() >= heartbeat * 2 {
+            return Err(away(format!(
+                "it sent nothing for {} s",
+                self.heard.elapsed().as_secs()
+            )));
+        }
+        self.link.beat();
+        self.link.write().await
+    }
+
     /// Takes a frame, and those that have come with it, up to a piece. Returns its records.
     fn gather(&mut self, first: Frame) -> Result<Option<Vec<StoredRecord>>, TargetError> {
+        self.heard = Instant::now();
         let mut next = Some(first);
         while let Some(frame) = next {
             self.take(frame)?;
@@ -322,4 +350,71 @@ impl Session {
 
 fn making() -> BatchBuilder {
     BatchBuilder::with_capacity(Codec::None, BATCH_BYTES_FIRST)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use stafett_amqp_wire::frame::{self, PROTOCOL_HEADER};
+    use stafett_amqp_wire::methods::channel;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::secret::Secret;
+
+    /// A broker that has a consumer, and then says nothing. Returns the number of heartbeats until the end.
+    async fn silent(mut stream: TcpStream) -> usize {
+        let (mut input, mut output, mut beats) = (BytesMut::new(), BytesMut::new(), 0);
+        let answer = |channel: u16, method: Method, output: &mut BytesMut| method.encode(channel, output);
+        let mut header = [0; PROTOCOL_HEADER.len()];
+        stream.read_exact(&mut header).await.unwrap();
+        answer(0, connection::Start::default().into(), &mut output);
+        loop {
+            stream.write_all_buf(&mut output).await.unwrap();
+            let Some(frame) = frame::split(&mut input, 0).unwrap() else {
+                if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
+                    return beats;
+                }
+                continue;
+            };
+            if FrameKind::of(frame.kind) == Some(FrameKind::Heartbeat) {
+                beats += 1;
+                continue;
+            }
+            let (channel, method) = match Method::decode(frame.payload).unwrap() {
+                Method::Connection(Connection::StartOk(_)) => {
+                    let tune = connection::Tune {
+                        heartbeat: 1,
+                        ..connection::Tune::default()
+                    };
+                    (0, tune.into())
+                }
+                Method::Connection(Connection::Open(_)) => (0, connection::OpenOk::default().into()),
+                Method::Channel(_) => (1, channel::OpenOk::default().into()),
+                Method::Basic(Basic::Qos(_)) => (1, basic::QosOk::default().into()),
+                Method::Basic(Basic::Consume(_)) => (1, basic::ConsumeOk::default().into()),
+                _ => continue,
+            };
+            answer(channel, method, &mut output);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_falls_silent_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let spec = QueueSpec {
+            url: Secret::parse(&format!("amqp://{}", listener.local_addr().unwrap())),
+            queue: "q".to_owned(),
+            prefetch: 10,
+        };
+        let broker = tokio::spawn(async move { silent(listener.accept().await.unwrap().0).await });
+        let (_requests, mut received) = mpsc::channel(1);
+        let (pieces, _feed) = mpsc::channel(AHEAD);
+        let mut session = Session::open(&spec).await.unwrap();
+        let ended = session.run(&pieces, &mut received, &mut false).await;
+        assert!(matches!(ended, End::Failed(TargetError::Retry(why)) if why.contains("sent nothing")));
+        drop(session);
+        assert!(broker.await.unwrap() >= 3, "it heard heartbeats");
+    }
 }

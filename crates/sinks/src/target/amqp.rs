@@ -105,7 +105,8 @@ impl AmqpTarget {
         let text = url
             .resolve()
             .map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
-        let mut link = Link::open(&Address::parse(&text)?).await?;
+        // Between flushes nothing is read, so without heartbeats.
+        let mut link = Link::open(&Address::parse(&text)?, 0).await?;
         link.call(confirm::Select::default()).await?;
         self.confirms = Confirms::default();
         self.link = Some(link);
