@@ -1,6 +1,7 @@
 //! The routes of endpoints: a token is checked before the body is read, and an answer has no body.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -18,6 +19,7 @@ use stafett_http::query::decoded;
 use stafett_http::{Code, Origins, Policy, Problem, Slot, body};
 use stafett_store::{NotStored, NotStoredKind, wall_ms};
 use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend};
+use tracing::warn;
 
 use crate::definition::{Added, Endpoint};
 use crate::events::{self, Additions};
@@ -27,6 +29,8 @@ use crate::token::{Claims, TokenError, TokenPlace};
 const STORED: &str = "stored";
 const REFUSED: &str = "refused";
 const UNAUTHENTICATED: &str = "unauthenticated";
+/// Counted as stored before, as the answer does not wait with `ack = "none"`.
+const LOST: &str = "lost";
 
 /// Labels of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -67,6 +71,33 @@ struct Door {
     stored: Counter,
     refused: Counter,
     unauthenticated: Counter,
+    losses: Arc<Losses>,
+}
+
+/// Requests of an endpoint that were answered, and whose records were not stored.
+#[derive(Debug)]
+struct Losses {
+    endpoint: Arc<str>,
+    lost: Counter,
+    is_losing: AtomicBool,
+}
+
+impl Losses {
+    /// Notes the outcome of a request that was answered. The first loss of a row of them is logged.
+    fn note(&self, outcome: Result<(), Problem>) {
+        let was_losing = self.is_losing.swap(outcome.is_err(), Ordering::Relaxed);
+        let Err(why) = outcome else {
+            return;
+        };
+        self.lost.inc();
+        if !was_losing {
+            let endpoint = &*self.endpoint;
+            warn!(
+                endpoint,
+                "events that were answered are not stored: {}", why.detail
+            );
+        }
+    }
 }
 
 /// Returns the routes of endpoints.
@@ -100,6 +131,11 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
             stored: counter(STORED),
             refused: counter(REFUSED),
             unauthenticated: counter(UNAUTHENTICATED),
+            losses: Arc::new(Losses {
+                endpoint: Arc::clone(&name),
+                lost: counter(LOST),
+                is_losing: AtomicBool::new(false),
+            }),
         });
         let routes = Router::new()
             .route(&path, post(take).options(preflight))
@@ -237,8 +273,9 @@ impl Door {
             return Ok(count);
         }
         // The memory of the body stays taken until its records are written.
+        let losses = Arc::clone(&self.losses);
         drop(broker.catalog().changes().begin(async move {
-            let _outcome = ticket.await;
+            losses.note(stored(ticket.await));
             drop(body);
             Ok::<(), NotStored>(())
         }));
@@ -308,5 +345,26 @@ fn code_of(error: &NotStored) -> Code {
         NotStoredKind::DiskFull => Code::DiskFull,
         NotStoredKind::Closed => Code::NotServing,
         NotStoredKind::Refused => Code::NotStored,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_are_lost_behind_their_answer_are_counted() {
+        let losses = Losses {
+            endpoint: "e".into(),
+            lost: Counter::default(),
+            is_losing: AtomicBool::new(false),
+        };
+        losses.note(Ok(()));
+        assert_eq!(losses.lost.get(), 0);
+        for outcome in [Outcome::Unknown, Outcome::Unknown] {
+            losses.note(stored([outcome]));
+        }
+        assert_eq!(losses.lost.get(), 2);
+        assert!(losses.is_losing.load(Ordering::Relaxed));
     }
 }
