@@ -38,9 +38,15 @@ impl From<ReadError> for TrialError {
     }
 }
 
-/// Converts the last records of each partition.
-pub async fn trial(client: &Client, definition: &Definition, last: u64) -> Result<Vec<Tried>, TrialError> {
-    let ready = definition.ready(client).await;
+/// Converts the last records of each partition. The tables are those of the broker `own`; `client` is one of
+/// the broker that has the records.
+pub async fn trial(
+    own: &Client,
+    client: &Client,
+    definition: &Definition,
+    last: u64,
+) -> Result<Vec<Tried>, TrialError> {
+    let ready = definition.ready(own).await;
     let (definition, _tables) = &ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
     let mut all = Vec::new();
     for name in &definition.from {

@@ -66,9 +66,10 @@ struct Computed {
     records: u64,
 }
 
-/// Compares the store of a roll-up with its log.
-pub async fn verify(client: &Client, sink: &Definition) -> Result<Verified, VerifyError> {
-    let (computed, _) = compute(client, sink).await?;
+/// Compares the store of a roll-up with its log. The tables are those of the broker `own`; `client` is one of
+/// the broker that has the log.
+pub async fn verify(own: &Client, client: &Client, sink: &Definition) -> Result<Verified, VerifyError> {
+    let (computed, _) = compute(own, client, sink).await?;
     let texts = computed.rows.all();
     let texts = texts.iter().map(|(_, cells)| {
         let text = |cell: &Cell| (*cell != Cell::Null).then(|| text_of(&computed.rows, *cell));
@@ -83,9 +84,10 @@ pub async fn verify(client: &Client, sink: &Definition) -> Result<Verified, Veri
     })
 }
 
-/// Replaces the rows of a roll-up by those of its log. Returns their number.
-pub async fn recompute(client: &Client, sink: &Definition) -> Result<usize, VerifyError> {
-    let (computed, mut target) = compute(client, sink).await?;
+/// Replaces the rows of a roll-up by those of its log. Returns their number. The clients are those of
+/// [`verify`].
+pub async fn recompute(own: &Client, client: &Client, sink: &Definition) -> Result<usize, VerifyError> {
+    let (computed, mut target) = compute(own, client, sink).await?;
     target.replace_figures(&computed.figures, &computed.rows).await?;
     Ok(computed.rows.len())
 }
@@ -120,11 +122,15 @@ fn compare(stored: &[Row], computed: impl Iterator<Item = Row>, keys: usize) -> 
     all.into_iter().map(difference).collect()
 }
 
-async fn compute(client: &Client, sink: &Definition) -> Result<(Computed, Postgres), VerifyError> {
+async fn compute(
+    own: &Client,
+    client: &Client,
+    sink: &Definition,
+) -> Result<(Computed, Postgres), VerifyError> {
     let (Some(rollup), TargetSpec::Postgres(spec)) = (&sink.rollup, &sink.target) else {
         return Err(VerifyError::NoRollup(sink.name.clone()));
     };
-    let ready = sink.ready(client).await;
+    let ready = sink.ready(own).await;
     let (ready, _tables) = ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
     let mut target = Postgres::new(&sink.name, spec, &sink.columns, &sink.mode, Steps::default());
     let figures = target.figures().await?;

@@ -239,3 +239,17 @@ fn a_store_that_becomes_slow_is_written_to_by_one_partition_at_a_time() {
     assert!(sink.end().0.success());
     assert_eq!(receiver.taken.load(Ordering::Relaxed), RECORDS, "each once");
 }
+
+#[test]
+fn a_trial_of_records_of_another_broker_looks_up_at_the_own_one() {
+    let (scene, other) = (Scene::new(), Scene::new());
+    scene.done(&["topic", "create", "apps", "--set", "cleanup.policy=compact"]);
+    define(&scene, "add = [\"country\"]");
+    let definition = fs::read_to_string(scene.file()).unwrap();
+    let source = format!("from = \"log\"\nsource = {{ kafka = [\"{}\"] }}\n", other.kafka());
+    fs::write(scene.file(), definition.replace("from = \"log\"\n", &source)).unwrap();
+    scene.produce_to("apps", "a:{\"country\":\"SE\"}\n");
+    other.produce("k:{\"app\":\"a\"}\n");
+    let tried = printed(scene.sink("dry-run", &[]).output().unwrap());
+    assert!(tried.contains("a/SE"), "{tried}");
+}

@@ -215,11 +215,11 @@ pub(super) fn accept_gap(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::
 pub(super) fn dry_run(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
     let last = matches.get_one::<u64>(LAST).copied().unwrap_or(10);
     block_on(async {
-        let client = connect(matches).await?;
+        let own = connect(matches).await?;
         let mut out = io::stdout();
         for sink in sinks {
-            let client = source(sink, client.clone()).await?;
-            for Tried { place, rows, poison } in trial(&client, sink, last).await? {
+            let client = source(sink, own.clone()).await?;
+            for Tried { place, rows, poison } in trial(&own, &client, sink, last).await? {
                 for (offset, cells) in rows.all().iter() {
                     let mut line = Vec::new();
                     write_json(&mut line, &sink.columns, &rows, cells);

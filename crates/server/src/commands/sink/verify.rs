@@ -35,11 +35,13 @@ pub(super) fn compare(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Res
     ]);
     let (mut shown, mut count) = (Vec::new(), 0);
     let summary = block_on(async {
-        let client = connect(matches).await?;
+        let own = connect(matches).await?;
         let mut summary = Vec::new();
         for sink in rollups {
-            let client = source(sink, client.clone()).await?;
-            let verified = verify(&client, sink).await.with_context(|| sink.name.clone())?;
+            let client = source(sink, own.clone()).await?;
+            let verified = verify(&own, &client, sink)
+                .await
+                .with_context(|| sink.name.clone())?;
             count += verified.differences.len();
             for found in verified.differences.iter().take(SHOWN_MAX) {
                 let Difference {
@@ -86,10 +88,10 @@ fn words(row: &[Option<String>]) -> String {
 pub(super) fn again(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Result<()> {
     let rollups = rollups(sinks)?;
     block_on(async {
-        let client = connect(matches).await?;
+        let own = connect(matches).await?;
         for sink in rollups {
-            let client = source(sink, client.clone()).await?;
-            let rows = recompute(&client, sink)
+            let client = source(sink, own.clone()).await?;
+            let rows = recompute(&own, &client, sink)
                 .await
                 .with_context(|| sink.name.clone())?;
             writeln!(io::stdout(), "sink {}: {rows} rows computed again", sink.name)?;
