@@ -149,7 +149,7 @@ fn judge(condition: &Expression, view: &View<'_>) -> Verdict {
 }
 
 /// Replaces texts and numbers at a path. Null and absent fields stay as they are; objects and lists are
-/// refused, as they may hold anything.
+/// refused, as they may hold anything, and so is a value on the way that is no object.
 fn change_at(
     document: &mut Document<'_>,
     path: &[String],
@@ -165,8 +165,11 @@ fn change_at(
     {
         if !rest.is_empty() {
             let mut changed = Ok(());
-            within(field, |inner| changed = change_at(inner, rest, change));
+            let is_object = within(field, |inner| changed = change_at(inner, rest, change));
             changed?;
+            if !is_object && may_hold(first, &field.json) {
+                return Err(format!("{} is no object", field.name));
+            }
             continue;
         }
         if field.json == "null" {
@@ -186,29 +189,37 @@ fn is_it(segment: &str, name: &str) -> bool {
     segment == "*" || segment == name
 }
 
-/// Changes the object within a field. Other values stay.
-fn within(field: &mut Field<'_>, change: impl FnOnce(&mut Document<'_>)) {
+/// True if a value that is no object may hold a field that a path leads to: another form of what is named
+/// there, or a list of objects behind `*`.
+fn may_hold(segment: &str, json: &str) -> bool {
+    match segment {
+        "*" => json.starts_with('[') && json.contains('{'),
+        _ => json != "null",
+    }
+}
+
+/// Changes the object within a field. Returns false if it is none.
+fn within(field: &mut Field<'_>, change: impl FnOnce(&mut Document<'_>)) -> bool {
     let Ok(mut inner) = Document::parse(&field.json) else {
-        return;
+        return false;
     };
     change(&mut inner);
     let mut out = Vec::with_capacity(field.json.len());
     inner.write(&mut out);
     let out = String::from_utf8(out).unwrap_or_default();
     field.json = Cow::Owned(out);
+    true
 }
 
 fn drop_path(document: &mut Document<'_>, path: &[String]) {
     match path {
         [] => {}
         [last] => document.fields.retain(|field| !is_it(last, &field.name)),
-        [first, rest @ ..] => {
-            for field in &mut document.fields {
-                if is_it(first, &field.name) {
-                    within(field, |inner| drop_path(inner, rest));
-                }
-            }
-        }
+        [first, rest @ ..] => document.fields.retain_mut(|field| {
+            !is_it(first, &field.name)
+                || within(field, |inner| drop_path(inner, rest))
+                || !may_hold(first, &field.json)
+        }),
     }
 }
 
@@ -229,8 +240,7 @@ fn keep(document: &mut Document<'_>, paths: &[&[String]]) {
         if inner.is_empty() {
             return false;
         }
-        within(field, |document| keep(document, &inner));
-        true
+        within(field, |document| keep(document, &inner)) || field.json == "null"
     });
 }
 
@@ -374,7 +384,9 @@ mod tests {
         for (step, expected) in [
             (Step::Drop(paths(&["a", "b.c"])), r#"{"b":{"d":3},"e":[4]}"#),
             (Step::Drop(paths(&["b.*"])), r#"{"a":1,"b":{},"e":[4]}"#),
-            (Step::Drop(paths(&["e.x", "none"])), record),
+            (Step::Drop(paths(&["none", "*.x"])), record),
+            (Step::Drop(paths(&["e.x", "a.x"])), r#"{"b":{"c":2,"d":3}}"#),
+            (Step::Keep(paths(&["e.x", "b.x", "a"])), r#"{"a":1,"b":{}}"#),
             (Step::Keep(paths(&["b.d", "e"])), r#"{"b":{"d":3},"e":[4]}"#),
             (
                 Step::Rename(vec![("a".into(), "z".into())]),
@@ -385,6 +397,27 @@ mod tests {
         }
         let taken = Step::Rename(vec![("a".into(), "b".into())]);
         assert!(done(&taken, record).is_err());
+    }
+
+    #[test]
+    fn personal_data_of_another_form_than_the_path_is_refused() {
+        let key = HashKey::new(crate::secret::Secret::parse("env:KEY"));
+        let mask = Mask::Blank;
+        for (path, record, is_done) in [
+            ("u.mail", r#"{"u":{"mail":"m"}}"#, true),
+            ("u.mail", r#"{"u":[{"mail":"m"}]}"#, false),
+            ("u.mail", r#"{"u":"m"}"#, false),
+            ("u.mail", r#"{"u":null,"v":1}"#, true),
+            ("*.mail", r#"{"u":{"mail":"m"},"v":1,"w":["x"]}"#, true),
+            ("*.mail", r#"{"u":[{"mail":"m"}]}"#, false),
+        ] {
+            let path = paths(&[path]).remove(0);
+            let hashed = done(&Step::Hash(vec![path.clone()], key.clone()), record);
+            assert_eq!(hashed.is_ok(), is_done, "{record}");
+            assert!(!hashed.is_ok_and(|hashed| hashed.contains("\"m\"")), "{record}");
+            let masked = done(&Step::Mask(path, mask), record);
+            assert_eq!(masked.is_ok(), is_done, "{record}");
+        }
     }
 
     #[test]
