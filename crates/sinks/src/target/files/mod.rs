@@ -35,7 +35,7 @@ use crate::columns::Column;
 use crate::definition::FilesSpec;
 use encode::Encoder;
 use manifest::{Bounds, FileEntry, Manifest};
-use storage::Storage;
+use storage::{Storage, computed};
 
 /// Time of day, in ms since 1970, for the manifests.
 pub type WallClock = fn() -> i64;
@@ -210,18 +210,23 @@ impl Files {
             };
             let bounds = [start, end - 1].map(|row| slice.rows.offset(row).unwrap_or_default());
             let path = manifest::file_path(part.place, number, bounds, &extension);
-            let bytes = self.encoder.encode(&slice)?;
-            self.storage.write(&path, &self.writer, &bytes).await?;
-            self.steps.reach("file")?;
-            files.push(FileEntry {
+            let (bytes, sha256) = computed(|| {
+                let bytes = self.encoder.encode(&slice)?;
+                let hash = manifest::hex_hash(&bytes);
+                Ok::<_, TargetError>((bytes, hash))
+            })?;
+            let file = FileEntry {
                 path,
                 records: end - start,
                 bytes: bytes.len(),
-                sha256: manifest::hex_hash(&bytes),
-            });
+                sha256,
+            };
+            self.storage.write(&file.path, &self.writer, bytes).await?;
+            self.steps.reach("file")?;
+            files.push(file);
         }
         if let Some(file) = files.first() {
-            self.storage.sync_parent(&file.path)?;
+            self.storage.sync_parent(&file.path).await?;
         }
         self.steps.reach("files")?;
         Ok(files)
@@ -252,13 +257,14 @@ impl Files {
         };
         let bytes = manifest.to_bytes();
         let path = manifest::path(place, number);
-        if !self.storage.put_if_absent(&path, &self.writer, &bytes).await? {
+        let hash = manifest::hash(&bytes);
+        if !self.storage.put_if_absent(&path, &self.writer, bytes).await? {
             return Err(TargetError::Fenced(place.clone()));
         }
         self.steps.reach("manifest")?;
-        self.storage.name_parts(&manifest)?;
+        self.storage.name_parts(&manifest).await?;
         self.steps.reach("renamed")?;
-        Ok(Newest::of(&manifest, manifest::hash(&bytes)))
+        Ok(Newest::of(&manifest, hash))
     }
 
     /// Puts a manifest without files that sets a position: behind a newest one of a known number, whose rows
@@ -271,7 +277,7 @@ impl Files {
     ) -> Result<(), TargetError> {
         self.storage.make(place, &self.writer).await?;
         let (step, newest) = if let Some((manifest, hash)) = self.newest(place).await? {
-            self.storage.name_parts(&manifest)?;
+            self.storage.name_parts(&manifest).await?;
             let step = match known {
                 None => self.replaced(&manifest, place, start).await?,
                 Some(_) => Step {
@@ -304,13 +310,12 @@ impl Files {
     }
 }
 
-// A flush compresses and waits for the disk on the thread that asks: writing is all that this process does.
 #[async_trait]
 impl Target for Files {
     async fn open(&mut self, place: &Place, start: Start) -> Result<Opened, TargetError> {
         self.storage.make(place, &self.writer).await?;
         let newest = if let Some((manifest, hash)) = self.newest(place).await? {
-            self.storage.name_parts(&manifest)?;
+            self.storage.name_parts(&manifest).await?;
             Newest::of(&manifest, hash)
         } else {
             Newest::none(start)
@@ -360,7 +365,7 @@ impl Target for Files {
         };
         let pending = manifest::pending_path(part.place);
         self.storage
-            .replace(&pending, &self.writer, &bounds.to_bytes())
+            .replace(&pending, &self.writer, bounds.to_bytes())
             .await?;
         self.steps.reach("bounds")?;
         let files = self.write_files(part, number).await?;

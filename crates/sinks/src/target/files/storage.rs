@@ -1,5 +1,11 @@
 //! The place of a sink's files: a folder, or a bucket.
 
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::{block_in_place, spawn_blocking};
+
 use super::bucket::Bucket;
 use super::folder::Folder;
 use super::manifest::{Manifest, ORDERED_MAX};
@@ -12,16 +18,41 @@ const WRITER_LETTERS: usize = 8;
 #[derive(Debug)]
 pub(crate) enum Storage {
     /// Files are parts until their manifest is put.
-    Folder(Folder),
+    Folder(Arc<Folder>),
     /// Objects have their names at once. These have the writer in them, so that two do not meet.
     Bucket(Box<Bucket>),
+}
+
+/// Does work that waits for the disk on a thread of its own: a folder that is slow holds up nothing else.
+async fn aside<T: Send + 'static>(
+    folder: &Arc<Folder>,
+    work: impl FnOnce(&Folder) -> Result<T, TargetError> + Send + 'static,
+) -> Result<T, TargetError> {
+    let folder = Arc::clone(folder);
+    match spawn_blocking(move || work(&folder)).await {
+        Ok(done) => done,
+        Err(why) => match why.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(TargetError::Retry("this process ends".to_owned())),
+        },
+    }
+}
+
+/// Computes for long, while other tasks of the thread go on elsewhere.
+pub(crate) fn computed<T>(work: impl FnOnce() -> T) -> T {
+    let runtime = Handle::try_current();
+    if runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
+        block_in_place(work)
+    } else {
+        work()
+    }
 }
 
 impl Storage {
     pub(crate) fn of(spec: &FilesSpec) -> Self {
         match &spec.bucket {
             Some(bucket) => Self::Bucket(Box::new(Bucket::new(bucket))),
-            None => Self::Folder(Folder::new(spec.path.clone().into())),
+            None => Self::Folder(Arc::new(Folder::new(spec.path.clone().into()))),
         }
     }
 
@@ -38,15 +69,18 @@ impl Storage {
 
     pub(crate) async fn prepare(&mut self, make: bool) -> Result<Vec<String>, TargetError> {
         match self {
-            Self::Folder(folder) => folder.prepare(make),
+            Self::Folder(folder) => aside(folder, move |folder| folder.prepare(make)).await,
             Self::Bucket(bucket) => bucket.prepare(make).await,
         }
     }
 
     /// Makes the folder of a file.
-    pub(crate) fn make_parent(&self, path: &str) -> Result<(), TargetError> {
+    pub(crate) async fn make_parent(&self, path: &str) -> Result<(), TargetError> {
         match self {
-            Self::Folder(folder) => folder.make_parent(path),
+            Self::Folder(folder) => {
+                let path = path.to_owned();
+                aside(folder, move |folder| folder.make_parent(&path)).await
+            }
             Self::Bucket(_) => Ok(()),
         }
     }
@@ -54,7 +88,10 @@ impl Storage {
     /// Makes a place ready for files.
     pub(super) async fn make(&mut self, place: &Place, writer: &str) -> Result<(), TargetError> {
         match self {
-            Self::Folder(folder) => folder.make(place),
+            Self::Folder(folder) => {
+                let place = place.clone();
+                aside(folder, move |folder| folder.make(&place)).await
+            }
             Self::Bucket(bucket) => bucket.check(writer).await,
         }
     }
@@ -62,7 +99,10 @@ impl Storage {
     /// Returns the highest number of a manifest.
     pub(super) async fn newest(&mut self, place: &Place) -> Result<Option<u64>, TargetError> {
         match self {
-            Self::Folder(folder) => folder.newest(place),
+            Self::Folder(folder) => {
+                let place = place.clone();
+                aside(folder, move |folder| folder.newest(&place)).await
+            }
             Self::Bucket(bucket) => bucket.newest(place).await,
         }
     }
@@ -82,7 +122,7 @@ impl Storage {
     /// Returns the places that have manifests.
     pub(super) async fn places(&mut self) -> Result<Vec<Place>, TargetError> {
         match self {
-            Self::Folder(folder) => folder.places(),
+            Self::Folder(folder) => aside(folder, Folder::places).await,
             Self::Bucket(bucket) => bucket.places().await,
         }
     }
@@ -90,23 +130,37 @@ impl Storage {
     /// Returns the bytes of a file, if it is there.
     pub(super) async fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>, TargetError> {
         match self {
-            Self::Folder(folder) => folder.read(path),
+            Self::Folder(folder) => {
+                let path = path.to_owned();
+                aside(folder, move |folder| folder.read(&path)).await
+            }
             Self::Bucket(bucket) => bucket.read(path).await,
         }
     }
 
     /// Writes a file that no manifest names yet.
-    pub(super) async fn write(&mut self, path: &str, writer: &str, bytes: &[u8]) -> Result<(), TargetError> {
+    pub(super) async fn write(
+        &mut self,
+        path: &str,
+        writer: &str,
+        bytes: Vec<u8>,
+    ) -> Result<(), TargetError> {
         match self {
-            Self::Folder(folder) => folder.write_part(path, writer, bytes),
-            Self::Bucket(bucket) => bucket.put(path, bytes).await,
+            Self::Folder(folder) => {
+                let (path, writer) = (path.to_owned(), writer.to_owned());
+                aside(folder, move |folder| folder.write_part(&path, &writer, &bytes)).await
+            }
+            Self::Bucket(bucket) => bucket.put(path, &bytes).await,
         }
     }
 
     /// Has the files beside a path last.
-    pub(super) fn sync_parent(&self, path: &str) -> Result<(), TargetError> {
+    pub(super) async fn sync_parent(&self, path: &str) -> Result<(), TargetError> {
         match self {
-            Self::Folder(folder) => folder.sync_parent(path),
+            Self::Folder(folder) => {
+                let path = path.to_owned();
+                aside(folder, move |folder| folder.sync_parent(&path)).await
+            }
             Self::Bucket(_) => Ok(()),
         }
     }
@@ -116,11 +170,14 @@ impl Storage {
         &mut self,
         path: &str,
         writer: &str,
-        bytes: &[u8],
+        bytes: Vec<u8>,
     ) -> Result<(), TargetError> {
         match self {
-            Self::Folder(folder) => folder.replace(path, writer, bytes),
-            Self::Bucket(bucket) => bucket.put(path, bytes).await,
+            Self::Folder(folder) => {
+                let (path, writer) = (path.to_owned(), writer.to_owned());
+                aside(folder, move |folder| folder.replace(&path, &writer, &bytes)).await
+            }
+            Self::Bucket(bucket) => bucket.put(path, &bytes).await,
         }
     }
 
@@ -129,25 +186,53 @@ impl Storage {
         &mut self,
         path: &str,
         writer: &str,
-        bytes: &[u8],
+        bytes: Vec<u8>,
     ) -> Result<bool, TargetError> {
         match self {
-            Self::Folder(folder) => folder.put_if_absent(path, writer, bytes),
-            Self::Bucket(bucket) => bucket.put_if_absent(path, bytes).await,
+            Self::Folder(folder) => {
+                let (path, writer) = (path.to_owned(), writer.to_owned());
+                aside(folder, move |folder| folder.put_if_absent(&path, &writer, &bytes)).await
+            }
+            Self::Bucket(bucket) => bucket.put_if_absent(path, &bytes).await,
         }
     }
 
     /// Gives the files of a manifest their names, if they do not have them yet.
-    pub(super) fn name_parts(&self, manifest: &Manifest) -> Result<(), TargetError> {
+    pub(super) async fn name_parts(&self, manifest: &Manifest) -> Result<(), TargetError> {
         let Self::Folder(folder) = self else {
             return Ok(());
         };
-        for file in &manifest.files {
-            folder.name_part(&file.path, &manifest.writer)?;
-        }
-        match manifest.files.first() {
-            Some(file) => folder.sync_parent(&file.path),
-            None => Ok(()),
-        }
+        let manifest = manifest.clone();
+        aside(folder, move |folder| {
+            for file in &manifest.files {
+                folder.name_part(&file.path, &manifest.writer)?;
+            }
+            match manifest.files.first() {
+                Some(file) => folder.sync_parent(&file.path),
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_that_is_slow_holds_up_no_other_task() {
+        let folder = Arc::new(Folder::new("unused".into()));
+        let (sender, waiting) = mpsc::channel();
+        let slow = aside(&folder, move |_| {
+            waiting
+                .recv_timeout(Duration::from_mins(1))
+                .map_err(|why| TargetError::Stop(why.to_string()))
+        });
+        let other = async { sender.send(()).unwrap() };
+        assert_eq!(tokio::join!(slow, other).0, Ok(()));
     }
 }

@@ -26,7 +26,7 @@ use crate::definition::DucklakeSpec;
 use crate::rows::Slice;
 use crate::target::TargetError;
 use crate::target::files::parquet;
-use crate::target::files::storage::Storage;
+use crate::target::files::storage::{Storage, computed};
 
 /// Versions of the catalog's format.
 const VERSIONS: [&str; 3] = ["0.3", "1.0", "1.1"];
@@ -231,20 +231,20 @@ impl Lake {
         let stats = columns
             .map(|(at, (id, column))| Ok((id, column.kind, Stats::of(rows, at, column.kind)?)))
             .collect::<Result<_, TargetError>>()?;
-        let encoded = parquet::encode(&self.columns, &table.ids, rows, true);
+        let encoded = computed(|| parquet::encode(&self.columns, &table.ids, rows, true));
         let bytes = encoded.map_err(|why| stop(format!("Parquet: {why}")))?;
         let name = format!("stafett-{}.parquet", Uuid::new_v4());
         let path = format!("{}{name}", table.folder);
-        self.storage.make_parent(&path)?;
-        self.storage.replace(&path, &self.writer, &bytes).await?;
-        let footer = bytes
-            .len()
+        let size = bytes.len();
+        let footer = size
             .checked_sub(8)
             .and_then(|at| bytes.get(at..at + 4)?.try_into().ok());
+        self.storage.make_parent(&path).await?;
+        self.storage.replace(&path, &self.writer, bytes).await?;
         Ok(Staged {
             name,
             records: signed(rows.len()),
-            bytes: signed(bytes.len()),
+            bytes: signed(size),
             footer: footer.map_or(0, |bytes| i64::from(u32::from_le_bytes(bytes))),
             stats,
         })
