@@ -1,4 +1,4 @@
-//! Records of one partition, read ahead by a bounded number of batches.
+//! Records of one partition, read ahead by a bounded number of pieces.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_kafka_client::batches::{Aborted, Batches};
 use stafett_kafka_client::{
-    Client, ClientError, ErrorCode, FetchSettings, Fetcher, Place as Position, PooledClient, Topic,
+    Client, ClientError, ErrorCode, FetchSettings, Fetched, Fetcher, Place as Position, PooledClient, Topic,
 };
-use stafett_model::{Lock, Offset, StoredRecord, records};
+use stafett_model::{BatchError, Lock, Offset, StoredRecord, records};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -19,7 +19,7 @@ use crate::amqp::Feed;
 use crate::definition::{Begin, OnGap};
 use crate::target::{Place, Start};
 
-/// Batches that wait for the pump. Behind them nothing is read: back-pressure is lag.
+/// Pieces that wait for the pump. Behind them nothing is read: back-pressure is lag.
 const AHEAD: usize = 2;
 /// Time of empty answers after which a record is gone that was there when its batch was read.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,10 +27,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_millis(500);
 const IDLE_MIN: Duration = Duration::from_millis(10);
 const PARTITION_BYTES: i32 = 1 << 20;
+/// Memory of a piece behind which it takes no further batch.
+const PIECE_BYTES: usize = 1 << 20;
 /// Records of one batch, decompressed, at most.
 const BATCH_BYTES_MAX: usize = 256 << 20;
 
-/// Records of one answer, and the offset behind it.
+/// Records of an answer or of a part of it, and the offset behind them.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) records: Vec<StoredRecord>,
@@ -70,6 +72,10 @@ pub(crate) enum Reader {
         base: u64,
         unwritten: Unwritten,
     },
+}
+
+fn unreadable(place: &Place, why: &BatchError) -> ReadError {
+    ReadError::Unreadable(format!("{place}: {why}"))
 }
 
 fn index(place: &Place) -> i32 {
@@ -247,12 +253,12 @@ async fn follow(
             idle = IDLE_MIN;
         }
         for fetched in answers {
-            let mut piece = decode(fetched.bytes, fetched.aborted, *from)
-                .map_err(|why| ReadError::Unreadable(format!("{place}: {why}")))?;
-            piece.end = u64::try_from(fetched.end).unwrap_or(0);
-            *from = piece.next;
-            if pieces.send(Ok(piece)).await.is_err() {
-                return Ok(());
+            let mut answer = Answer::new(fetched, *from);
+            while let Some(piece) = answer.piece().map_err(|why| unreadable(place, &why))? {
+                *from = piece.next;
+                if pieces.send(Ok(piece)).await.is_err() {
+                    return Ok(());
+                }
             }
         }
         if pieces.is_closed() {
@@ -261,29 +267,64 @@ async fn follow(
     }
 }
 
-/// Returns the records of an answer, without those before `from` and of aborted transactions.
-fn decode(bytes: Bytes, aborted: Vec<(i64, i64)>, from: u64) -> Result<Piece, stafett_model::BatchError> {
-    let mut aborted = Aborted::new(aborted);
-    let mut found = Vec::new();
-    let mut next = from;
-    for batch in Batches::new(bytes) {
-        let (header, bytes) = batch?;
-        let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
-        let is_aborted = aborted.has(&header, &bytes);
-        if !header.is_control() && !is_aborted {
-            let mut batch = records(&bytes, BATCH_BYTES_MAX)?;
-            batch.seek(Offset(from))?;
-            for record in batch {
-                found.push(record?);
-            }
+/// An answer that is read in pieces: batches until they are large, as a small answer may hold a lot of records.
+struct Answer {
+    batches: Batches,
+    aborted: Aborted,
+    next: u64,
+    end: u64,
+    is_done: bool,
+}
+
+impl Answer {
+    fn new(fetched: Fetched, from: u64) -> Self {
+        Self {
+            batches: Batches::new(fetched.bytes),
+            aborted: Aborted::new(fetched.aborted),
+            next: from,
+            end: u64::try_from(fetched.end).unwrap_or(0),
+            is_done: false,
         }
-        next = next.max(u64::try_from(behind).unwrap_or(0));
     }
-    Ok(Piece {
-        records: found,
-        next,
-        end: 0,
-    })
+
+    /// Returns the next records, without those before the position and of aborted transactions. `None` behind
+    /// the last piece; an answer has at least one.
+    fn piece(&mut self) -> Result<Option<Piece>, BatchError> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let (from, mut found, mut bytes) = (self.next, Vec::new(), 0);
+        while bytes < PIECE_BYTES {
+            let Some(batch) = self.batches.next() else {
+                self.is_done = true;
+                break;
+            };
+            let (header, batch) = batch?;
+            let behind = header.base_offset + i64::from(header.last_offset_delta) + 1;
+            let is_aborted = self.aborted.has(&header, &batch);
+            if !header.is_control() && !is_aborted {
+                let mut batch = records(&batch, BATCH_BYTES_MAX)?;
+                batch.seek(Offset(from))?;
+                for record in batch {
+                    let record = record?;
+                    bytes += size_of(&record);
+                    found.push(record);
+                }
+            }
+            self.next = self.next.max(u64::try_from(behind).unwrap_or(0));
+        }
+        Ok(Some(Piece {
+            records: found,
+            next: self.next,
+            end: self.end,
+        }))
+    }
+}
+
+/// Returns the memory of a record, about.
+fn size_of(record: &StoredRecord) -> usize {
+    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    std::mem::size_of::<StoredRecord>() + length(&record.key) + length(&record.value)
 }
 
 /// Returns the records at offsets, in order, as far as they are still there. Offsets ascend.
@@ -320,11 +361,12 @@ pub(crate) async fn records_at(
                 return Ok(found);
             }
             for answer in answers {
-                let piece = decode(answer.bytes, answer.aborted, from)
-                    .map_err(|why| ReadError::Unreadable(format!("{place}: {why}")))?;
-                let wanted = |record: &StoredRecord| offsets.binary_search(&record.offset.0).is_ok();
-                found.extend(piece.records.into_iter().filter(wanted));
-                from = piece.next;
+                let mut answer = Answer::new(answer, from);
+                while let Some(piece) = answer.piece().map_err(|why| unreadable(place, &why))? {
+                    let wanted = |record: &StoredRecord| offsets.binary_search(&record.offset.0).is_ok();
+                    found.extend(piece.records.into_iter().filter(wanted));
+                    from = piece.next;
+                }
             }
             if from > *last {
                 return Ok(found);
@@ -356,6 +398,9 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use stafett_model::{BatchBuilder, Codec, Record};
+
     use super::*;
 
     #[test]
@@ -370,5 +415,41 @@ mod tests {
         assert!(!silence.lasts(false, false, at(22)));
         assert!(!silence.lasts(true, false, at(31)));
         assert!(silence.lasts(true, false, at(32)));
+    }
+
+    #[test]
+    fn an_answer_that_is_large_once_decompressed_is_read_in_pieces() {
+        let value = vec![b'a'; 600_000];
+        let mut bytes = BytesMut::new();
+        for base in 0..5_i64 {
+            let mut batch = BatchBuilder::with_capacity(Codec::Zstd, 0);
+            let record = Record {
+                key: None,
+                value: Some(&value),
+                headers: &[],
+                timestamp: 0,
+            };
+            batch.push(&record).unwrap();
+            let mut batch = BytesMut::from(&*batch.finish().unwrap());
+            batch[..8].copy_from_slice(&base.to_be_bytes());
+            bytes.extend_from_slice(&batch);
+        }
+        assert!(bytes.len() < 10_000);
+        let fetched = |bytes| Fetched {
+            source: 0,
+            from: 0,
+            end: 0,
+            bytes,
+            aborted: Vec::new(),
+        };
+        let mut answer = Answer::new(fetched(bytes.freeze()), 1);
+        let mut pieces = Vec::new();
+        while let Some(piece) = answer.piece().unwrap() {
+            pieces.push((piece.records.len(), piece.next));
+        }
+        assert_eq!(pieces, [(2, 3), (2, 5), (0, 5)]);
+        let mut empty = Answer::new(fetched(Bytes::new()), 7);
+        assert_eq!(empty.piece().unwrap().unwrap().next, 7);
+        assert!(empty.piece().unwrap().is_none());
     }
 }
