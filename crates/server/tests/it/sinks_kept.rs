@@ -359,8 +359,16 @@ fn a_closed_broker_runs_its_sinks_and_refuses_those_of_strangers() {
         let (_, _, said) = closed.ask("GET /v1/sinks/s", Some("root"), "");
         assert!(begun.elapsed() < PATIENCE, "{said}");
     }
+    let worker = || {
+        let (_, _, said) = closed.ask("GET /v1/apps/sink.s", Some("root"), "");
+        let app: Value = serde_json::from_str(&said).unwrap();
+        app["tasks"][0]["worker"].clone()
+    };
+    let before = worker();
+    assert!(before.is_string(), "{before}");
     assert_eq!(closed.ask("GET /v1/sinks/s/positions", Some("eve"), "").0, 403);
     let (status, _, said) = closed.ask("GET /v1/sinks/s/positions", Some("root"), "");
     assert_eq!(status, 200, "{said}");
     assert!(said.contains("\"next\":1"), "{said}");
+    assert_eq!(worker(), before, "it runs on");
 }

@@ -14,6 +14,7 @@ use stafett_sinks::status::{State, Status};
 use stafett_sinks::target::{Place, Start, Steps, Surroundings, target_of};
 use stafett_sinks::{App, Definition};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -42,6 +43,8 @@ pub(super) struct Kept {
     pub(super) status: Arc<Status>,
     pub(super) told: mpsc::Sender<FromRunner>,
     pub(super) pauses: mpsc::Sender<String>,
+    /// Answers to questions for which the sink runs on. They end with this.
+    pub(super) answers: JoinSet<()>,
     pub(super) stop: CancellationToken,
 }
 
@@ -144,9 +147,14 @@ impl Kept {
                     }
                 }
                 Some(asked) = self.questions.recv(), if ended.is_none() && !is_stopped => {
-                    ended = Some(Ended::Asked(asked));
-                    end.cancel();
+                    if let Question::Positions = asked.question {
+                        self.answer_aside(definition, asked.number);
+                    } else {
+                        ended = Some(Ended::Asked(asked));
+                        end.cancel();
+                    }
                 }
+                Some(_) = self.answers.join_next() => {}
             }
         };
         if let Err(why) = result {
@@ -169,6 +177,17 @@ impl Kept {
         }
     }
 
+    /// Answers with the positions, while the sink runs on.
+    fn answer_aside(&mut self, definition: &Definition, number: u64) {
+        let (definition, surroundings) = (definition.clone(), self.surroundings());
+        let (http, told) = (self.http.another(), self.told.clone());
+        self.answers.spawn(async move {
+            let answer = positions(&definition, &surroundings, http).await;
+            // The process ends if nothing takes it.
+            let _ = told.send(FromRunner::Answer { number, answer }).await;
+        });
+    }
+
     /// Answers a question while the sink does not run.
     async fn answer(
         &self,
@@ -188,19 +207,13 @@ impl Kept {
                 .await
                 .map_err(|why| text(&why))?;
         }
-        if definition.keeps_positions_in_app() {
-            let mut app = App::new(definition, self.http.another());
-            return match question {
-                Question::Positions | Question::AcceptGap => {
-                    app.positions().await.map(shown).map_err(|why| text(&why))
-                }
-                Question::Replay(_) => Err(format!(
-                    "the app {} has the positions: stafett app reset moves them",
-                    definition.app()
-                )),
-            };
-        }
         if let Question::Replay(replay) = question {
+            if definition.keeps_positions_in_app() {
+                let app = definition.app();
+                return Err(format!(
+                    "the app {app} has the positions: stafett app reset moves them"
+                ));
+            }
             for (place, start) in self.places(definition, client, replay).await? {
                 target
                     .set_position(&place, start)
@@ -208,7 +221,7 @@ impl Kept {
                     .map_err(|why| text(&why))?;
             }
         }
-        target.positions().await.map(shown).map_err(|why| text(&why))
+        positions(definition, &self.surroundings(), self.http.another()).await
     }
 
     /// Returns the positions that a replay sets.
@@ -240,6 +253,22 @@ impl Kept {
             .await
             .map_err(|why| why.to_string())
     }
+}
+
+/// Returns the positions, as the target or the app has them.
+async fn positions(
+    definition: &Definition,
+    surroundings: &Surroundings,
+    http: Http,
+) -> Result<Vec<SinkPosition>, String> {
+    let found = if definition.keeps_positions_in_app() {
+        let positions = App::new(definition, http).positions().await;
+        positions.map_err(|why| why.to_string())
+    } else {
+        let positions = target_of(definition, surroundings).positions().await;
+        positions.map_err(|why| why.to_string())
+    };
+    found.map(shown)
 }
 
 fn shown(positions: Vec<(Place, u64)>) -> Vec<SinkPosition> {

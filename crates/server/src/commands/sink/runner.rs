@@ -15,6 +15,7 @@ use stafett_sinks::broker::Servers;
 use stafett_sinks::status::Status;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -205,6 +206,7 @@ impl Runner {
             status: Arc::clone(&status),
             told: self.told.clone(),
             pauses: self.pauses.clone(),
+            answers: JoinSet::new(),
             stop: stop.clone(),
         };
         self.tasks.spawn(kept.run());
