@@ -267,7 +267,7 @@ async fn follow(
     }
 }
 
-/// An answer that is read in pieces: batches until they are large, as a small answer may hold a lot of records.
+/// An answer that is read in pieces of a bounded size, as it may be large once decompressed.
 struct Answer {
     batches: Batches,
     aborted: Aborted,

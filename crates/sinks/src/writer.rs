@@ -68,7 +68,7 @@ impl Writer {
                 Ok(mut opened) => {
                     self.epoch = opened.epoch;
                     if let Origin::Queue(_) = self.dead.source {
-                        // Its messages come again in another number: a batch of theirs has no end to wait for.
+                        // Its messages come again in another number: there is no end to wait for.
                         opened.begun = None;
                     }
                     return Ok(opened);
