@@ -1953,11 +1953,13 @@ export type Sink = {
   from: (string)[];
   lag: number;
   limited_ms: number;
+  limits_ms: { [name: string]: number };
   lookups: { [name: string]: number };
   name: string;
   parallel: number;
   places: (SinkPlace)[];
   poison: number;
+  poison_classes: { [name: string]: number };
   promise: string;
   retries: { [name: string]: number };
   rows: number;
@@ -1978,6 +1980,7 @@ export type SinkPause = {
 
 export type SinkPlace = {
   end: number;
+  newest_ms: number | null;
   next: number;
   oldest_ms: number | null;
   partition: number;
@@ -2010,11 +2013,13 @@ export type SinkSummary = {
   from: (string)[];
   lag: number;
   limited_ms: number;
+  limits_ms: { [name: string]: number };
   lookups: { [name: string]: number };
   name: string;
   parallel: number;
   places: (SinkPlace)[];
   poison: number;
+  poison_classes: { [name: string]: number };
   promise: string;
   retries: { [name: string]: number };
   rows: number;

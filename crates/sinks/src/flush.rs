@@ -1,6 +1,6 @@
 //! One batch into a target: as a whole, or in halves until the refused rows are found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -70,8 +70,8 @@ pub enum FlushError {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flushed {
     pub rows: u64,
-    /// Records that went to the dead letters.
-    pub poison: u64,
+    /// Records that went to the dead letters, by class.
+    pub poison: BTreeMap<&'static str, u64>,
     /// Parts that were written or refused.
     pub tries: u64,
 }
@@ -102,8 +102,9 @@ pub async fn flush(
         if !culprits.is_empty() {
             culprits.sort_by_key(|poison| poison.offset);
             dead.store(&batch.place, &culprits).await?;
-            flushed.poison += culprits.len() as u64;
-            culprits.clear();
+            for culprit in culprits.drain(..) {
+                *flushed.poison.entry(culprit.reason.class).or_default() += 1;
+            }
         }
         let part = Part {
             place: &batch.place,

@@ -63,6 +63,8 @@ pub struct Batch {
     /// Records between `from` and `next`, also those without a row.
     pub records: u64,
     pub dropped: Dropped,
+    /// Newest time stamp of its records, if they have any.
+    pub newest_ms: Option<i64>,
     /// True if rows are not those of single records: they are all stored, or none.
     pub is_whole: bool,
     pub cause: Cause,
@@ -91,6 +93,7 @@ pub struct Gather {
     dropped: Dropped,
     /// Time stamp of the first record, if it has one.
     oldest_ms: Option<i64>,
+    newest_ms: Option<i64>,
     flushed_ms: u64,
     begun: Option<u64>,
     /// Groups of records that are summed up instead of written.
@@ -120,6 +123,7 @@ impl Gather {
             records: 0,
             dropped: Dropped::default(),
             oldest_ms: None,
+            newest_ms: None,
             flushed_ms: now_ms,
             begun: begun.filter(|end| *end > from),
             groups: None,
@@ -179,6 +183,7 @@ impl Gather {
         if self.records == 0 {
             self.oldest_ms = Some(record.timestamp).filter(|at| *at >= 0);
         }
+        self.newest_ms = self.newest_ms.max(Some(record.timestamp).filter(|at| *at >= 0));
         self.records += 1;
         self.next = offset + 1;
         true
@@ -257,6 +262,7 @@ impl Gather {
             poison: std::mem::take(&mut self.poison),
             records: std::mem::take(&mut self.records),
             dropped: std::mem::take(&mut self.dropped),
+            newest_ms: self.newest_ms.take(),
             cause,
         };
         self.from = self.next;

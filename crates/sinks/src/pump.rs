@@ -19,7 +19,7 @@ use crate::positions::{first_of, pass_gap};
 use crate::quiet::left_ms;
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::runner::RunError;
-use crate::status::{State, Status};
+use crate::status::{Limit, State, Status};
 use crate::tables::caught_up;
 use crate::target::{Opened, Place, Start, TargetError};
 use crate::writer::{Stored, Writer};
@@ -405,7 +405,7 @@ impl Pump {
             piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
             changed = self.orders.changed() => changed.ok().map(|()| Event::Order),
             () = sleep(Duration::from_millis(deadline)) => {
-                self.status.limited(quiet_ms);
+                self.status.limited(Limit::Quiet, quiet_ms);
                 Some(Event::Due)
             }
         }

@@ -34,6 +34,18 @@ impl State {
     }
 }
 
+/// Reason of a wait before a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The operator's bound of rows or bytes.
+    Rate,
+    /// Other flushes, as many as the target bears; or a pause.
+    Turn,
+    /// A time of day in which nothing is written.
+    Quiet,
+}
+
+const LIMITS: [&str; 3] = ["rate", "turn", "quiet"];
 const CAUSES: [Cause; 5] = [Cause::Full, Cause::Bytes, Cause::Time, Cause::Stop, Cause::Begun];
 
 /// Upper bounds of the classes by which flushes are counted by their time, in ms. The last class has none.
@@ -45,10 +57,11 @@ pub struct Status {
     state: Lock<(State, String)>,
     rows: AtomicU64,
     bytes: AtomicU64,
-    poison: AtomicU64,
+    poison: Lock<BTreeMap<&'static str, u64>>,
     dropped: AtomicU64,
     expression_errors: AtomicU64,
-    limited_ms: AtomicU64,
+    /// Waits by [`Limit`].
+    limited_ms: [AtomicU64; LIMITS.len()],
     /// Flushes at a time.
     parallel: AtomicU64,
     flush_ms: AtomicU64,
@@ -72,6 +85,8 @@ pub struct Progress {
     pub end: u64,
     /// Time stamp of the first record that was read and that the target does not have.
     pub oldest_ms: Option<i64>,
+    /// Time stamp of the newest record that this process has brought into the target.
+    pub newest_ms: Option<i64>,
 }
 
 /// State and counters at one time.
@@ -82,11 +97,13 @@ pub struct Snapshot {
     pub why: String,
     pub rows: u64,
     pub bytes: u64,
-    pub poison: u64,
+    /// By class.
+    pub poison: BTreeMap<&'static str, u64>,
     pub dropped: u64,
     pub expression_errors: u64,
     pub flush_ms: u64,
-    pub limited_ms: u64,
+    /// By reason.
+    pub limited_ms: BTreeMap<&'static str, u64>,
     /// Flushes at a time; 0 before the first one.
     pub parallel: u64,
     /// By the words of causes and classes.
@@ -106,10 +123,10 @@ impl Default for Status {
             state: Lock::new((State::Running, String::new())),
             rows: AtomicU64::default(),
             bytes: AtomicU64::default(),
-            poison: AtomicU64::default(),
+            poison: Lock::default(),
             dropped: AtomicU64::default(),
             expression_errors: AtomicU64::default(),
-            limited_ms: AtomicU64::default(),
+            limited_ms: Default::default(),
             parallel: AtomicU64::default(),
             flush_ms: AtomicU64::default(),
             flushes: Default::default(),
@@ -135,11 +152,14 @@ impl Status {
             why,
             rows: value(&self.rows),
             bytes: value(&self.bytes),
-            poison: value(&self.poison),
+            poison: self.poison.lock().clone(),
             dropped: value(&self.dropped),
             expression_errors: value(&self.expression_errors),
             flush_ms: value(&self.flush_ms),
-            limited_ms: value(&self.limited_ms),
+            limited_ms: LIMITS
+                .into_iter()
+                .zip(self.limited_ms.iter().map(value))
+                .collect(),
             parallel: value(&self.parallel),
             flushes: flushes
                 .map(|(cause, counter)| (cause.word(), value(counter)))
@@ -180,6 +200,7 @@ impl Status {
                 next,
                 end: next,
                 oldest_ms: None,
+                newest_ms: None,
             };
             places.insert(place.clone(), progress);
         }
@@ -191,6 +212,7 @@ impl Status {
             next,
             end,
             oldest_ms: None,
+            newest_ms: None,
         };
         self.places.lock().insert(place.clone(), progress);
     }
@@ -266,7 +288,12 @@ impl Status {
         let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
         add(&self.rows, flushed.rows);
         add(&self.bytes, batch.rows.bytes() as u64);
-        add(&self.poison, flushed.poison);
+        for (class, count) in &flushed.poison {
+            *self.poison.lock().entry(class).or_default() += count;
+        }
+        if let Some(progress) = self.places.lock().get_mut(&batch.place) {
+            progress.newest_ms = progress.newest_ms.max(batch.newest_ms);
+        }
         add(&self.dropped, batch.dropped.records);
         add(&self.expression_errors, batch.dropped.failed);
         add(&self.flush_ms, took_ms);
@@ -289,8 +316,10 @@ impl Status {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn limited(&self, wait_ms: u64) {
-        self.limited_ms.fetch_add(wait_ms, Ordering::Relaxed);
+    pub(crate) fn limited(&self, limit: Limit, wait_ms: u64) {
+        if let Some(counter) = self.limited_ms.get(limit as usize) {
+            counter.fetch_add(wait_ms, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn parallel(&self, flushes: usize) {
@@ -300,5 +329,40 @@ impl Status {
     /// Returns the rows that were written.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::computed::tests::place_and_record;
+    use crate::convert::Converter;
+    use crate::definition::Definition;
+    use crate::gather::Gather;
+
+    #[test]
+    fn a_flush_counts_its_poison_by_class_and_tells_the_newest_time() {
+        let text = "[sink.a]\nfrom = \"t\"\nto = \"topic\"\ntopic = \"u\"\n";
+        let definition = Definition::parse(text).unwrap().remove(0);
+        let (place, mut record) = place_and_record();
+        record.timestamp = 5000;
+        let (from, columns) = (record.offset.0, definition.columns.clone());
+        let mut gather = Gather::new(place.clone(), definition.flush, columns.len(), from, None, 0);
+        let mut converter = Converter::new(columns, definition.steps.clone(), definition.on_unknown);
+        assert!(gather.push(&record, &mut converter));
+        let status = Status::default();
+        status.at(&place, from);
+        let flushed = Flushed {
+            poison: [("type", 2)].into(),
+            ..Flushed::default()
+        };
+        for batch in [gather.take(Cause::Full, 0), gather.take(Cause::Stop, 0)] {
+            status.flushed(&batch, &flushed, 1);
+        }
+        status.limited(Limit::Quiet, 7);
+        let shown = status.snapshot();
+        assert_eq!(shown.places.get(&place).unwrap().newest_ms, Some(5000));
+        assert_eq!(shown.poison, [("type", 4)].into());
+        assert_eq!(shown.limited_ms, [("quiet", 7), ("rate", 0), ("turn", 0)].into());
     }
 }

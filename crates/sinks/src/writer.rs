@@ -19,7 +19,7 @@ use crate::flush::{DeadLetters, FlushError, Flushed, flush};
 use crate::gate::Gate;
 use crate::gather::Batch;
 use crate::pace::{Limiter, Waits};
-use crate::status::{State, Status};
+use crate::status::{Limit, State, Status};
 use crate::target::{Opened, Place, Start, Target, TargetError};
 use crate::turns::{Turn, Turns};
 
@@ -84,7 +84,7 @@ impl Writer {
         let (rows, bytes) = (batch.rows.len() as u64, batch.rows.bytes() as u64);
         let wait = self.limiter.lock().take(rows, bytes, (self.now_ms)());
         if wait > 0 {
-            self.status.limited(wait);
+            self.status.limited(Limit::Rate, wait);
             sleep(Duration::from_millis(wait)).await;
         }
         loop {
@@ -142,7 +142,8 @@ impl Writer {
     async fn turn(&mut self) -> Turn {
         let begun_ms = (self.now_ms)();
         let turn = self.gate.turn(&self.turns).await;
-        self.status.limited((self.now_ms)().saturating_sub(begun_ms));
+        let wait_ms = (self.now_ms)().saturating_sub(begun_ms);
+        self.status.limited(Limit::Turn, wait_ms);
         turn
     }
 
@@ -272,6 +273,7 @@ mod tests {
             poison: vec![Poison { offset: 0, reason }],
             records: 1,
             dropped: Dropped::default(),
+            newest_ms: None,
             is_whole: false,
             cause: Cause::Time,
         };

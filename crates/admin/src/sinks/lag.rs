@@ -17,7 +17,7 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
     let lost = app.as_ref().map(|app| app.lost_topics()).unwrap_or_default();
     let told = std::mem::take(&mut state.places).into_iter();
     let told: BTreeMap<_, _> = told
-        .map(|place| ((place.topic, place.partition), (place.next, place.oldest_ms)))
+        .map(|place| ((place.topic.clone(), place.partition), place))
         .collect();
     for (input, name) in terms.from.iter().enumerate() {
         let Some(topic) = broker.topics().named(name) else {
@@ -35,7 +35,7 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
             };
             let told = told.get(&(name.clone(), partition)).filter(|_| !is_lost);
             let next = match told {
-                Some((next, _)) => Some(*next),
+                Some(place) => Some(place.next),
                 None if is_lost => None,
                 None => of_app(),
             };
@@ -44,7 +44,8 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
                 partition,
                 next: next.unwrap_or(bounds.start.0),
                 end: bounds.stable.0,
-                oldest_ms: told.and_then(|(_, oldest_ms)| *oldest_ms),
+                oldest_ms: told.and_then(|place| place.oldest_ms),
+                newest_ms: told.and_then(|place| place.newest_ms),
             });
         }
     }

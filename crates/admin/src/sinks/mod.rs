@@ -79,14 +79,16 @@ pub struct SinkState {
     /// Rows and bytes written since the runner started.
     pub rows: u64,
     pub bytes: u64,
-    /// Records that went to the dead letters.
+    /// Records that went to the dead letters; and by class: `not_json`, `type`, `refused` and others.
     pub poison: u64,
+    pub poison_classes: BTreeMap<String, u64>,
     /// Records that conditions left out, and those of them on which a condition failed.
     pub dropped: u64,
     pub expression_errors: u64,
-    /// Time spent on flushes, and waiting for limits.
+    /// Time spent on flushes, and waiting before them; and by reason: `rate`, `turn` or `quiet`.
     pub flush_ms: u64,
     pub limited_ms: u64,
+    pub limits_ms: BTreeMap<String, u64>,
     /// Flushes at a time, as the target bears them; 0 before the first one.
     pub parallel: u64,
     /// Flushes by cause: `full`, `bytes`, `time`, `stop` or `begun`.
@@ -116,6 +118,8 @@ pub struct SinkPlace {
     pub end: u64,
     /// Time stamp of the first record that the target does not have, in ms since 1970, as far as it was read.
     pub oldest_ms: Option<i64>,
+    /// Time stamp of the newest record that the runner has brought into the target, in ms since 1970.
+    pub newest_ms: Option<i64>,
 }
 
 /// A position in a target.

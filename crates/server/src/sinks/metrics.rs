@@ -19,12 +19,9 @@ use super::SinksHere;
 
 type Value = fn(&SinkState) -> u64;
 
-const COUNTERS: [(&str, &str, Value); 8] = [
+const COUNTERS: [(&str, &str, Value); 6] = [
     ("sink_rows", "Rows written", |state| state.rows),
     ("sink_bytes", "Bytes of rows written", |state| state.bytes),
-    ("sink_poison", "Records that went to the dead letters", |state| {
-        state.poison
-    }),
     ("sink_dropped", "Records that conditions left out", |state| {
         state.dropped
     }),
@@ -34,13 +31,33 @@ const COUNTERS: [(&str, &str, Value); 8] = [
         |state| state.expression_errors,
     ),
     ("sink_flush_ms", "Time spent on flushes", |state| state.flush_ms),
-    ("sink_limited_ms", "Time spent waiting for limits", |state| {
-        state.limited_ms
-    }),
     (
         "sink_fenced",
         "Times that another writer had a partition",
         |state| state.fenced,
+    ),
+];
+type Words = fn(&SinkState) -> &BTreeMap<String, u64>;
+
+/// Counters with one more label.
+const LABELLED: [(&str, &str, &str, Words); 4] = [
+    ("sink_flushes", "Flushes by cause", "cause", |state| {
+        &state.flushes
+    }),
+    ("sink_retries", "Failed attempts by class", "class", |state| {
+        &state.retries
+    }),
+    (
+        "sink_poison",
+        "Records that went to the dead letters, by class",
+        "class",
+        |state| &state.poison_classes,
+    ),
+    (
+        "sink_limited_ms",
+        "Time spent waiting before flushes, by reason",
+        "why",
+        |state| &state.limits_ms,
     ),
 ];
 const STATES: [&str; 5] = ["running", "retrying", "paused", "stopped", "waiting"];
@@ -100,18 +117,12 @@ pub(crate) fn encode(
             count(&mut metric, &[("sink", sink)], value(&sample.state))?;
         }
     }
-    let mut metric =
-        encoder.encode_descriptor("sink_flushes", "Flushes by cause", None, MetricType::Counter)?;
-    for (sink, sample) in samples {
-        for (cause, flushes) in &sample.state.flushes {
-            count(&mut metric, &[("sink", sink), ("cause", cause)], *flushes)?;
-        }
-    }
-    let help = "Failed attempts by class";
-    let mut metric = encoder.encode_descriptor("sink_retries", help, None, MetricType::Counter)?;
-    for (sink, sample) in samples {
-        for (class, retries) in &sample.state.retries {
-            count(&mut metric, &[("sink", sink), ("class", class)], *retries)?;
+    for (name, help, label, words) in LABELLED {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (sink, sample) in samples {
+            for (word, value) in words(&sample.state) {
+                count(&mut metric, &[("sink", sink), (label, word)], *value)?;
+            }
         }
     }
     let help = "Flushes at a time, as the target bears them";
@@ -199,6 +210,20 @@ fn encode_progress(
             ConstGauge::new(lag_ms as f64 / 1000.0).encode(metric.encode_family(&labels)?)?;
         }
     }
+    let help = "Age of the newest record in the target, by its time stamp";
+    let mut metric = encoder.encode_descriptor("sink_freshness_seconds", help, None, MetricType::Gauge)?;
+    for (sink, sample) in samples {
+        if let Some(newest_ms) = sample
+            .state
+            .places
+            .iter()
+            .filter_map(|place| place.newest_ms)
+            .max()
+        {
+            let age_ms = wall_ms.saturating_sub(newest_ms).max(0);
+            ConstGauge::new(age_ms as f64 / 1000.0).encode(metric.encode_family(&[("sink", sink)])?)?;
+        }
+    }
     let help = "Next offset that the target does not have";
     let mut metric = encoder.encode_descriptor("sink_position", help, None, MetricType::Gauge)?;
     for (sink, sample) in samples {
@@ -247,17 +272,20 @@ pub(crate) fn shown(snapshot: Snapshot) -> SinkState {
         next: progress.next,
         end: progress.end,
         oldest_ms: progress.oldest_ms,
+        newest_ms: progress.newest_ms,
     });
     SinkState {
         state: snapshot.state.word().to_owned(),
         why: snapshot.why,
         rows: snapshot.rows,
         bytes: snapshot.bytes,
-        poison: snapshot.poison,
+        poison: snapshot.poison.values().sum(),
+        poison_classes: words(snapshot.poison),
         dropped: snapshot.dropped,
         expression_errors: snapshot.expression_errors,
         flush_ms: snapshot.flush_ms,
-        limited_ms: snapshot.limited_ms,
+        limited_ms: snapshot.limited_ms.values().sum(),
+        limits_ms: words(snapshot.limited_ms),
         parallel: snapshot.parallel,
         flushes: words(snapshot.flushes),
         retries: words(snapshot.retries),
@@ -302,6 +330,7 @@ mod tests {
             next,
             end,
             oldest_ms,
+            newest_ms: None,
         };
         let state = |word: &str, places: &[SinkPlace]| SinkState {
             state: word.to_owned(),
@@ -324,6 +353,45 @@ mod tests {
                 expected,
                 "{word} {places:?}"
             );
+        }
+    }
+
+    #[derive(Debug)]
+    struct One(BTreeMap<String, Sample>);
+
+    impl Collector for One {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+            encode(&self.0, 10_000, &mut encoder)
+        }
+    }
+
+    #[test]
+    fn metrics_tell_freshness_and_the_reasons_of_poison_and_waits() {
+        let place = SinkPlace {
+            topic: "t".to_owned(),
+            partition: 0,
+            next: 1,
+            end: 1,
+            oldest_ms: None,
+            newest_ms: Some(6000),
+        };
+        let state = SinkState {
+            poison_classes: [("type".to_owned(), 2)].into(),
+            limits_ms: [("rate".to_owned(), 7)].into(),
+            places: vec![place],
+            ..SinkState::default()
+        };
+        let sample = Sample { to: "files", state };
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(One([("s".to_owned(), sample)].into())));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "sink_poison_total{sink=\"s\",class=\"type\"} 2",
+            "sink_limited_ms_total{sink=\"s\",why=\"rate\"} 7",
+            "sink_freshness_seconds{sink=\"s\"} 4.0",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
         }
     }
 }
