@@ -131,7 +131,9 @@ impl<'a> Work<'a> {
                 }
                 // The poison is the reason that counts.
                 if self.poisoned.is_empty() {
-                    self.runner.status.enter(State::Retrying, &why.to_string());
+                    if self.runner.status.enter(State::Retrying, &why.to_string()) {
+                        warn!(sink = self.definition.name, "{why}");
+                    }
                 } else {
                     warn!(sink = self.definition.name, "the sink is not paused yet: {why}");
                 }
@@ -458,12 +460,13 @@ mod tests {
         let status = Arc::new(Status::default());
         let shown = Arc::clone(&status);
         let pump = async { panic!("as a fault of the code would") };
-        let running = tokio::spawn(async move { outlived(pump, &place, &shown, received).await });
+        let mut running = JoinSet::new();
+        running.spawn(async move { outlived(pump, &place, &shown, received).await });
         while status.state().0 != State::Stopped {
             tokio::task::yield_now().await;
         }
-        assert!(!running.is_finished());
+        assert!(running.try_join_next().is_none());
         orders.send_replace(Order::Finish);
-        running.await.unwrap();
+        running.join_next().await.unwrap().unwrap();
     }
 }

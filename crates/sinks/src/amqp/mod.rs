@@ -359,11 +359,13 @@ mod tests {
     use stafett_amqp_wire::methods::channel;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::secret::Secret;
 
     /// A broker that has a consumer, and then says nothing. Returns the number of heartbeats until the end.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others need no answer")]
     async fn silent(mut stream: TcpStream) -> usize {
         let (mut input, mut output, mut beats) = (BytesMut::new(), BytesMut::new(), 0);
         let answer = |channel: u16, method: Method, output: &mut BytesMut| method.encode(channel, output);
@@ -408,13 +410,15 @@ mod tests {
             queue: "q".to_owned(),
             prefetch: 10,
         };
-        let broker = tokio::spawn(async move { silent(listener.accept().await.unwrap().0).await });
+        let mut broker = JoinSet::new();
+        broker.spawn(async move { silent(listener.accept().await.unwrap().0).await });
         let (_requests, mut received) = mpsc::channel(1);
         let (pieces, _feed) = mpsc::channel(AHEAD);
         let mut session = Session::open(&spec).await.unwrap();
         let ended = session.run(&pieces, &mut received, &mut false).await;
         assert!(matches!(ended, End::Failed(TargetError::Retry(why)) if why.contains("sent nothing")));
         drop(session);
-        assert!(broker.await.unwrap() >= 3, "it heard heartbeats");
+        let beats = broker.join_next().await.unwrap().unwrap();
+        assert!(beats >= 3, "it heard heartbeats");
     }
 }

@@ -226,7 +226,7 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_is_slow_holds_up_no_other_task() {
         let folder = Arc::new(Folder::new("unused".into()));
-        let (sender, waiting) = mpsc::channel();
+        let (sender, waiting) = mpsc::sync_channel(1);
         let slow = aside(&folder, move |_| {
             waiting
                 .recv_timeout(Duration::from_mins(1))
