@@ -24,6 +24,10 @@ pub(crate) const VALUE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a commit's records in the task's log.
 pub(crate) const COMMIT_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of finished keys that a commit drops, at most, and of each beside its key.
+const DROPPED_BYTES_MAX: usize = 1 << 20;
+const DROPPED_BYTES: usize = 32;
+
 /// A commit as a worker asks for it. Offsets are per input of the app.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewCommit {
@@ -223,7 +227,8 @@ impl CommitContext<'_> {
             let reached = self.reached.get(input).copied().unwrap_or(*was).max(*was);
             let place = match wanted(&commit.next, input) {
                 Some(given) => check("next", input, given, *was, reached)?,
-                None => *was,
+                // A gap that was accepted is behind it.
+                None => (*was).max(self.delivery.base.get(input).copied().unwrap_or(0)),
             };
             let is_left = commit.next.is_empty() && commit.safe.is_empty();
             safe.push(match wanted(&commit.safe, input) {
@@ -251,7 +256,8 @@ impl CommitContext<'_> {
         Ok(position)
     }
 
-    /// Adds finished keys, and drops those that have no record at or behind the safe offset.
+    /// Adds finished keys, and drops those that have no record at or behind the safe offset: a part of them,
+    /// if they are many, and the next commits the others.
     fn push_done(
         &self,
         state: &TaskState,
@@ -286,11 +292,17 @@ impl CommitContext<'_> {
                 .zip(&position.safe)
                 .any(|(behind, safe)| behind > safe)
         };
-        let dropped: Vec<_> = state
+        let over = state
             .done()
             .iter()
             .filter(|(key, offsets)| !new.contains_key(key) && !is_kept(offsets))
-            .map(|(key, _)| key.clone())
+            .map(|(key, _)| key.clone());
+        let mut bytes = 0;
+        let dropped: Vec<Bytes> = over
+            .take_while(|key| {
+                bytes += key.len() + DROPPED_BYTES;
+                bytes <= DROPPED_BYTES_MAX
+            })
             .collect();
         if state.done().len() + new.len() > DONE_MAX + dropped.len() {
             let max = DONE_MAX as u64;

@@ -20,7 +20,7 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail};
 use crate::app::App;
 use crate::commit::Build;
 use crate::definition::{StoredApp, StoredTask};
-use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, offsets_value};
+use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, intact, offsets_value};
 use crate::error::AppError;
 use crate::failure::Failure;
 use crate::machine::Reason;
@@ -254,14 +254,18 @@ impl Apps {
         let mut tail = RecordTail::new(slot.log, bounds.start, READ_BYTES, Visibility::Stored);
         loop {
             while let Some(item) = tail.item() {
-                let RecordItem::Record(StoredRecord {
-                    key: Some(record),
-                    value: Some(value),
-                    offset,
-                    ..
-                }) = item
-                else {
-                    continue;
+                let (record, value, offset) = match item {
+                    RecordItem::Record(StoredRecord {
+                        key: Some(record),
+                        value: Some(value),
+                        offset,
+                        ..
+                    }) => (record, value, offset),
+                    RecordItem::Record(_) => continue,
+                    RecordItem::Skipped(skipped) => {
+                        intact(&skipped).map_err(unreadable)?;
+                        continue;
+                    }
                 };
                 let (key, change) = match EntryKey::decode(&record) {
                     Some(EntryKey::State { table, key }) if slot.has_at(&record, offset.0) => {
