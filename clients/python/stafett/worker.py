@@ -105,12 +105,15 @@ class Claim:
         return {"task": self.task, "epoch": self.epoch, **more}
 
     async def get(self, table: str, keys: list[Key]) -> list[Any]:
-        values: list[Any] = []
-        for at in range(0, len(keys), KEYS_MAX):
-            shown = [shown_key(key) for key in keys[at : at + KEYS_MAX]]
-            answer = await self._session.ask("get", self._of(table=table, keys=shown))
-            values += [None if value is None else read_value(value) for value in answer["values"]]
-        return values
+        if len(keys) <= KEYS_MAX:
+            try:
+                answer = await self._session.ask("get", self._of(table=table, keys=[shown_key(key) for key in keys]))
+                return [None if value is None else read_value(value) for value in answer["values"]]
+            except Refused as refused:
+                if refused.code != "too_large" or len(keys) < 2:
+                    raise
+        half = len(keys) // 2
+        return await self.get(table, keys[:half]) + await self.get(table, keys[half:])
 
     async def commit(self, commit: dict[str, Any]) -> None:
         await self._session.ask("commit", self._of(seq=self._seq + 1, **commit))

@@ -13,6 +13,19 @@ class Joined(Exception):
     """The worker asked to join."""
 
 
+class Shelf:
+    """A session that refuses answers of more than 3 values."""
+
+    wait_ms = 0
+
+    async def ask(self, command: str, body: dict[str, Any]) -> Any:
+        if command == "fetch":
+            await asyncio.sleep(60)
+        if len(body["keys"]) > 3:
+            raise Refused(413, {"code": "too_large"})
+        return {"values": [{"value": int(key)} for key in body["keys"]]}
+
+
 class Operator:
     """A client whose app was declared otherwise."""
 
@@ -68,6 +81,12 @@ class Workers(unittest.IsolatedAsyncioTestCase):
             worker._client = Operator(field)  # type: ignore[assignment]
             with self.assertRaises(ends):
                 await worker._session(asyncio.Event())
+
+    async def test_an_answer_that_is_too_large_is_asked_for_in_parts(self) -> None:
+        claim = Claim(Shelf(), counting().handlers(), {"task": "0", "epoch": 1, "seq": 0})  # type: ignore[arg-type]
+        keys = [str(key) for key in range(2500)]
+        self.assertEqual(await claim.get("t", keys), list(range(2500)))
+        await claim.drop()
 
     async def test_a_commit_that_is_too_large_is_made_smaller(self) -> None:
         broker = Broker(count=RECORDS_MAX, takes=RECORDS_MAX // 3)

@@ -114,13 +114,16 @@ class Claim implements Source {
   }
 
   async get(table: string, keys: Key[]): Promise<any[]> {
-    const values: any[] = [];
-    for (let at = 0; at < keys.length; at += KEYS_MAX) {
-      const shown = keys.slice(at, at + KEYS_MAX).map(showKey);
-      const answer = await this.session.ask("get", this.of({ table, keys: shown }));
-      for (const value of answer.values) values.push(value === null ? null : readValue(value));
+    if (keys.length <= KEYS_MAX) {
+      try {
+        const answer = await this.session.ask("get", this.of({ table, keys: keys.map(showKey) }));
+        return answer.values.map((value: any) => (value === null ? null : readValue(value)));
+      } catch (error) {
+        if (!(error instanceof Refused && error.code === "too_large") || keys.length < 2) throw error;
+      }
     }
-    return values;
+    const half = keys.length >> 1;
+    return [...(await this.get(table, keys.slice(0, half))), ...(await this.get(table, keys.slice(half)))];
   }
 
   async commit(commit: NewCommit): Promise<void> {

@@ -146,6 +146,17 @@ impl Build {
         self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
     }
 
+    /// Stores what is left of failures that a position has passed.
+    pub(crate) fn push_rest(&mut self, state: &TaskState, position: &Position) -> Result<(), AppError> {
+        for (input, known) in state.failures() {
+            let next = position.next.get(usize::from(*input));
+            if let Some(next) = next.filter(|next| known.offset < **next) {
+                self.push_failure(*input, known.rest(*next))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the append to the task's log under an epoch, and its changes.
     pub(crate) fn finish(self, log: LogId, epoch: u64) -> Result<(Append, Vec<Applied>), AppError> {
         let body = self.batch.finish().map_err(|why| AppError::Bad {
@@ -174,12 +185,7 @@ impl CommitContext<'_> {
         self.push_done(state, commit, &position, &mut build)?;
         self.push_entries(state, commit, &mut build)?;
         Self::push_timers(state, commit, &mut build)?;
-        for (input, known) in state.failures() {
-            let next = position.next.get(usize::from(*input));
-            if let Some(next) = next.filter(|next| known.offset < **next) {
-                build.push_failure(*input, known.rest(*next))?;
-            }
-        }
+        build.push_rest(state, &position)?;
         if let Some((input, failure)) = failure {
             build.push_failure(input, Some(failure))?;
         }
@@ -222,17 +228,20 @@ impl CommitContext<'_> {
             })
         };
         let wanted = |list: &[Option<u64>], input: usize| list.get(input).copied().flatten();
+        let lowest = &self.delivery.lowest;
         let (mut next, mut safe) = (Vec::new(), Vec::new());
         for (input, (was, was_safe)) in before.next.iter().zip(&before.safe).enumerate() {
             let reached = self.reached.get(input).copied().unwrap_or(*was).max(*was);
             let place = match wanted(&commit.next, input) {
-                Some(given) => check("next", input, given, *was, reached)?,
-                // A gap that was accepted is behind it.
-                None => (*was).max(self.delivery.base.get(input).copied().unwrap_or(0)),
+                // The broker has passed over records of others meanwhile.
+                Some(given) => check("next", input, given, lowest.next(input, *was), reached)?.max(*was),
+                None => *was,
             };
             let is_left = commit.next.is_empty() && commit.safe.is_empty();
             safe.push(match wanted(&commit.safe, input) {
-                Some(given) => check("safe", input, given, *was_safe, place)?,
+                Some(given) => {
+                    check("safe", input, given, lowest.safe(input, *was_safe), place)?.max(*was_safe)
+                }
                 None if is_left => *was_safe,
                 None => place,
             });

@@ -14,7 +14,7 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, Topic
 
 use crate::definition::TimeRules;
 use crate::entry::Position;
-use crate::pace::{Pace, raise};
+use crate::pace::{Lowest, Pace, raise};
 use crate::state::{DueTimer, TaskState};
 use crate::task::Slice;
 
@@ -33,6 +33,12 @@ pub(crate) struct Delivery {
     pub(crate) reached: Vec<u64>,
     /// Offsets at or behind `base` before which no record is left for the task, per input.
     clear: Vec<u64>,
+    /// A range behind `clear` without a record for the task, per input.
+    apart: Vec<(u64, u64)>,
+    /// Lowest `next` and `safe` that a commit may name.
+    pub(crate) lowest: Lowest,
+    /// Gap that was accepted.
+    pub(crate) accepted: Option<Gap>,
     /// Ends of the inputs at the last fetch.
     pub(crate) ends: Vec<u64>,
     /// Highest timestamp before `base`, per input.
@@ -144,6 +150,8 @@ impl Delivery {
             base: position.safe.clone(),
             reached: position.next.clone(),
             clear: position.safe.clone(),
+            apart: vec![(0, 0); position.next.len()],
+            lowest: Lowest::of(position),
             high: inputs.map(|input| is_known(input).then_some(committed)).collect(),
             rises: vec![VecDeque::new(); position.next.len()],
             committed_ms: position.time,
@@ -153,14 +161,18 @@ impl Delivery {
     }
 
     /// Takes a commit of the claim.
-    pub(crate) fn on_commit(&mut self, next: &[u64], time: i64) {
+    pub(crate) fn on_commit(&mut self, position: &Position) {
+        let Position { next, time, .. } = position;
+        let time = *time;
         self.committed_ms = time;
         self.high = self.high_at(next);
         for (rises, next) in self.rises.iter_mut().zip(next) {
             rises.retain(|(behind, _)| behind > next);
         }
         next.clone_into(&mut self.base);
+        self.lowest.on_commit(position);
         raise(&mut self.clear, next);
+        self.join_apart();
         self.told.clear();
         self.alone = None;
     }
@@ -172,10 +184,32 @@ impl Delivery {
         is_quiet.then(|| (self.clear.clone(), self.time_at(rules, &self.clear)))
     }
 
-    /// Takes a place that was stored without a commit of the worker.
-    pub(crate) fn on_passed(&mut self, next: &[u64]) {
-        raise(&mut self.base, next);
-        raise(&mut self.clear, next);
+    /// Notes a range without a record for the task.
+    fn note_clear(&mut self, input: usize, from: u64, to: u64) {
+        let Some((first, behind)) = self.apart.get_mut(input) else {
+            return;
+        };
+        if *behind != from {
+            *first = from;
+        }
+        *behind = to;
+        self.join_apart();
+    }
+
+    /// Moves `clear` over ranges that it has reached, and forgets how timestamps rose before it: no place
+    /// below it is asked for.
+    fn join_apart(&mut self) {
+        for (clear, (from, to)) in self.clear.iter_mut().zip(&self.apart) {
+            if from <= clear {
+                *clear = (*clear).max(*to);
+            }
+        }
+        let inputs = self.clear.iter().zip(&mut self.high).zip(&mut self.rises);
+        for ((clear, high), rises) in inputs {
+            while let Some((_, rise)) = rises.pop_front_if(|(behind, _)| *behind <= *clear) {
+                *high = (*high).max(Some(rise));
+            }
+        }
     }
 
     /// Returns the input whose records were delivered last.
@@ -187,7 +221,6 @@ impl Delivery {
     /// Takes the reach of another fetch of the claim.
     pub(crate) fn merge_reached(&mut self, other: &Self) {
         raise(&mut self.reached, &other.reached);
-        raise(&mut self.clear, &other.clear);
     }
 
     /// Moves places over what is not for the task.
@@ -340,18 +373,17 @@ impl Delivery {
         if let Some(known) = self.reached.get_mut(input) {
             *known = reached.max(*known);
         }
-        if let Some(clear) = self.clear.get_mut(input).filter(|clear| **clear == began)
-            && fetched.gap.is_none()
-        {
-            let first = fetched.records.first();
-            *clear = first.map_or(reached, |first| first.record.offset.0);
+        match fetched.records.first() {
+            Some(_) if fetched.gap.is_some() => {}
+            Some(first) => self.note_clear(input, began, first.record.offset.0),
+            None => self.note_clear(input, began, reached),
         }
         Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
     }
 
     /// Returns false if the task rests at a gap. Nothing is lost to a task that begins.
     fn pass_gap(&mut self, source: &Source<'_>, gap: Gap, passed: &mut Option<Gap>) -> bool {
-        if source.begins {
+        if source.begins || self.accepted == Some(gap) {
             return true;
         }
         if source.stops_at_gap {

@@ -178,6 +178,10 @@ impl Apps {
             let epochs = old.iter().filter_map(|task| machine.task(*task));
             epochs.map(|task| task.epoch).max().unwrap_or(0)
         });
+        // Where tasks began tells which inputs had records.
+        let (catalog, inputs) = (&app.parts.catalog, app.inputs());
+        let slots = old.iter().filter_map(|task| app.slot(*task));
+        let began = slots.map(|slot| slot.starts(catalog, &inputs)).reduce(lowest);
         let stored = app.stored();
         let ended = stored.tasks.iter().filter(|(task, _)| old.contains(task));
         let ended: BTreeMap<TaskId, StoredTask> =
@@ -192,7 +196,7 @@ impl Apps {
             stored.marks.pins.retain(|task, _| !old.contains(task));
             stored.tasks.retain(|task, _| !old.contains(task));
             for part in parts {
-                let starts = part.position.next.clone();
+                let starts = began.clone().unwrap_or_else(|| part.position.next.clone());
                 stored.tasks.insert(
                     part.task,
                     StoredTask {
@@ -427,4 +431,12 @@ fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
 fn raised(one: Vec<u64>, other: &[u64]) -> Vec<u64> {
     let pairs = one.into_iter().zip(other);
     pairs.map(|(one, other)| one.max(*other)).collect()
+}
+
+/// Returns the lower of two offsets, per input.
+fn lowest(mut places: Vec<u64>, others: Vec<u64>) -> Vec<u64> {
+    for (place, other) in places.iter_mut().zip(others) {
+        *place = (*place).min(other);
+    }
+    places
 }

@@ -10,7 +10,7 @@ use crate::entry::{POSITION, Position};
 use crate::error::AppError;
 use crate::queues::QueueMessages;
 use crate::slot::Slot;
-use crate::state::Applied;
+use crate::state::{Applied, TaskState};
 
 /// A commit whose append is under way.
 struct Part<'a> {
@@ -91,9 +91,9 @@ impl App {
         began: tokio::time::Instant,
     ) -> Result<Committed, AppError> {
         let Part { slot, claim, .. } = part;
-        let (seq, time, next) = (part.position.seq, part.position.time, part.position.next.clone());
+        let (seq, position) = (part.position.seq, part.position.clone());
         let before = slot.known().map(|known| known.position.next).unwrap_or_default();
-        let passed = next.iter().zip(&before);
+        let passed = position.next.iter().zip(&before);
         let passed = passed.map(|(next, was)| next.saturating_sub(*was)).sum();
         let base = bases.next().unwrap_or(0);
         slot.with_state(|state| {
@@ -103,7 +103,7 @@ impl App {
         self.note_expiry(slot);
         let mut delivery = slot.delivery.lock();
         if delivery.epoch == claim.epoch {
-            delivery.on_commit(&next, time);
+            delivery.on_commit(&position);
         }
         drop(delivery);
         let results = part.emitted.into_iter().zip(bases);
@@ -177,7 +177,7 @@ impl App {
                 return Ok(None);
             }
             let position = state.position.moved_to(&fetched.next, time);
-            only_position(&slot, claim, position, now_ms).map(Some)
+            only_position(&slot, state, claim, position, now_ms).map(Some)
         })?;
         let Some(prepared) = prepared else {
             return Ok(false);
@@ -212,22 +212,29 @@ impl App {
         };
         let prepared = slot.with_state(|state| {
             let position = state.position.moved_to(&place, time);
-            only_position(slot, claim, position, self.parts.clock.wall_ms())
+            only_position(slot, state, claim, position, self.parts.clock.wall_ms())
         })?;
-        let next = prepared.position.next.clone();
+        let position = prepared.position.clone();
         if let Err(why) = self.store_prepared(slot, prepared).await {
             tracing::debug!(app = &*self.name, task = %claim.task, "a place is not stored: {why}");
             return Ok(());
         }
-        slot.delivery.lock().on_passed(&next);
+        slot.delivery.lock().lowest.on_passed(&position);
         Ok(())
     }
 }
 
 /// Builds a commit that stores a position and nothing else.
-fn only_position(slot: &Slot, claim: Claim, position: Position, now_ms: i64) -> Result<Prepared, AppError> {
+fn only_position(
+    slot: &Slot,
+    state: &TaskState,
+    claim: Claim,
+    position: Position,
+    now_ms: i64,
+) -> Result<Prepared, AppError> {
     let mut build = Build::new(now_ms);
     build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+    build.push_rest(state, &position)?;
     let (append, changes) = build.finish(slot.log, claim.epoch)?;
     Ok(Prepared {
         append,

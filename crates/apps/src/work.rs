@@ -63,7 +63,7 @@ impl App {
             if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
                 continue;
             }
-            if !is_found && !fetched.has_moved() {
+            if !is_found {
                 self.pass_left_out(session, claim, &slot).await?;
             }
             if is_found || is_over {
@@ -154,7 +154,6 @@ impl App {
         raise(&mut fetched.next, ahead);
         delivery.pass_clear(&mut fetched.next);
         delivery.ends.clone_from(&fetched.end);
-        fetched.base.clone_from(&fetched.next);
         if !definition.time.of_records {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
@@ -164,9 +163,14 @@ impl App {
             let due = state.due(fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
             fetched.position.clone_from(&state.position.next);
+            if definition.guarantee == Guarantee::AtMostOnce {
+                // Another fetch of the claim has passed this on.
+                raise(&mut fetched.next, &state.position.next);
+            }
             let begins = state.position.seq == 0 && slot.begins_at_earliest();
             Ok((due, Mark::of(state, &delivery.told, now_ms, stops), begins))
         })?;
+        fetched.base.clone_from(&fetched.next);
         let source = Source {
             catalog,
             logs,
@@ -255,15 +259,11 @@ impl App {
     pub fn accept_gap(&self, task: TaskId) -> Result<Option<Gap>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
         let mut delivery = slot.delivery.lock();
-        let Delivery {
-            gap, base, reached, ..
-        } = &mut *delivery;
-        let gap = gap.take();
+        let gap = delivery.gap.take();
         if let Some(gap) = gap {
-            for list in [base, reached] {
-                if let Some(place) = list.get_mut(gap.input) {
-                    *place = gap.to.max(*place);
-                }
+            delivery.accepted = Some(gap);
+            if let Some(reached) = delivery.reached.get_mut(gap.input) {
+                *reached = gap.to.max(*reached);
             }
         }
         Ok(gap)

@@ -205,9 +205,98 @@ async fn an_accepted_gap_stays_behind() {
                 ..NewCommit::default()
             };
             worker.commit(&app, TASK, nothing).await.unwrap();
-            assert_eq!(app.position(TASK).await.unwrap().next, [3]);
         }
         let fetched = worker.fetch(&app, TASK).await.unwrap();
         assert_eq!((fetched.records.len(), fetched.next), (1, vec![4]));
     }
+}
+
+/// A fetch that names its place goes on while the broker stores that nothing is left before a later one.
+#[tokio::test]
+async fn a_fetch_that_names_its_place_outlives_a_place_that_is_stored_meanwhile() {
+    let halves = Halves::with_idle_ms(1000).await;
+    halves
+        .world
+        .send("in", &[(&halves.own, "1", 1), (&halves.other, "2", 2)])
+        .await;
+    assert_eq!(halves.fetch().await.records.len(), 1);
+    let commit = |seq, place| NewCommit {
+        seq,
+        next: vec![Some(place)],
+        ..NewCommit::default()
+    };
+    let commits = |wanted| halves.worker.commit(&halves.app, halves.task, wanted);
+    commits(commit(1, 1)).await.unwrap();
+    let fetch = async |from| {
+        let (session, claim) = (halves.worker.session(), halves.worker.claim(halves.task));
+        let wait = std::future::ready(());
+        halves.app.fetch(session, claim, &[Some(from)], ALL, wait).await
+    };
+    assert!(fetch(1).await.unwrap().records.is_empty());
+    assert_eq!(halves.app.position(halves.task).await.unwrap().next, [2]);
+    halves.world.send("in", &[(&halves.own, "3", 3)]).await;
+    assert_eq!(
+        fetch(1).await.unwrap().records.len(),
+        1,
+        "the worker knows its own place"
+    );
+    commits(commit(2, 1)).await.unwrap();
+    assert_eq!(
+        halves.app.position(halves.task).await.unwrap().next,
+        [2],
+        "it stays"
+    );
+    commits(commit(3, 3)).await.unwrap();
+    let back = commits(commit(4, 2)).await.unwrap_err();
+    assert!(
+        matches!(
+            back,
+            AppError::BadOffset {
+                field: "next",
+                from: 3,
+                ..
+            }
+        ),
+        "{back:?}"
+    );
+}
+
+/// Records that were delivered and not committed are not passed with a gap behind them.
+#[tokio::test]
+async fn an_accepted_gap_takes_no_delivered_record_along() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let records: Vec<_> = (0..4).map(|at| ("a", "x", at)).collect();
+    world.send("in", &records).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let log = world.catalog.topics().named("in").unwrap().log(0).unwrap();
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 4);
+    let one = NewCommit {
+        seq: 1,
+        next: vec![Some(1)],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, one).await.unwrap();
+    world.catalog.truncate(&[(log, Offset(3))]).await;
+    worker.fetch(&app, TASK).await.unwrap_err();
+    app.accept_gap(TASK).unwrap();
+    let again = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!((again.records.len(), again.records[0].record.offset.0), (1, 3));
+    assert_eq!(
+        app.position(TASK).await.unwrap().next,
+        [1],
+        "nothing was committed"
+    );
+    let timer = NewCommit {
+        seq: 2,
+        timers: vec![(Bytes::from("a"), Bytes::new(), Some(i64::MAX))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, timer).await.unwrap();
+    assert_eq!(
+        worker.fetch(&app, TASK).await.unwrap().records.len(),
+        1,
+        "no gap again"
+    );
 }
