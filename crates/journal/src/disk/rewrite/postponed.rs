@@ -1,7 +1,7 @@
 //! Segments that could not be read: each is left alone for a while, and longer after each failure. Others are
 //! rewritten meanwhile.
 //!
-//! It is no damage: a store that lost an object may have it again. Damage would be noted for good.
+//! It is no damage: a store that lost an object may have it again. Damage would be durable.
 
 use std::collections::BTreeMap;
 
