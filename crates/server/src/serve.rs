@@ -152,7 +152,7 @@ async fn run_again(
         signals = signals.and_hangup().context("signals cannot be taken over")?;
     }
     let sockets = Arc::<Sockets>::default();
-    let member = Member::start(reload.settings()).await?;
+    let member = Member::start(reload.settings(), descriptors).await?;
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
@@ -344,10 +344,7 @@ impl Process {
 
         let sinks = Supervisor::start(self, core.shared(), [kafka, plain]);
         let cause = tokio::select! {
-            stop = signals.next() => {
-                tracing::info!(target: EVENTS, kind = "node.draining", by = stop.by, drain = ?stop.drain, "draining");
-                Cause::Stop(stop)
-            }
+            stop = self.told_to_stop(signals) => Cause::Stop(stop),
             reason = core.failed() => Cause::Failed(reason),
             order = self.ordered() => Cause::Order(order),
             () = reload.run(&core, &self.net) => Cause::ENDED,

@@ -295,6 +295,10 @@ settings! {
         /// Whether `http.listen` takes TLS as well as plain connections, told apart by their first byte.
         listen_takes_tls: Switch = "false";
 
+        /// Where `/health`, `/health/any` and `/metrics` of this node alone are served, with TLS. In a
+        /// cluster they are relayed to the owner where they come with TLS to another listener.
+        tls_own: OptionalListen = "";
+
         /// Connections to this listener, those to live topics among them.
         connections_max: Count = "10000", in 1..=10_000_000;
 
@@ -491,6 +495,10 @@ settings! {
         /// Age at which objects are deleted to which nothing refers any more. Above the time to which the
         /// database may be set back.
         garbage_after_ms: Time = "1h", in 0..=365 * DAY;
+
+        /// Connections that this node relays to the owner, of all listeners together. Each takes two open
+        /// descriptors and 32 KiB. What is beyond is closed, and counted.
+        relays_max: Count = "10000", in 1..=10_000_000;
     }
     trace: Trace {
         /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the
