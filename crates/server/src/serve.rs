@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
-use stafett_admin::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, WebSockets};
+use stafett_admin::{Backend, JournalDesk, Masks, Operations, Overviews, PollingMembers, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_broker::AuditTrail;
 use stafett_http::{Health, Slot};
@@ -272,6 +272,7 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
             usage: Lock::default(),
+            overloaded_since: Lock::default(),
             member: member.clone(),
         });
         let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
@@ -386,6 +387,7 @@ fn backend(
 ) -> Backend {
     Backend {
         sinks: Arc::<SinksHere>::clone(sinks),
+        masks: Masks::of(&settings.http.mask),
         connections: Arc::clone(&front_ends.shared.connections),
         broker: Slot::default(),
         operations: Operations::default(),

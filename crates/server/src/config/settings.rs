@@ -310,6 +310,10 @@ settings! {
         /// Programs in containers call by such names.
         hosts: HostList = "";
 
+        /// Names of JSON fields and of headers, separated by commas, whose values are shown as `•••` where
+        /// messages of queues are looked at, unless the caller may operate the broker. Receiving shows all.
+        mask: Words = "";
+
         /// Behaviour when more is asked for than can be done. `backpressure`: requests wait. `shed`:
         /// requests that waited longer than `shed.waiting_ms` are refused with 503 `overloaded`, and messages
         /// to live topics with that error, before a body is read. Settling, committing, deleting, purging and
