@@ -1,7 +1,7 @@
 //! Turns to check proofs that take work: few at once, and fewer while they are wrong.
 //!
-//! A wrong proof keeps its turn for a while, so that guesses take a small part of a processor however many are
-//! offered; right ones follow each other without a pause. Work that was begun keeps its turn to the end, also
+//! A wrong proof keeps its turn for a while, so that guesses take a small part of a processor however many
+//! are offered; right ones follow each other without a pause. Work that was begun keeps its turn to the end, also
 //! if its client has left. One address cannot have all places of those that wait: the fewer are free, the
 //! fewer it may have.
 
@@ -21,8 +21,8 @@ use super::LoginError;
 const TURNS: usize = 2;
 /// Proofs that wait for a turn or have one; more are refused.
 const WAITING_MAX: usize = 512;
-/// Time for which a wrong proof keeps its turn. With two turns, 125 wrong passwords are checked each second at
-/// most.
+/// Time for which a wrong proof keeps its turn. With two turns, at most 125 wrong passwords are checked each
+/// second.
 const WRONG_PAUSE: Duration = Duration::from_millis(16);
 
 /// Outcome of a check.

@@ -1,5 +1,5 @@
-//! What is reached under `/api` without a login, by a user without a tag, and by one that may enter no virtual
-//! host. The requests are made of the table of routes in the documentation.
+//! What is reached under `/api` without a login, by a user without a tag, and by one that may enter no
+//! virtual host. The requests are made of the table of routes in the documentation.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn requests() -> BTreeSet<String> {
         let cells: Vec<&str> = line.split('|').collect();
         let methods = METHODS.into_iter().filter(|method| cells[2].contains(method));
         for method in methods {
-            // Every other part is in backquotes; one that begins with an ellipsis goes on from the one before.
+            // Every other part is in backquotes; one with an ellipsis goes on from the one before.
             let paths = cells[1].split('`').skip(1).step_by(2);
             for path in paths.filter(|path| !path.starts_with('…')) {
                 requests.insert(format!("{method} /api/{}", filled_in(path)));

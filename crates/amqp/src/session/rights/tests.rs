@@ -1,5 +1,5 @@
-//! Every method against every kind of right. The methods are those of the wire crate's list, each with `x` for
-//! every name; what depends on arguments and contents has tests of its own.
+//! Every method against every kind of right. The methods are those of the wire crate's list, each with `x`
+//! for every name; what depends on arguments and contents has tests of its own.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::session::tests::bench::Bench;
 const FIELDS_MAX: u32 = 14;
 const KINDS: [Kind; 3] = [Kind::Queue, Kind::Exchange, Kind::Topic];
 
-/// For each method, rights without which it is refused to a caller that has all others. `x` is also the name of
-/// a stored topic, so that a method about a queue needs the right on both.
+/// For each method, rights without which it is refused to a caller that has all others. `x` is also the name
+/// of a stored topic, so that a method about a queue needs the right on both.
 const NEEDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/session/rights/needed.txt");
 
 fn rule(effect: Effect, kind: Kind, actions: Actions) -> Change {
