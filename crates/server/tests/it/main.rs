@@ -16,6 +16,7 @@ mod guard;
 mod ingest;
 mod lab;
 mod layering;
+mod management_rights;
 mod messages;
 mod node;
 mod policies;
