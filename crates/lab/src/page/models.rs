@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use stafett_http::api::post;
 use stafett_http::{Api, Code, Problem, body};
 
-use self::stations::{Centre, Closed, Measured, Station, Steady, difference, fit, mean_values, one};
+pub use self::stations::{Centre, Closed, Measured, Station, Steady, fit, mean_values};
+use self::stations::{difference, one};
 use super::Lab;
 use crate::results::{OutcomeKind, Point};
 
