@@ -161,13 +161,14 @@ pub(crate) fn survives_at(
     let mut broker = Broker::start_at(durability);
     let scripts = root().join("tests/clients/python");
     let acknowledged = broker.folder().join("acknowledged");
+    let said = broker.folder().join("producer.log");
     let mut producer = peer::command(&python)
         .arg(scripts.join(load))
         .args([address(&broker), topic])
         .arg(&acknowledged)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(File::create(broker.folder().join("producer.log")).unwrap())
+        .stderr(File::create(&said).unwrap())
         .spawn()
         .unwrap();
     let mut stop = producer.stdin.take().unwrap();
@@ -175,9 +176,12 @@ pub(crate) fn survives_at(
     for _ in 0..ROUNDS {
         let mut awaited = moments.draw(awaited_max);
         while awaited > 0 {
-            let line = progress
-                .recv_timeout(ACKNOWLEDGEMENT_LIMIT)
-                .expect("the producer makes progress");
+            let line = progress.recv_timeout(ACKNOWLEDGEMENT_LIMIT).unwrap_or_else(|_| {
+                panic!(
+                    "the producer makes no progress: {}",
+                    fs::read_to_string(&said).unwrap()
+                )
+            });
             awaited = awaited.saturating_sub(line.parse::<u64>().unwrap());
         }
         if !hit(&mut broker) {

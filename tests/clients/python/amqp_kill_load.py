@@ -9,17 +9,11 @@ import itertools
 import sys
 import threading
 
-import aio_pika
-from amqp_common import ADDRESSES, LIMIT
+from amqp_common import ADDRESSES
+from amqp_publishing import ERRORS, close, connect, publish
 
 QUEUE, PATH = sys.argv[2], sys.argv[3]
 AT_ONCE = 50
-
-
-async def publish(channel, number):
-    message = aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-    await channel.default_exchange.publish(message, QUEUE)
-    return number
 
 
 async def load(stop, log):
@@ -27,18 +21,17 @@ async def load(stop, log):
     addresses = itertools.cycle(ADDRESSES)
     while not stop.is_set():
         try:
-            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{next(addresses)}/"), LIMIT)
+            connection = await connect(next(addresses))
             channel = await connection.channel(publisher_confirms=True)
             await channel.declare_queue(QUEUE, durable=True)
-        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+        except ERRORS:
             await asyncio.sleep(0.02)
             continue
         while not stop.is_set():
             more = AT_ONCE - len(pending)
             pending.extend(range(following, following + more))
             following += more
-            sent = [publish(channel, number) for number in pending]
-            confirmed = [done for done in await asyncio.gather(*sent, return_exceptions=True) if isinstance(done, int)]
+            confirmed = await publish(connection, channel, QUEUE, pending)
             log.writelines(f"{number}\n" for number in confirmed)
             log.flush()
             if confirmed:
@@ -46,10 +39,7 @@ async def load(stop, log):
             pending = sorted(set(pending) - set(confirmed))
             if pending:
                 break
-        try:
-            await asyncio.wait_for(connection.close(), LIMIT)
-        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
-            pass
+        await close(connection)
 
 
 def main():

@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 
-import aio_pika
-from amqp_common import AMQP, LIMIT
+from amqp_common import AMQP
+from amqp_publishing import ERRORS, close, connect, publish
 
 QUEUE, PATH = sys.argv[2], sys.argv[3]
 AT_ONCE = 50
@@ -52,38 +52,28 @@ async def take(channel, ledger):
     await queue.consume(on_message)
 
 
-async def publish(channel, number):
-    message = aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
-    await channel.default_exchange.publish(message, QUEUE)
-    return number
-
-
 async def work(stop, ledger):
     pending, following = [], 0
     while not stop.is_set():
         try:
-            connection = await asyncio.wait_for(aio_pika.connect(f"amqp://guest:guest@{AMQP}/"), LIMIT)
+            connection = await connect(AMQP)
             channel = await connection.channel(publisher_confirms=True)
             await channel.declare_queue(QUEUE, durable=True)
             await take(await connection.channel(), ledger)
-        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
+        except ERRORS:
             await asyncio.sleep(0.02)
             continue
         while not stop.is_set():
             more = AT_ONCE - len(pending)
             pending.extend(range(following, following + more))
             following += more
-            sent = [publish(channel, number) for number in pending]
-            confirmed = [done for done in await asyncio.gather(*sent, return_exceptions=True) if isinstance(done, int)]
+            confirmed = await publish(connection, channel, QUEUE, pending)
             ledger.confirmed.update(confirmed)
             pending = sorted(set(pending) - set(confirmed))
             if pending:
                 ledger.on_loss()
                 break
-        try:
-            await asyncio.wait_for(connection.close(), LIMIT)
-        except (aio_pika.exceptions.AMQPError, OSError, RuntimeError):
-            pass
+        await close(connection)
     assert not ledger.again, f"{len(ledger.again)} settled messages came again, the first is {ledger.again[0]}"
 
 
