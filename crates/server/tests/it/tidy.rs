@@ -242,7 +242,7 @@ fn long_files_give_a_reason() {
     let violations: Vec<String> = sources().iter().filter(is_long).map(describe).collect();
     hold(
         "files over 500 lines without a line `//! Length: REASON`",
-        4,
+        0,
         &violations,
     );
 }
