@@ -113,7 +113,11 @@ impl Bench {
             }
             "delete-vhost" => {
                 let namespace = Namespace::new(&words[1]);
-                self.context.broker.delete_namespace(&namespace).await.unwrap();
+                self.context
+                    .broker
+                    .delete_namespace(&Arc::new(Caller::internal()), &namespace)
+                    .await
+                    .unwrap();
             }
             _ => {
                 let name = client_name(&mut words);

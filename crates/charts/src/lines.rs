@@ -1,41 +1,41 @@
 //! One quantity against another: lines with marks and error bars, or curves without marks.
 
-use super::canvas::{Anchor, Baseline, Canvas, Ink, Point};
-use super::mark::Shape;
-use super::{Axis, Mark, Width};
+use crate::canvas::{Anchor, Baseline, Canvas, Ink, Point};
+use crate::mark::Shape;
+use crate::{Axis, Mark, Width};
 
 /// Lines over two axes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LineChart {
+pub struct LineChart {
     /// For readers who cannot see it.
-    pub(crate) title: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
     /// A stretch of x that does not count.
-    pub(crate) shaded: Option<(f64, f64)>,
+    pub shaded: Option<(f64, f64)>,
     /// Lower than usual: one of several below each other.
-    pub(crate) low: bool,
+    pub low: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Series {
-    pub(crate) mark: Mark,
-    pub(crate) points: Vec<LinePoint>,
+pub struct Series {
+    pub mark: Mark,
+    pub points: Vec<LinePoint>,
     /// True if points are joined: they are not where x has no order.
-    pub(crate) joined: bool,
+    pub joined: bool,
     /// True if each point has a mark of its own.
-    pub(crate) marked: bool,
+    pub marked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LinePoint {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
+pub struct LinePoint {
+    pub x: f64,
+    pub y: f64,
     /// The ends of the error bar.
-    pub(crate) interval: Option<(f64, f64)>,
+    pub interval: Option<(f64, f64)>,
     /// Text that is shown under the pointer; empty for points of a curve.
-    pub(crate) says: String,
+    pub says: String,
 }
 
 /// Length of the ticks of an axis.
@@ -52,7 +52,7 @@ struct Frame<'a> {
 
 impl Series {
     /// A curve through points without marks.
-    pub(crate) fn curve(mark: Mark, points: Vec<LinePoint>) -> Self {
+    pub fn curve(mark: Mark, points: Vec<LinePoint>) -> Self {
         Self {
             mark,
             points,
@@ -62,7 +62,7 @@ impl Series {
     }
 
     /// Marks that are not joined.
-    pub(crate) fn marks(mark: Mark, points: Vec<LinePoint>) -> Self {
+    pub fn marks(mark: Mark, points: Vec<LinePoint>) -> Self {
         Self {
             mark,
             points,
@@ -74,11 +74,11 @@ impl Series {
 
 impl LineChart {
     /// True if there is nothing to see.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }
 
-    pub(crate) fn draw(&self, width: Width) -> String {
+    pub fn draw(&self, width: Width) -> String {
         let (right, bottom) = (width.pixels(), self.height(width));
         let frame = Frame {
             chart: self,

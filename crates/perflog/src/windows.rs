@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::read::Log;
-use super::{Action, Band, Question};
+use crate::read::Log;
+use crate::{Action, Band, Question};
 
 /// Statistics of each action, window by window.
 #[derive(Debug, Clone, PartialEq, Serialize)]

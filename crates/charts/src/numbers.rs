@@ -3,16 +3,16 @@
 //! A column of a table has one scale for all its rows, so that they can be compared by eye; an axis has
 //! labels that stand for themselves (`250 k`, `1 ms`).
 
-use crate::statistics::Estimate;
+use stafett_statistics::Estimate;
 
 /// Narrow space that does not break a line.
 const THIN: char = '\u{202f}';
 
 /// Divisor of a column's numbers, and the name of the unit that they then have.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Scale {
+pub struct Scale {
     divisor: f64,
-    pub(crate) unit: &'static str,
+    pub unit: &'static str,
 }
 
 const RATES: [(f64, &str); 4] = [(1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s"), (1.0, "/s")];
@@ -34,7 +34,7 @@ fn scales(unit: &str) -> &'static [(f64, &'static str)] {
 impl Scale {
     /// One that leaves the smallest of the values with a digit before its point where it can, and the largest
     /// with at most six.
-    pub(crate) fn of(unit: &'static str, values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub fn of(unit: &'static str, values: impl Iterator<Item = f64> + Clone) -> Self {
         let largest = values
             .clone()
             .fold(0.0_f64, |largest, value| largest.max(value.abs()));
@@ -55,16 +55,16 @@ impl Scale {
     }
 
     /// One for a number that stands for itself.
-    pub(crate) fn alone(unit: &'static str, value: f64) -> Self {
+    pub fn alone(unit: &'static str, value: f64) -> Self {
         Self::of(unit, std::iter::once(value))
     }
 
-    pub(crate) fn number(&self, value: f64) -> String {
+    pub fn number(&self, value: f64) -> String {
         plain(value / self.divisor, digits(value / self.divisor))
     }
 
     /// With the name of the unit behind it.
-    pub(crate) fn with_unit(&self, value: f64) -> String {
+    pub fn with_unit(&self, value: f64) -> String {
         let number = self.number(value);
         match self.unit {
             "" => number,
@@ -74,12 +74,12 @@ impl Scale {
     }
 
     /// With one digit more, for readers that check calculations.
-    pub(crate) fn fine(&self, value: f64) -> String {
+    pub fn fine(&self, value: f64) -> String {
         plain(value / self.divisor, 3)
     }
 
     /// `1.02 ± 0.01`, or the number alone where there is no symmetrical interval.
-    pub(crate) fn estimate(&self, estimate: &Estimate) -> (String, Option<String>) {
+    pub fn estimate(&self, estimate: &Estimate) -> (String, Option<String>) {
         let value = estimate.value / self.divisor;
         let Some(interval) = estimate.interval else {
             return (plain(value, digits(value)), None);
@@ -114,7 +114,7 @@ fn digits(value: f64) -> usize {
 }
 
 /// With narrow spaces between thousands.
-pub(crate) fn plain(value: f64, places: usize) -> String {
+pub fn plain(value: f64, places: usize) -> String {
     let text = format!("{:.places$}", value.abs());
     let (whole, fraction) = text
         .split_once('.')
@@ -137,13 +137,13 @@ pub(crate) fn plain(value: f64, places: usize) -> String {
 }
 
 /// A number that stands for itself, with three digits at most: `1.02 M/s`, `250 µs`.
-pub(crate) fn alone(value: f64, unit: &'static str) -> String {
+pub fn alone(value: f64, unit: &'static str) -> String {
     Scale::alone(unit, value).with_unit(value)
 }
 
 /// Returns a label of an axis, with as few digits as a round number needs. The unit of rates is in the axis's
 /// own label.
-pub(crate) fn tick(value: f64, unit: &'static str) -> String {
+pub fn tick(value: f64, unit: &'static str) -> String {
     let scale = Scale::alone(unit, value);
     let short = trim(value / scale.divisor);
     match scale.unit {
@@ -174,7 +174,7 @@ fn trim(value: f64) -> String {
 }
 
 /// `12 %`, `0.4 %`.
-pub(crate) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value > 0.0 && value < 0.05 {
         return format!("<{THIN}0.1{THIN}%");
@@ -186,7 +186,7 @@ pub(crate) fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::mean;
+    use stafett_statistics::mean;
 
     fn spaced(text: &str) -> String {
         text.replace(THIN, " ")

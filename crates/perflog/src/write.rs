@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::windows::{Analysis, Statistics};
-use crate::report::chart::{Axis, LineChart, LinePoint, Mark, Series, Width};
+use crate::windows::{Analysis, Statistics};
+use stafett_charts::{Axis, LineChart, LinePoint, Mark, STYLE, Series, Width};
 
 /// Statistic that is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,6 @@ pub enum Quantity {
     ResponseTime,
     Throughput,
 }
-
-/// Colours for charts that stand alone.
-const STYLE: &str = include_str!("../report/page/style.css");
 
 /// One row for each window of each action.
 pub fn csv(analysis: &Analysis) -> String {
@@ -105,8 +102,8 @@ pub fn svg(analysis: &Analysis, of: Quantity, statistic: Statistic) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::windows::{ActionSeries, Window};
     use super::*;
+    use crate::windows::{ActionSeries, Window};
 
     fn analysis() -> Analysis {
         let statistics = Statistics {

@@ -1,28 +1,28 @@
 //! Horizontal bars with their names before them and their numbers behind: names have room, even on a phone.
 
-use super::canvas::{Anchor, Baseline, Canvas, Ink};
-use super::{Axis, Width};
+use crate::canvas::{Anchor, Baseline, Canvas, Ink};
+use crate::{Axis, Width};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RowChart {
+pub struct RowChart {
     /// For readers who cannot see it.
-    pub(crate) title: String,
-    pub(crate) axis: Axis,
-    pub(crate) rows: Vec<Row>,
+    pub title: String,
+    pub axis: Axis,
+    pub rows: Vec<Row>,
     /// Value that bars grow from: 0, or 1 for ratios.
-    pub(crate) from: f64,
+    pub from: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
+pub struct Row {
     /// Above the row, where a new group begins.
-    pub(crate) heading: Option<String>,
-    pub(crate) name: String,
-    pub(crate) colour: u8,
-    pub(crate) value: f64,
-    pub(crate) interval: Option<(f64, f64)>,
+    pub heading: Option<String>,
+    pub name: String,
+    pub colour: u8,
+    pub value: f64,
+    pub interval: Option<(f64, f64)>,
     /// Text behind the bar: the number, and more.
-    pub(crate) says: String,
+    pub says: String,
 }
 
 const ROW: f64 = 26.0;
@@ -38,11 +38,11 @@ struct Layout {
 }
 
 impl RowChart {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    pub(crate) fn draw(&self, width: Width) -> String {
+    pub fn draw(&self, width: Width) -> String {
         // On a phone the name stands on a line of its own above its bar.
         let step = if width == Width::Phone { ROW + 16.0 } else { ROW };
         let headings = self.rows.iter().filter(|row| row.heading.is_some()).count();

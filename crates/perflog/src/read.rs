@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Action, Question, fits};
+use crate::{Action, Question, fits};
 
 /// Reason why there is nothing to say.
 #[derive(Debug, thiserror::Error)]

@@ -8,11 +8,11 @@ use std::fmt::{Arguments, Write as _};
 use maud::html;
 
 /// A point: to the right, and down.
-pub(super) type Point = (f64, f64);
+pub(crate) type Point = (f64, f64);
 
 /// Class of an element; the style sheet gives it its colour and its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(crate) enum Ink {
     Grid,
     Axis,
     Text,
@@ -46,7 +46,7 @@ impl Ink {
 
 /// Side of a text that its point is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -54,7 +54,7 @@ pub(super) enum Anchor {
 
 /// Height of a text that its point is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Baseline {
+pub(crate) enum Baseline {
     Top,
     Middle,
     Bottom,
@@ -62,7 +62,7 @@ pub(super) enum Baseline {
 
 /// A drawing under way.
 #[derive(Debug)]
-pub(super) struct Canvas {
+pub(crate) struct Canvas {
     inside: String,
     /// Areas that show a text when the pointer is over them; they lie above everything else.
     hits: String,
@@ -70,7 +70,7 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    pub(super) fn new(size: (f64, f64)) -> Self {
+    pub(crate) fn new(size: (f64, f64)) -> Self {
         Self {
             inside: String::new(),
             hits: String::new(),
@@ -78,12 +78,12 @@ impl Canvas {
         }
     }
 
-    pub(super) fn line(&mut self, ink: Ink, points: &[Point]) {
+    pub(crate) fn line(&mut self, ink: Ink, points: &[Point]) {
         self.path(ink, points, "");
     }
 
     /// Draws a filled shape with these corners.
-    pub(super) fn polygon(&mut self, ink: Ink, corners: &[Point]) {
+    pub(crate) fn polygon(&mut self, ink: Ink, corners: &[Point]) {
         self.path(ink, corners, "Z");
     }
 
@@ -107,7 +107,7 @@ impl Canvas {
     }
 
     /// Draws a filled rectangle between two opposite corners.
-    pub(super) fn rectangle(&mut self, ink: Ink, (left, top): Point, (right, bottom): Point) {
+    pub(crate) fn rectangle(&mut self, ink: Ink, (left, top): Point, (right, bottom): Point) {
         let (x, y) = (short(left.min(right)), short(top.min(bottom)));
         let (width, height) = (short((right - left).abs()), short((bottom - top).abs()));
         let class = ink.class();
@@ -116,14 +116,14 @@ impl Canvas {
         ));
     }
 
-    pub(super) fn circle(&mut self, ink: Ink, (x, y): Point, radius: f64) {
+    pub(crate) fn circle(&mut self, ink: Ink, (x, y): Point, radius: f64) {
         let (class, x, y) = (ink.class(), short(x), short(y));
         self.put(format_args!(
             r#"<circle class="{class}" cx="{x}" cy="{y}" r="{radius}"/>"#
         ));
     }
 
-    pub(super) fn text(
+    pub(crate) fn text(
         &mut self,
         ink: Ink,
         (x, y): Point,
@@ -151,7 +151,7 @@ impl Canvas {
     }
 
     /// Adds a circle that shows a text.
-    pub(super) fn hit_circle(&mut self, (x, y): Point, radius: f64, says: &str) {
+    pub(crate) fn hit_circle(&mut self, (x, y): Point, radius: f64, says: &str) {
         let (x, y, says) = (short(x), short(y), escaped(says));
         self.put_hit(format_args!(
             r#"<circle class="hit" cx="{x}" cy="{y}" r="{radius}"><title>{says}</title></circle>"#
@@ -159,7 +159,7 @@ impl Canvas {
     }
 
     /// Adds a stripe over the whole width that shows a text.
-    pub(super) fn hit_row(&mut self, top: f64, height: f64, says: &str) {
+    pub(crate) fn hit_row(&mut self, top: f64, height: f64, says: &str) {
         let (width, top, says) = (self.size.0, short(top), escaped(says));
         self.put_hit(format_args!(
             r#"<rect class="hit" x="0" y="{top}" width="{width}" height="{height}"><title>{says}</title></rect>"#
@@ -167,7 +167,7 @@ impl Canvas {
     }
 
     /// Returns the `svg` element; `title` is for readers who cannot see it.
-    pub(super) fn finish(self, class: &str, title: &str) -> String {
+    pub(crate) fn finish(self, class: &str, title: &str) -> String {
         let Self { inside, hits, size } = self;
         let (title, (width, height)) = (escaped(title), size);
         format!(

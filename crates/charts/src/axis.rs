@@ -3,21 +3,21 @@
 //! An axis places values on a line of its own units (the logarithm of a logarithmic one, the index of a
 //! category), on which everything is then drawn linearly.
 
-use crate::report::numbers;
+use crate::numbers;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Axis {
-    pub(crate) label: String,
+pub struct Axis {
+    pub label: String,
     /// In the axis's own units.
-    pub(crate) range: (f64, f64),
-    pub(crate) ticks: Vec<Tick>,
+    pub range: (f64, f64),
+    pub ticks: Vec<Tick>,
     scale: Scale,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tick {
-    pub(crate) at: f64,
-    pub(crate) label: String,
+pub struct Tick {
+    pub at: f64,
+    pub label: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Axis {
     }
 
     /// Logarithmic or linear.
-    pub(crate) fn scaled(
+    pub fn scaled(
         is_log: bool,
         label: &str,
         unit: &'static str,
@@ -64,7 +64,7 @@ impl Axis {
     }
 
     /// From zero, or from below it where there are such values, to a round number.
-    pub(crate) fn linear(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn linear(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extent(values).unwrap_or((0.0, 1.0));
         let (low, high) = (low.min(0.0), high.max(0.0));
         let high = if high > low { high } else { low + 1.0 };
@@ -74,7 +74,7 @@ impl Axis {
     }
 
     /// From a round number below to one above, with zero or without.
-    pub(crate) fn around(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn around(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = extent(values).unwrap_or((0.0, 1.0));
         let high = if high > low { high } else { low + 0.1 };
         let step = round_step((high - low) / 4.0);
@@ -90,11 +90,7 @@ impl Axis {
 
     /// From below the smallest to above the largest value, without zero. Values that have no logarithm are
     /// left out.
-    pub(crate) fn logarithmic(
-        label: &str,
-        unit: &'static str,
-        values: impl IntoIterator<Item = f64>,
-    ) -> Self {
+    pub fn logarithmic(label: &str, unit: &'static str, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().filter(|value| *value > 0.0);
         let (low, high) = extent(values).unwrap_or((1.0, 10.0));
         let (low, high) = (low.log10(), high.log10());
@@ -123,7 +119,7 @@ impl Axis {
 
     /// Percentiles, the rare ones as wide as the frequent ones, up to the last one that this many values
     /// have.
-    pub(crate) fn quantiles(count: u64) -> Self {
+    pub fn quantiles(count: u64) -> Self {
         let last = (count.max(10) as f64).log10().min(5.0);
         let ticks = QUANTILES
             .iter()
@@ -133,7 +129,7 @@ impl Axis {
     }
 
     /// Names, with half a step of space around each.
-    pub(crate) fn categories(label: &str, names: &[String]) -> Self {
+    pub fn categories(label: &str, names: &[String]) -> Self {
         let ticks = names
             .iter()
             .enumerate()
@@ -144,7 +140,7 @@ impl Axis {
 
     /// The same scale with ticks where the values are, as far as they do not crowd each other.
     #[must_use]
-    pub(crate) fn with_ticks(mut self, ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
+    pub fn with_ticks(mut self, ticks: impl IntoIterator<Item = (f64, String)>) -> Self {
         let gap = (self.range.1 - self.range.0) / 14.0;
         let mut chosen: Vec<Tick> = Vec::new();
         for (value, label) in ticks {
@@ -159,7 +155,7 @@ impl Axis {
 
     /// Ends where the values end, with a little space.
     #[must_use]
-    pub(crate) fn tight(mut self, values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn tight(mut self, values: impl IntoIterator<Item = f64>) -> Self {
         let places = values.into_iter().map(|value| self.place(value));
         if let Some((low, high)) = extent(places) {
             let space = if high > low { (high - low) * 0.03 } else { 0.5 };
@@ -170,7 +166,7 @@ impl Axis {
         self
     }
 
-    pub(crate) fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,
             Scale::Logarithm => value.log10(),
@@ -180,13 +176,13 @@ impl Axis {
 
     /// Returns the place of `at`, in the axis's own units, between `first` and `last`, and beyond them
     /// outside of its range.
-    pub(super) fn along(&self, at: f64, (first, last): (f64, f64)) -> f64 {
+    pub(crate) fn along(&self, at: f64, (first, last): (f64, f64)) -> f64 {
         let (low, high) = self.range;
         first + (at - low) / (high - low) * (last - first)
     }
 
     /// Letters of the longest tick.
-    pub(crate) fn letters(&self) -> usize {
+    pub fn letters(&self) -> usize {
         self.ticks
             .iter()
             .map(|tick| tick.label.chars().count())

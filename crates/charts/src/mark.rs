@@ -5,9 +5,9 @@ use maud::{Markup, html};
 /// Looks of a series. Colour is by system, so that a system has one colour in the whole report; shape and
 /// dash are by its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
-    pub(crate) colour: u8,
-    pub(crate) variant: u8,
+pub struct Mark {
+    pub colour: u8,
+    pub variant: u8,
 }
 
 /// Colours that the style sheet has.
@@ -16,7 +16,7 @@ pub(crate) const COLOURS: u8 = 8;
 pub(crate) const VARIANTS: u8 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     Circle,
     Square,
     Triangle,
@@ -24,7 +24,7 @@ pub(crate) enum Shape {
 }
 
 impl Mark {
-    pub(crate) fn new(colour: usize, variant: usize) -> Self {
+    pub fn new(colour: usize, variant: usize) -> Self {
         let wrap = |number: usize, count: u8| u8::try_from(number % usize::from(count)).unwrap_or(0);
         Self {
             colour: wrap(colour, COLOURS),
@@ -33,7 +33,7 @@ impl Mark {
     }
 
     /// Systems differ in shape too, so that a print in grey can be read.
-    pub(crate) fn shape(self) -> Shape {
+    pub fn shape(self) -> Shape {
         match (self.colour + self.variant) % 4 {
             0 => Shape::Circle,
             1 => Shape::Square,
@@ -44,7 +44,7 @@ impl Mark {
 }
 
 /// The sign of a series in a legend.
-pub(crate) fn swatch(mark: Mark) -> Markup {
+pub fn swatch(mark: Mark) -> Markup {
     let class = format!("s{} d{}", mark.colour, mark.variant);
     let dot = format!("m{}", mark.colour);
     html! {
@@ -56,7 +56,7 @@ pub(crate) fn swatch(mark: Mark) -> Markup {
 }
 
 /// The sign of a system in a table.
-pub(crate) fn dot(mark: Mark) -> Markup {
+pub fn dot(mark: Mark) -> Markup {
     let class = format!("m{}", mark.colour);
     html! {
         svg.dot viewBox="8 0 12 12" width="12" height="12" aria-hidden="true" {
