@@ -377,7 +377,7 @@ def logins(arguments, folder):
                 costs[place] = broker.cpu_seconds() - before
             print(
                 f"{name}: {arguments.rate * seconds / took:,.0f} logins/s offered, {ends}; producer {rates['alone']:,.0f} batches/s alone, "
-                f"{rates['other']:,.0f} with logins to another broker, {rates['same']:,.0f} with logins to its own ({rates['same'] / rates['other']:.0%}); "
+                f"{rates['other']:,.0f} with logins to another broker, {rates['same']:,.0f} with logins to its own ({rates['same'] / rates['other']:.0%}; of the rate alone {rates['same'] / rates['alone']:.0%}); "
                 f"CPU of the other broker {1000 * costs['other'] / (arguments.rate * seconds):.2f} ms per login",
                 flush=True,
             )  # fmt: skip

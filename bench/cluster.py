@@ -3,7 +3,8 @@
 
 Starts PostgreSQL (with fsync) and three nodes on this machine, and keeps four clients busy: a producer of librdkafka, one of Java
 (VerifiableProducer, if tools/peers/kafka has fetched it), a publisher with confirms (pika), and a publisher and a subscriber of live topics.
-Each round ends the owner, and takes for each client the longest time without a success that follows.
+Each round ends the owner, and takes for each client the longest time without a success that follows. With --in-a-row N it ends N owners, each
+as soon as it serves: the pause must not grow with their number.
 
     target/clients/venv/bin/python bench/cluster.py [--rounds 20] [--how kill|term|move] [--bin target/release/stafett]
 """
@@ -100,12 +101,12 @@ class Client(threading.Thread):
     def done(self, sent):
         self.successes.append((sent, time.monotonic()))
 
-    def pause_after(self, moment):
-        """The longest time between two successes from a moment on, once they are regular again."""
+    def pause_after(self, moment, last):
+        """The longest time between two successes from a moment on, once they are regular again after the last end."""
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
             recent = self.successes[-5000:]
-            if any(sent > moment + REGULAR for sent, _ in recent):
+            if any(sent > last + REGULAR for sent, _ in recent):
                 before = [then for _, then in recent if then <= moment][-1:]
                 times = before + [then for _, then in recent if then > moment]
                 return max(later - earlier for earlier, later in zip(times, times[1:]))
@@ -218,6 +219,12 @@ def owner_of(nodes):
     raise SystemExit("no node serves")
 
 
+def again(owner):
+    """Starts a node again once it has ended."""
+    owner.process.wait()
+    owner.start()
+
+
 def end(owner, how):
     if how == "kill":
         owner.process.kill()
@@ -233,6 +240,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--how", choices=["kill", "term", "move"], default="kill")
+    parser.add_argument("--in-a-row", type=int, default=1)
     parser.add_argument("--bin", default="target/release/stafett")
     options = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="stafett-cluster-")
@@ -254,14 +262,17 @@ def main():
         clients = [client for client in clients if client.is_alive()]
         times = {client.name: [] for client in clients}
         for number in range(options.rounds):
-            owner = owner_of(nodes)
             moment = time.monotonic()
-            end(owner, options.how)
+            for _ in range(options.in_a_row):
+                owner = owner_of(nodes)
+                end(owner, options.how)
+                while owner.health():
+                    time.sleep(0.005)
+                if options.how != "move":
+                    threading.Thread(target=again, args=(owner,), daemon=True).start()
+            last = time.monotonic()
             for client in clients:
-                times[client.name].append(client.pause_after(moment))
-            if options.how != "move":
-                owner.process.wait()
-                owner.start()
+                times[client.name].append(client.pause_after(moment, last))
             row = ", ".join(f"{name} {taken[-1]:.2f}" for name, taken in times.items())
             print(f"round {number + 1}: {row}", flush=True)
             while not all(node.health("/health/any") for node in nodes):

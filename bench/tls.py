@@ -2,7 +2,8 @@
 """Produce and consume of Kafka's own tools with TLS and without, in turn; beside them Apache Kafka with TLS.
 
 One process of Stafett has both listeners. Rates are those of ProducerPerformance (acks=all, linger 5 ms, batches of 64 KiB) and
-ConsumerPerformance, six partitions; CPU is the broker's, per million records.
+ConsumerPerformance, six partitions; CPU is the broker's, per million records. At the end the same transport with a client that
+costs nearly nothing (crates/net/examples/tls_cost.rs).
 """
 
 import argparse
@@ -105,6 +106,12 @@ def main():
     parser.add_argument("--records", type=int, default=4_000_000, help="of 100 B; a fifth as many of 1 KiB")
     options = parser.parse_args()
     print(common.machine(), flush=True)
+    with_javas_clients(options)
+    command = ["cargo", "run", "--release", "--quiet", "--package", "stafett-net", "--example", "tls_cost"]
+    subprocess.run(command, cwd=common.ROOT, check=True)
+
+
+def with_javas_clients(options):
     subjects = peers(common.work_folder())
     for size, records in ((100, options.records), (1024, options.records // 5)):
         found = {name: {"produce": [], "consume": []} for name in subjects}

@@ -32,7 +32,8 @@ CHECKS = [
 ]
 # Routes that would end the broker, hide its log, or make backups anywhere on this machine; and those whose answers have no end.
 EVENTS = "/v1/topics/{topic}/events"
-LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups", EVENTS, "/v1/events/stream", "/v1/node/log", "/v1/watch"]
+OF_QUEUE = "/v1/queues/{queue}/events"
+LEFT_OUT = ["/v1/node/shutdown", "/v1/node/log-level", "/v1/journal/backups", EVENTS, OF_QUEUE, "/v1/events/stream", "/v1/node/log", "/v1/watch"]
 # Names that are there: few of those that are generated are.
 OF_A_QUEUE = """
 [parameters]
@@ -113,7 +114,7 @@ def rounds(address, folder, cases, seed):
     all_well = True
     for name, settings, chosen in (
         ("all", "", [f"--exclude-path={path}" for path in LEFT_OUT]),
-        ("queue", OF_A_QUEUE, ["--include-path-regex=^/v1/queues/"]),
+        ("queue", OF_A_QUEUE, ["--include-path-regex=^/v1/queues/", f"--exclude-path={OF_QUEUE}"]),
         ("topic", OF_A_TOPIC, ["--include-path-regex=^/v1/(topics|groups)/", f"--exclude-path={EVENTS}"]),
     ):
         (folder / name).write_text(settings)

@@ -109,6 +109,8 @@ pub(crate) struct Cluster {
     pub(crate) folder: PathBuf,
     /// Address of the database, as each node has it.
     urls: [String; 2],
+    /// Settings of each node, as variables of the environment.
+    settings: [Vec<(&'static str, String)>; 2],
     /// No other program gets the ports.
     _ports: Vec<Port>,
     _server: Server,
@@ -117,7 +119,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts PostgreSQL and two nodes, of which the first serves.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with([const { Vec::new() }; 2])
+    }
+
+    /// The same, with settings of each node.
+    pub(crate) fn start_with(settings: [Vec<(&'static str, String)>; 2]) -> Option<Self> {
         let mut cluster = Self::prepare()?;
+        cluster.settings = settings;
         cluster.launch(0);
         cluster.await_health(0, "/health");
         cluster.launch(1);
@@ -158,6 +166,7 @@ impl Cluster {
             http: [address(4), address(5)],
             folder: new_folder(),
             urls: [server.url(), server.url()],
+            settings: [const { Vec::new() }; 2],
             _ports: ports,
             _server: server,
         })
@@ -208,6 +217,7 @@ impl Cluster {
             .args(["--http", &self.http[node], "--data-dir"])
             .arg(self.data(node))
             .env("STAFETT_CLUSTER_DATABASE", &self.urls[node])
+            .envs(self.settings[node].iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.unwrap())

@@ -1,6 +1,8 @@
 //! Nodes of a cluster as clients and operators meet them: any node serves any client, an owner that ends or lets
 //! go is replaced at once, and one that cannot go on stands by.
 
+use std::io::Read as _;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::broker::{binary, external, root};
+use crate::broker::{Port, binary, external, new_folder, root};
 use crate::cluster::Cluster;
 use crate::peer;
 
@@ -93,6 +95,90 @@ fn a_node_that_stands_by_serves_clients_of_all_protocols() {
         status["problems"][0],
         "PostgreSQL has fsync or full_page_writes off: a crash of its machine loses data"
     );
+}
+
+/// Returns true if a node closes a connection at once that no client sends anything on.
+fn is_refused(stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    matches!((&*stream).read(&mut [0]), Ok(0) | Err(_))
+}
+
+#[test]
+fn a_node_relays_no_more_connections_than_it_may() {
+    if external().is_some() {
+        return;
+    }
+    let settings = [0, 1].map(|_| vec![("STAFETT_CLUSTER_RELAYS_MAX", "2".to_owned())]);
+    let Some(cluster) = Cluster::start_with(settings) else {
+        return;
+    };
+    let metric = |name: &str| -> String {
+        let metrics = cluster.get(1, "/metrics");
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.map_or(String::new(), |line| line.replace(&format!("{name} "), ""))
+    };
+    let connect = || TcpStream::connect(&cluster.kafka[1]).unwrap();
+    let relayed = [connect(), connect()];
+    until("two are relayed", &cluster, |_| {
+        metric("stafett_cluster_relays") == "2"
+    });
+    let third = connect();
+    assert!(is_refused(&third), "{}", cluster.logs());
+    assert_eq!(metric("stafett_cluster_refused_relays_total"), "1");
+    assert!(cluster.get(1, "/health/any").starts_with("HTTP/1.1 200"));
+    drop(relayed);
+    until("they are gone", &cluster, |_| {
+        metric("stafett_cluster_relays") == "0"
+    });
+    let served = cluster.get(1, "/v1/topics");
+    assert!(served.starts_with("HTTP/1.1 200"), "{served}");
+}
+
+#[test]
+fn a_node_that_stands_by_answers_about_itself_over_tls() {
+    if external().is_some() {
+        return;
+    }
+    let Some(curl) = peer::curl() else { return };
+    let folder = new_folder();
+    peer::run_text(
+        Command::new(binary())
+            .args(["tls", "self-signed", "--dir"])
+            .arg(&folder),
+    );
+    let file = |name: &str| folder.join(name).display().to_string();
+    let ports = [Port::new(), Port::new()];
+    let settings = [0, 1].map(|node: usize| {
+        vec![
+            ("STAFETT_TLS_CERTIFICATE", file("server.pem")),
+            ("STAFETT_TLS_KEY", file("server.key")),
+            ("STAFETT_HTTP_TLS_OWN", ports[node].address()),
+        ]
+    });
+    let Some(cluster) = Cluster::start_with(settings) else {
+        return;
+    };
+    let ask = |node: usize, path: &str| {
+        let mut command = Command::new(&curl);
+        command.args([
+            "--silent",
+            "--cacert",
+            &file("ca.pem"),
+            "--write-out",
+            " %{http_code}",
+        ]);
+        peer::run_text(command.arg(format!("https://{}{path}", ports[node].address())))
+    };
+    assert!(ask(0, "/health").ends_with(" 200"), "{}", cluster.logs());
+    let standby = ask(1, "/health");
+    assert!(
+        standby.contains("standing_by") && standby.ends_with(" 503"),
+        "{standby}"
+    );
+    assert!(ask(1, "/health/any").ends_with(" 200"));
+    assert!(ask(1, "/metrics").contains("stafett_cluster_is_owner 0"));
+    assert!(ask(1, "/v1/topics").ends_with(" 404"), "nothing else is there");
+    drop(std::fs::remove_dir_all(folder));
 }
 
 #[test]

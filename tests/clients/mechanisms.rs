@@ -1,4 +1,5 @@
-//! Clients of three languages over TLS with each mechanism of a login.
+//! Clients of five languages over TLS with each mechanism of a login that they have: by password, by token and by
+//! certificate.
 
 use std::fs;
 use std::process::Command;
@@ -47,6 +48,21 @@ fn librdkafka_aiokafka_and_pika_log_in_with_each_mechanism() {
 #[test]
 fn kafkajs_and_amqplib_log_in_with_each_mechanism() {
     passes(peer::mechanisms_in_node());
+}
+
+#[test]
+fn amqp091_go_logs_in_with_each_mechanism() {
+    passes(peer::amqp091_go_with_mechanisms());
+}
+
+#[test]
+fn franz_go_sarama_and_kafka_go_log_in_with_each_mechanism() {
+    passes(peer::kafka_in_go_with_mechanisms());
+}
+
+#[test]
+fn kafkas_and_rabbitmqs_clients_for_java_log_in_with_each_mechanism() {
+    passes(peer::mechanisms_in_java());
 }
 
 #[test]

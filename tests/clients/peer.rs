@@ -243,6 +243,37 @@ pub(crate) fn amqp091_go_with_tls() -> Option<Command> {
     built("target/clients/go/tls", "amqp091-go over TLS")
 }
 
+/// The program with amqp091-go over TLS with each mechanism.
+pub(crate) fn amqp091_go_with_mechanisms() -> Option<Command> {
+    built(
+        "target/clients/go/amqp-mechanisms",
+        "amqp091-go and each mechanism",
+    )
+}
+
+/// The program with Kafka's clients for Go over TLS with each mechanism.
+pub(crate) fn kafka_in_go_with_mechanisms() -> Option<Command> {
+    built(
+        "target/clients/go/kafka-mechanisms",
+        "Kafka's clients for Go and each mechanism",
+    )
+}
+
+/// The program with Kafka's and RabbitMQ's clients for Java, compiled as it starts.
+pub(crate) fn mechanisms_in_java() -> Option<Command> {
+    let jars = |launcher: PathBuf| {
+        let path = run_text(Command::new(launcher).arg("classpath"));
+        path.trim().to_owned()
+    };
+    let (kafka, rabbitmq) = (jars(kafka_tools()?), jars(perf_test()?));
+    let mut command = command(&on_path("java")?);
+    command
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"])
+        .args(["-cp", &format!("{kafka}:{rabbitmq}")])
+        .arg(root().join("tests/clients/java/Mechanisms.java"));
+    Some(command)
+}
+
 /// The program with amqp091-go.
 pub(crate) fn amqp091_go() -> Option<Command> {
     built("target/clients/go/amqp", "amqp091-go")

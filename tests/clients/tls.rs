@@ -3,13 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde_json::json;
 
 use crate::broker::{Broker, binary, is_stafett};
 use crate::peer;
 
 /// Certificates of a broker, and its addresses with TLS.
 pub(crate) struct Tls {
-    /// Folder with `ca.pem`, and `server` and `client` with their keys.
+    /// Folder with `ca.pem`, `server` and `client` with their keys, and `token`: that of the user `client`, by an
+    /// authorization server whose keys are in `keys.json`.
     pub(crate) folder: PathBuf,
     pub(crate) kafka: String,
     pub(crate) amqp: String,
@@ -25,6 +31,7 @@ impl Tls {
                 .args(["tls", "self-signed", "--dir"])
                 .arg(&folder),
         );
+        authorize(&folder);
         let free = || "127.0.0.1:0".to_owned();
         Self {
             folder,
@@ -42,6 +49,9 @@ impl Tls {
             format!("tls.key={}", file("server.key")),
             format!("tls.client_ca={}", file("ca.pem")),
             "tls.clients=required".to_owned(),
+            format!("oauth.keys={}", file("keys.json")),
+            "oauth.issuer=login".to_owned(),
+            "oauth.audience=stafett".to_owned(),
             format!("kafka.tls_listen={}", self.kafka),
             format!("amqp.tls_listen={}", self.amqp),
             format!("http.tls_listen={}", self.http),
@@ -63,6 +73,18 @@ impl Tls {
             }
         }
     }
+}
+
+/// Writes a token, and the keys that it is checked with.
+fn authorize(folder: &Path) {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let key = EncodingKey::from_ec_der(&pair.serialize_der());
+    let public = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({ "iss": "login", "aud": "stafett", "sub": "client", "exp": now + 3600 });
+    let token = encode(&Header::new(Algorithm::ES256), &claims, &key).unwrap();
+    fs::write(folder.join("token"), token).unwrap();
+    fs::write(folder.join("keys.json"), json!({ "keys": [public] }).to_string()).unwrap();
 }
 
 /// Runs a program that says `done` at its end.

@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 CLAIM_OVER = frozenset({"lost_claim", "no_such_task", "out_of_order"})
 RECORDS_MAX = 1000
+RECORDS_MORE = 10
+"""Records by which a delivery grows again after a commit that was too large."""
+FIXED = frozenset({"topics", "guarantee", "tables"})
+"""Parts of a definition without which a worker cannot work; operators may change the others."""
 KEYS_MAX = 1000
 SCAN_COUNT = 10_000
 END_S = 10.0
@@ -93,6 +97,7 @@ class Claim:
         self.epoch: int = event["epoch"]
         self._seq: int = event["seq"]
         self._partition = int(self.task.split(".")[0])
+        self._records = RECORDS_MAX
         self.revoked = asyncio.Event()
         self.done = asyncio.create_task(self._run(), name=f"task {self.task}")
 
@@ -100,12 +105,15 @@ class Claim:
         return {"task": self.task, "epoch": self.epoch, **more}
 
     async def get(self, table: str, keys: list[Key]) -> list[Any]:
-        values: list[Any] = []
-        for at in range(0, len(keys), KEYS_MAX):
-            shown = [shown_key(key) for key in keys[at : at + KEYS_MAX]]
-            answer = await self._session.ask("get", self._of(table=table, keys=shown))
-            values += [None if value is None else read_value(value) for value in answer["values"]]
-        return values
+        if len(keys) <= KEYS_MAX:
+            try:
+                answer = await self._session.ask("get", self._of(table=table, keys=[shown_key(key) for key in keys]))
+                return [None if value is None else read_value(value) for value in answer["values"]]
+            except Refused as refused:
+                if refused.code != "too_large" or len(keys) < 2:
+                    raise
+        half = len(keys) // 2
+        return await self.get(table, keys[:half]) + await self.get(table, keys[half:])
 
     async def commit(self, commit: dict[str, Any]) -> None:
         await self._session.ask("commit", self._of(seq=self._seq + 1, **commit))
@@ -119,7 +127,7 @@ class Claim:
             log.warning("record %s@%d went to %s", topic, offset, answer["dead_letter"])
 
     async def _fetch(self) -> Delivery:
-        wanted = self._of(records_max=RECORDS_MAX, wait_ms=self._session.wait_ms)
+        wanted = self._of(records_max=self._records, wait_ms=self._session.wait_ms)
         answer = await self._session.ask("fetch", wanted)
         due = [Timer(read_key(key), at, read_key(name)) for key, at, name in answer["due"]]
         records = [read_record(answer["topic"], self._partition, shown) for shown in answer["records"]]
@@ -135,11 +143,14 @@ class Claim:
                 delivery = await until(self.revoked, self._fetch())
                 if delivery is not None and (delivery.due or delivery.records):
                     await batch.work(delivery)
+                    self._records = min(RECORDS_MAX, self._records + RECORDS_MORE)
                 pause = 0.1
             except (ClaimOver, SessionOver):
                 raise
             except Refused as refused:
                 log.warning("task %s: %s", self.task, refused)
+                if refused.code == "too_large":
+                    self._records = max(1, self._records // 2)
                 batch = Batch(self, self._handlers, {})
                 await until(self.revoked, asyncio.sleep(pause))
                 pause = min(pause * 2, PAUSE_MAX)
@@ -217,9 +228,11 @@ class Worker:
         try:
             await self._client.ask("PUT", path, self._app.definition)
         except Refused as refused:
-            if refused.code != "forbidden":
+            differs = refused.code == "exists_differently" and refused.details.get("field") not in FIXED
+            if not differs and refused.code != "forbidden":
                 raise
-            # A worker may work without the right to declare.
+            # A worker may work without the right to declare, and with settings that an operator has changed.
+            log.log(logging.WARNING if differs else logging.INFO, "the app stays as it is: %s", refused)
         join = {"weight": self._weight, "state": "eager" if self._app.eager else "lazy"}
         joined = await self._client.ask("POST", f"{path}/workers/{quote(self._name, safe='')}/join", join)
         session = Session(self._client, self._app.name, self._name, joined["token"], joined["worker_timeout_ms"])

@@ -14,6 +14,10 @@ import { type Key, readKey, readRecord, readValue, Refused, showKey } from "./ty
 const CLAIM_OVER = new Set(["lost_claim", "no_such_task", "out_of_order"]);
 const SESSION_OVER = new Set(["no_such_worker"]);
 const RECORDS_MAX = 1000;
+/** Records by which a delivery grows again after a commit that was too large. */
+const RECORDS_MORE = 10;
+/** Parts of a definition without which a worker cannot work; operators may change the others. */
+const FIXED = ["topics", "guarantee", "tables"];
 const KEYS_MAX = 1000;
 const SCAN_COUNT = 10_000;
 const WAIT_MS = 5000;
@@ -80,6 +84,7 @@ class Claim implements Source {
   isDone = false;
   error: unknown = null;
   private seq: number;
+  private records = RECORDS_MAX;
   private readonly partition: number;
   private readonly revoking = new AbortController();
 
@@ -109,13 +114,16 @@ class Claim implements Source {
   }
 
   async get(table: string, keys: Key[]): Promise<any[]> {
-    const values: any[] = [];
-    for (let at = 0; at < keys.length; at += KEYS_MAX) {
-      const shown = keys.slice(at, at + KEYS_MAX).map(showKey);
-      const answer = await this.session.ask("get", this.of({ table, keys: shown }));
-      for (const value of answer.values) values.push(value === null ? null : readValue(value));
+    if (keys.length <= KEYS_MAX) {
+      try {
+        const answer = await this.session.ask("get", this.of({ table, keys: keys.map(showKey) }));
+        return answer.values.map((value: any) => (value === null ? null : readValue(value)));
+      } catch (error) {
+        if (!(error instanceof Refused && error.code === "too_large") || keys.length < 2) throw error;
+      }
     }
-    return values;
+    const half = keys.length >> 1;
+    return [...(await this.get(table, keys.slice(0, half))), ...(await this.get(table, keys.slice(half)))];
   }
 
   async commit(commit: NewCommit): Promise<void> {
@@ -131,7 +139,7 @@ class Claim implements Source {
   }
 
   private async fetch(): Promise<Delivery> {
-    const wanted = this.of({ records_max: RECORDS_MAX, wait_ms: this.session.waitMs });
+    const wanted = this.of({ records_max: this.records, wait_ms: this.session.waitMs });
     const answer = await this.session.ask("fetch", wanted, this.revoking.signal);
     return {
       topic: answer.topic,
@@ -149,11 +157,15 @@ class Claim implements Source {
     while (!this.revoking.signal.aborted) {
       try {
         const delivery = await this.fetch();
-        if (delivery.due.length > 0 || delivery.records.length > 0) await batch.work(delivery);
+        if (delivery.due.length > 0 || delivery.records.length > 0) {
+          await batch.work(delivery);
+          this.records = Math.min(RECORDS_MAX, this.records + RECORDS_MORE);
+        }
         pause = 100;
       } catch (error) {
         if (error instanceof ClaimOver || error instanceof SessionOver) throw error;
         if (this.revoking.signal.aborted) return;
+        if (error instanceof Refused && error.code === "too_large") this.records = Math.max(1, this.records >> 1);
         // A refusal, or the handler of a timer failed: again from the last commit on.
         this.handlers.log(`task ${this.task}: ${error instanceof Error ? (error.stack ?? error) : error}`);
         batch = new Batch(this, this.handlers);
@@ -236,8 +248,11 @@ export class Worker {
     try {
       await this.client.ask("PUT", path, this.app.definition);
     } catch (error) {
-      // A worker may work without the right to declare.
-      if (!(error instanceof Refused && error.code === "forbidden")) throw error;
+      // A worker may work without the right to declare, and with settings that an operator has changed.
+      if (!(error instanceof Refused)) throw error;
+      const differs = error.code === "exists_differently" && !FIXED.includes(error.details["field"]);
+      if (!differs && error.code !== "forbidden") throw error;
+      if (differs) this.app.log(`the app stays as it is: ${error.message}`);
     }
   }
 

@@ -387,6 +387,11 @@ export type AppWorker = {
   weight: number;
 };
 
+export type AppendTimes = {
+  synced_p99_ms: number | null;
+  written_p99_ms: number | null;
+};
+
 export type Assigned = {
   partitions: (number)[];
   topic: string;
@@ -1033,6 +1038,7 @@ export type JoinedApp = {
 };
 
 export type Journal = {
+  append: AppendTimes;
   checkpoint_at: string | null;
   damaged: (LostRange)[];
   damaged_segments: number;
@@ -1049,6 +1055,7 @@ export type Journal = {
   segments: SegmentCounts;
   space: Space;
   state: string;
+  sync: SyncTimes;
   tail_cache_bytes: number;
   write_amplification: number | null;
   written_bytes: number;
@@ -1125,9 +1132,25 @@ export type LiveMemory = {
   topics: number;
 };
 
+export type LiveMessage = {
+  message_id?: string | null;
+  payload?: unknown;
+  payload_base64?: string | null;
+  timestamp?: number | null;
+  topic: string;
+};
+
+export type LiveMessages = LiveMessage | (LiveMessage)[];
+
 export type LivePattern = {
   pattern: string;
   subscribers: number;
+};
+
+export type LivePublished = {
+  duplicates: number;
+  receivers: number;
+  stored: number;
 };
 
 export type LiveStatus = {
@@ -1406,6 +1429,7 @@ export type NewTopic = {
 export type Node = {
   epoch: number | null;
   listeners: (Listener)[];
+  node: string;
   settings_changed: (string)[];
   started_at: string;
   state: string;
@@ -1414,6 +1438,7 @@ export type Node = {
 
 export type NodeMember = {
   addresses: { [name: string]: string };
+  name: string;
   state: string;
 };
 
@@ -1478,6 +1503,7 @@ export type Overview = {
   alarms: (Alarm)[];
   durability: string;
   machine: Machine;
+  node: string;
   process: Process;
   rates: OverviewRates;
   state: string;
@@ -1494,6 +1520,9 @@ export type OverviewRates = {
   connections_opened: number;
   delivered: number;
   published: number;
+  queues_created: number;
+  queues_declared: number;
+  queues_deleted: number;
   records_in: number;
   records_out: number;
   redelivered: number;
@@ -1521,6 +1550,7 @@ export type Partition = {
   bytes: number;
   end: number;
   epoch: number;
+  last_at: string | null;
   lost: (LostOffsets)[];
   partition: number;
   records: number;
@@ -1628,6 +1658,7 @@ export type Produced = {
   keyed: number;
   places: (Place)[];
   read: number;
+  refusals: (RefusedRecord)[];
   refused: number;
   repeated: boolean;
   skipped: number;
@@ -1742,6 +1773,7 @@ export type QueueDetails = {
   name: string;
   namespace: string;
   oldest: string | null;
+  over: string | null;
   overflow: Overflow;
   personal: boolean;
   priority_max: number;
@@ -1812,6 +1844,11 @@ export type Record = {
   value_base64: string | null;
 };
 
+export type RefusedRecord = {
+  line: number;
+  refusal: Problem;
+};
+
 export type Reloaded = {
   changed: (string)[];
   failed: (FailedSetting)[];
@@ -1821,6 +1858,7 @@ export type Reloaded = {
 export type RequestMemory = {
   max_bytes: number;
   used_bytes: number;
+  waiting: number;
 };
 
 export type Reset = {
@@ -2049,6 +2087,12 @@ export type Start = {
   start: number;
 };
 
+export type SyncTimes = {
+  p50_ms: number | null;
+  p999_ms: number | null;
+  p99_ms: number | null;
+};
+
 export type Text = string | {
   base64: string;
 };
@@ -2061,6 +2105,7 @@ export type Thread = {
 };
 
 export type Threads = {
+  connections: WaitingConnections;
   operations: number;
   threads: (Thread)[];
 };
@@ -2277,6 +2322,11 @@ export type UserVerifiers = {
   scram_sha512?: ScramKeys | null;
 };
 
+export type WaitingConnections = {
+  running: number;
+  waits_for: Waits;
+};
+
 export type WaitingPartition = {
   first: number | null;
   holds: boolean;
@@ -2284,6 +2334,14 @@ export type WaitingPartition = {
   stable: number | null;
   topic: string;
   waiting: number | null;
+};
+
+export type Waits = {
+  group: number;
+  journal: number;
+  memory: number;
+  outbox: number;
+  space: number;
 };
 
 export type WantedClaims = {

@@ -3,21 +3,17 @@
 //! A connection makes its caller once. While the directory does not change, a decision about the same action
 //! and thing is a look-up; a caller without a name in an open directory is not looked up at all.
 
-use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stafett_model::Lock;
 
 use crate::action::Action;
+use crate::decisions::Decisions;
 use crate::directory::Directory;
 use crate::resource::{Kind, Kinds, Resource};
-
-/// Decisions that a caller remembers; then it begins anew.
-const DECISIONS_MAX: usize = 1024;
 
 /// Identity of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,22 +43,6 @@ pub struct Denied {
     pub name: String,
 }
 
-struct Decision {
-    action: Action,
-    kind: Kind,
-    namespace: Box<str>,
-    name: Box<str>,
-    is_allowed: bool,
-}
-
-#[derive(Default)]
-struct Decisions {
-    generation: u64,
-    hasher: RandomState,
-    /// By hash; of two things with the same hash the later one is kept.
-    known: HashMap<u64, Decision>,
-}
-
 pub struct Caller {
     /// `None` for the broker itself.
     directory: Option<Arc<Directory>>,
@@ -70,7 +50,9 @@ pub struct Caller {
     peer: IpAddr,
     /// End of the proof of its identity, in ms since 1970.
     expires_ms: Option<i64>,
-    decisions: Lock<Option<Box<Decisions>>>,
+    /// Generation of the directory in which its user was there, plus one.
+    valid_in: AtomicU64,
+    decisions: Lock<Decisions>,
 }
 
 impl Caller {
@@ -82,7 +64,8 @@ impl Caller {
             who: Who::Internal,
             peer: IpAddr::V4(Ipv4Addr::LOCALHOST),
             expires_ms: None,
-            decisions: Lock::new(None),
+            valid_in: AtomicU64::new(0),
+            decisions: Lock::new(Decisions::new()),
         }
     }
 
@@ -126,7 +109,8 @@ impl Caller {
             who,
             peer: peer.to_canonical(),
             expires_ms: None,
-            decisions: Lock::new(None),
+            valid_in: AtomicU64::new(0),
+            decisions: Lock::new(Decisions::new()),
         }
     }
 
@@ -159,9 +143,23 @@ impl Caller {
     /// Returns true if it still has an identity: its user exists, or callers need no name.
     pub fn is_valid(&self) -> bool {
         match (&self.who, &self.directory) {
-            (Who::User(name), Some(directory)) => directory.user(name).is_some(),
+            (Who::User(name), Some(directory)) => self.is_there(name, directory),
             (Who::User(_) | Who::Internal | Who::Anonymous, _) => self.is_unrestricted(),
         }
+    }
+
+    /// Returns true if the directory has the user; looks it up once in each generation.
+    fn is_there(&self, name: &str, directory: &Directory) -> bool {
+        // Read before the look-up, as in `decide`.
+        let generation = directory.generation().wrapping_add(1);
+        if self.valid_in.load(Ordering::Relaxed) == generation {
+            return true;
+        }
+        let is_there = directory.user(name).is_some();
+        if is_there {
+            self.valid_in.store(generation, Ordering::Relaxed);
+        }
+        is_there
     }
 
     /// Refuses an action that no rule permits, or that a rule forbids.
@@ -205,36 +203,13 @@ impl Caller {
         // Read before the decision: one that a change overtakes is made anew.
         let generation = directory.generation();
         let mut decisions = self.decisions.lock();
-        let decisions = decisions.get_or_insert_default();
-        if decisions.generation != generation || decisions.known.len() >= DECISIONS_MAX {
-            decisions.known.clear();
-            decisions.generation = generation;
-        }
-        let hash = decisions.hasher.hash_one((action, resource));
-        if let Some(known) = decisions.known.get(&hash)
-            && known.is_about(action, resource)
-        {
-            return (known.is_allowed, false);
+        decisions.begin(generation);
+        if let Some(is_allowed) = decisions.find(action, resource) {
+            return (is_allowed, false);
         }
         let is_allowed = directory.decide(&self.who, self.peer, action, resource);
-        let decision = Decision {
-            action,
-            kind: resource.kind,
-            namespace: resource.namespace.into(),
-            name: resource.name.into(),
-            is_allowed,
-        };
-        decisions.known.insert(hash, decision);
+        decisions.insert(action, resource, is_allowed);
         (is_allowed, true)
-    }
-}
-
-impl Decision {
-    fn is_about(&self, action: Action, resource: &Resource<'_>) -> bool {
-        self.action == action
-            && self.kind == resource.kind
-            && *self.name == *resource.name
-            && *self.namespace == *resource.namespace
     }
 }
 
@@ -321,6 +296,10 @@ mod tests {
         );
         directory.apply([Change::DeleteUser("ann".into())]);
         assert!(!may(&caller, Action::Describe, "orders") && !caller.is_valid());
+        directory.apply([user("ann", &[])]);
+        assert!(caller.is_valid(), "a user that is made again");
+        directory.apply([Change::DeleteUser("ann".into())]);
+        assert!(!caller.is_valid(), "what was valid a moment ago");
     }
 
     #[test]
@@ -337,16 +316,5 @@ mod tests {
             assert!(!caller.may(Action::Read, &Resource::topic("orders")));
             assert!(!caller.may_any(Action::Write, Kind::Topic.into()));
         }
-    }
-
-    #[test]
-    fn what_a_caller_remembers_is_bounded() {
-        let directory = Arc::new(Directory::default());
-        directory.apply([user("ann", &[])]);
-        let caller = Caller::user(&directory, "ann", HERE);
-        for number in 0..5000 {
-            assert!(!may(&caller, Action::Read, &number.to_string()));
-        }
-        assert!(caller.decisions.lock().as_ref().unwrap().known.len() <= DECISIONS_MAX);
     }
 }

@@ -130,6 +130,15 @@ impl Guessing {
         spread.into_iter().fold(own, Duration::max)
     }
 
+    /// Returns the address, or the /64 of an IPv6 address: one host has all of these.
+    #[must_use]
+    pub fn network(peer: IpAddr) -> IpAddr {
+        match peer.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+            four @ IpAddr::V4(_) => four,
+        }
+    }
+
     pub fn on_failure(&self, peer: IpAddr, user: &str, now_ms: i64) {
         let (address, user) = pair(peer, user);
         let mut tables = self.0.lock();
@@ -164,15 +173,7 @@ fn delay(failures: u32, free: u32, max: Duration) -> Duration {
 
 fn pair(peer: IpAddr, user: &str) -> Pair {
     let user = user.get(..user.floor_char_boundary(NAME_BYTES_MAX));
-    (network(peer), user.unwrap_or_default().into())
-}
-
-/// Returns the address, or the /64 of an IPv6 address: one host has all of these.
-fn network(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-        four @ IpAddr::V4(_) => four,
-    }
+    (Guessing::network(peer), user.unwrap_or_default().into())
 }
 
 #[cfg(test)]

@@ -18,10 +18,11 @@
 //! - `topic_permission`: permissions for the routing keys of an exchange
 //! - `guessing`: delays for peers and users with failed logins
 //! - `directory`: users, tokens and rules together, with a generation that tells of changes
-//! - `caller`: the origin of a request, with its decisions remembered
+//! - `caller`: the origin of a request; `decisions`: those that it remembers
 
 mod action;
 mod caller;
+mod decisions;
 mod directory;
 mod guessing;
 mod limit;

@@ -122,9 +122,9 @@ impl First {
     ) -> (Exchange, String) {
         let nonce = self.nonce + nonce;
         let is_known = verifier.is_some();
-        let verifier = verifier
-            .cloned()
-            .unwrap_or_else(|| unknown(hash, &self.user, secret));
+        // Made up for each, so that a user that is there takes no less work.
+        let made_up = unknown(hash, &self.user, secret);
+        let verifier = verifier.cloned().unwrap_or(made_up);
         let (salt, iterations) = (STANDARD.encode(&verifier.salt), verifier.iterations);
         let answer = format!("r={nonce},s={salt},i={iterations}");
         let exchange = Exchange {
@@ -229,6 +229,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::verifier::HASHED;
+
+    /// Returns what is hashed for a wrong proof, by call.
+    fn hashed_for(hash: Hash, user: &str, verifier: Option<&ScramVerifier>) -> Vec<usize> {
+        HASHED.take();
+        let first = First::read(format!("n,,n={user},r=theirs").as_bytes()).unwrap();
+        let (exchange, _) = first.answer(hash, verifier, "ours", b"secret");
+        let proof = STANDARD.encode(vec![7; hash.bytes()]);
+        let last = format!("c=biws,r=theirsours,p={proof}");
+        assert_eq!(exchange.finish(last.as_bytes()), Err(ScramError::Refused));
+        HASHED.take()
+    }
+
+    #[test]
+    fn an_unknown_user_takes_as_much_work_as_a_known_one() {
+        for hash in [Hash::Sha256, Hash::Sha512] {
+            let known = ScramVerifier::of_password(hash, b"secret", b"salt of 16 bytes", ITERATIONS);
+            let of_known = hashed_for(hash, "user", Some(&known));
+            assert!(!of_known.is_empty());
+            assert_eq!(of_known, hashed_for(hash, "resu", None), "{hash:?}");
+        }
+    }
 
     const FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
     const OURS: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";

@@ -9,6 +9,7 @@
 //! - `background`: work on threads that give way
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
+//! - `checks`: turns to check passwords and tokens
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
@@ -17,6 +18,7 @@ mod audit;
 mod background;
 mod bearer;
 mod changes;
+mod checks;
 mod limits;
 mod login;
 mod newer_keys;
@@ -46,13 +48,9 @@ pub use quotas::NewQuota;
 pub use trail::AuditTrail;
 
 use bearer::Bearer;
+use checks::Checks;
 use login::{Sessions, Verified};
 use newer_keys::NewerKeys;
-
-/// Passwords that are checked at once.
-const CHECKS_MAX: usize = 2;
-/// Logins that wait for a check of their password; more are refused.
-const WAITING_MAX: usize = 256;
 
 /// Users, tokens and rules of a broker.
 #[derive(Debug)]
@@ -60,10 +58,11 @@ pub struct AccessControl {
     directory: Arc<Directory>,
     journal: Arc<dyn Journal>,
     guessing: Guessing,
-    /// Permits to check a password.
-    checks: Arc<Semaphore>,
-    /// Permits to wait for one of these.
-    waiting: Arc<Semaphore>,
+    checks: Arc<Checks>,
+    /// Those of tokens of an authorization server, which wait for no password.
+    bearer_checks: Arc<Checks>,
+    /// New verifiers of passwords.
+    derivations: Arc<Checks>,
     /// One permit, held while something is changed.
     turn: Semaphore,
     verified: Lock<Verified>,
@@ -113,8 +112,9 @@ impl AccessControl {
             directory: Arc::new(directory),
             journal: Arc::clone(journal),
             guessing: Guessing::default(),
-            checks: Arc::new(Semaphore::new(CHECKS_MAX)),
-            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+            checks: Checks::new(),
+            bearer_checks: Checks::new(),
+            derivations: Checks::new(),
             turn: Semaphore::new(1),
             verified: Lock::default(),
             sessions: Lock::default(),

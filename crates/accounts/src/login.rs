@@ -12,6 +12,7 @@ use stafett_model::checksum;
 use stafett_store::wall_ms;
 
 use super::changes::hex;
+use super::checks::Checked;
 use super::{AccessControl, audit, background, bearer, random};
 
 /// Passwords that are known to be right.
@@ -119,7 +120,7 @@ impl AccessControl {
         let user = self.directory.user(name);
         let is_right = match &user {
             Some(user) if self.is_verified(user, password) => true,
-            _ => self.verify(user.clone(), password).await?,
+            _ => self.verify(user.clone(), password, peer).await?,
         };
         let Some(user) = user.filter(|_| is_right) else {
             self.on_failure(name, peer);
@@ -133,11 +134,11 @@ impl AccessControl {
     /// Checks a token of an authorization server, on a thread that may block.
     async fn login_by_bearer(&self, token: &[u8], peer: IpAddr) -> Result<Arc<Caller>, LoginError> {
         let known = self.bearer.lock().clone();
-        let mut claimed = self.check_bearer(known.clone(), token).await?;
+        let mut claimed = self.check_bearer(known.clone(), token, peer).await?;
         let is_unknown = |bearer: &Arc<bearer::Bearer>| bearer.lacks_key_of(token);
         if claimed.is_none() && known.as_ref().is_some_and(is_unknown) && self.newer_keys.wait().await {
             let newer = self.bearer.lock().clone();
-            claimed = self.check_bearer(newer, token).await?;
+            claimed = self.check_bearer(newer, token, peer).await?;
         }
         // A user that is unknown here is a stranger.
         let is_good = |claimed: &bearer::Claimed| {
@@ -158,25 +159,33 @@ impl AccessControl {
         &self,
         bearer: Option<Arc<bearer::Bearer>>,
         token: &[u8],
+        peer: IpAddr,
     ) -> Result<Option<bearer::Claimed>, LoginError> {
         let Some(bearer) = bearer else { return Ok(None) };
-        let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
-        let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
         let token = token.to_vec();
-        let checked = tokio::task::spawn_blocking(move || bearer.check(&token));
-        checked.await.map_err(|_| LoginError::Busy)
+        let work = move || {
+            let outcome = bearer.check(&token);
+            // A key that is not known yet is no forgery.
+            let is_wrong = outcome.is_none() && !bearer.lacks_key_of(&token);
+            Some(Checked { outcome, is_wrong })
+        };
+        self.bearer_checks.run(peer, work).await
     }
 
-    async fn verify(&self, user: Option<Arc<User>>, password: &[u8]) -> Result<bool, LoginError> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| LoginError::Busy)?;
-        let _check = self.checks.acquire().await.map_err(|_| LoginError::Busy)?;
+    async fn verify(
+        &self,
+        user: Option<Arc<User>>,
+        password: &[u8],
+        peer: IpAddr,
+    ) -> Result<bool, LoginError> {
         let password = password.to_vec();
-        let verified = tokio::task::spawn_blocking(move || {
+        let work = move || {
             let verifiers = user.map(|user| user.verifiers.clone()).unwrap_or_default();
-            background::run(|| verifiers.verifies(&password))
-        });
-        let verified = verified.await.map_err(|_| LoginError::Busy)?;
-        verified.map_err(|_| LoginError::Busy)
+            let outcome = background::run(|| verifiers.verifies(&password)).ok()?;
+            let is_wrong = !outcome;
+            Some(Checked { outcome, is_wrong })
+        };
+        self.checks.run(peer, work).await
     }
 
     async fn user_of_token(&self, token: &[u8], peer: IpAddr) -> Result<Box<str>, LoginError> {
@@ -310,4 +319,94 @@ impl AccessControl {
 /// Returns a number that changes with the verifiers and tags of a user.
 fn digest(user: &User) -> u32 {
     checksum::crc32c(&user.value())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use stafett_access::{Change, ScramVerifier, Verifiers};
+    use stafett_journal::{Journal, MemoryJournal};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const NAMES: [&str; 4] = ["ann", "bob", "kim", "eve"];
+
+    /// Users: `ann` with all verifiers, `kim` with one as Kafka's tools make it, `bob` without a password.
+    fn control() -> AccessControl {
+        let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+        let control = AccessControl::load(&journal).unwrap();
+        let of_kafka = Verifiers {
+            sha256: Some(ScramVerifier::of_password(
+                Hash::Sha256,
+                b"secret",
+                b"a salt",
+                4096,
+            )),
+            ..Verifiers::default()
+        };
+        let put = |name: &str, verifiers| Change::PutUser(User::new(name, verifiers, &[]).unwrap());
+        control.directory.apply([
+            put("ann", Verifiers::of_password(b"secret", b"a salt of 16 byt")),
+            put("bob", Verifiers::default()),
+            put("kim", of_kafka),
+        ]);
+        control
+    }
+
+    /// An address of its own for each, so that no failure of another counts.
+    fn peer(name: &str) -> IpAddr {
+        std::net::Ipv4Addr::new(192, 0, 2, name.as_bytes()[0]).into()
+    }
+
+    /// Checks, and time on a clock that stands still while they work, of six wrong passwords.
+    async fn cost_of_passwords(control: &AccessControl, user: &str) -> (usize, Duration) {
+        let (start, before) = (Instant::now(), control.checks.begun());
+        for _ in 0..6 {
+            let password = b"wrong";
+            let refused = control
+                .login(Proof::Password { user, password }, peer(user))
+                .await;
+            assert_eq!(refused.err(), Some(LoginError::Refused));
+        }
+        (control.checks.begun() - before, start.elapsed())
+    }
+
+    async fn cost_of_scram(control: &AccessControl, hash: Hash, user: &str) -> Duration {
+        let start = Instant::now();
+        for _ in 0..6 {
+            let first = format!("n,,n={user},r=theirs");
+            let begun = control.begin_scram(hash, first.as_bytes(), peer(user)).await;
+            let (login, answer) = begun.unwrap();
+            let nonce = answer.split(',').next().unwrap();
+            let proof = STANDARD.encode(vec![7; hash.bytes()]);
+            let last = format!("c=biws,{nonce},p={proof}");
+            let refused = control.finish_scram(login, last.as_bytes(), peer(user));
+            let expected = LoginError::Scram(ScramError::Refused);
+            assert_eq!(refused.err(), Some(expected), "{user}");
+        }
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_user_is_checked_and_slowed_as_a_known_one_in_each_mechanism() {
+        let control = control();
+        let mut costs = Vec::new();
+        for name in NAMES {
+            costs.push(cost_of_passwords(&control, name).await);
+        }
+        assert_eq!(costs[0].0, 6);
+        assert!(costs[0].1 >= Duration::from_millis(300), "guesses are slowed");
+        assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+        for hash in [Hash::Sha256, Hash::Sha512] {
+            let control = self::control();
+            let mut costs = Vec::new();
+            for name in NAMES {
+                costs.push(cost_of_scram(&control, hash, name).await);
+            }
+            assert!(costs[0] >= Duration::from_millis(300), "guesses are slowed");
+            assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, post};
 use stafett_http::list::List;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_messaging::exchanges::{BindError, UnbindError};
 use stafett_messaging::{Binding, Destination, NewBinding, Unbind};
 use stafett_model::Namespace;
@@ -258,7 +258,7 @@ async fn bind(
         Problem::new(code, why)
     })?;
     let made = find();
-    stored.await.map_err(|why| of_storage(why, why))?;
+    stamp::storing(stored).await.map_err(|why| of_storage(why, why))?;
     // It may have been deleted meanwhile.
     let made =
         made.ok_or_else(|| no_such_binding(&id_of(&new.source, &destination, &new.key, &new.arguments)))?;
@@ -306,7 +306,7 @@ async fn unbind(
         UnbindError::NoSuchExchange | UnbindError::NoSuchBinding => no_such_binding(&id),
         UnbindError::NotStored(error) => of_storage(error, error),
     })?;
-    stored.await.map_err(|why| of_storage(why, why))?;
+    stamp::storing(stored).await.map_err(|why| of_storage(why, why))?;
     Ok(answer(
         StatusCode::OK,
         &BindingStatus::of(&entry(&namespace, Arc::clone(&binding))),

@@ -12,7 +12,7 @@ use stafett_broker::Broker;
 use stafett_delivery::SearchOrder;
 use stafett_http::api::{delete, get, post, put};
 use stafett_http::list::List;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_live_topics::ClientName;
 use stafett_messaging::queues::{Acknowledge, Declare, DeclareError, Queue, QueueSettings};
 use stafett_model::Namespace;
@@ -262,7 +262,7 @@ async fn register(
     } else {
         StatusCode::OK
     };
-    let queue = declared.stored().await.map_err(refused)?;
+    let queue = stamp::storing(declared.stored()).await.map_err(refused)?;
     Ok(answer(status, &shown(&broker, &queue)))
 }
 

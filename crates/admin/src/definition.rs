@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::put;
-use stafett_http::{Code, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Path, Problem, Query, Slot, body, stamp};
 use stafett_messaging::queues::{
     DeadLetter, Declare, DeclareError, Overflow, Queue, QueueSettings, TopicQueueSpec,
 };
@@ -332,7 +332,7 @@ async fn make(
     } else {
         StatusCode::OK
     };
-    let queue = declared.stored().await.map_err(refused)?;
+    let queue = stamp::storing(declared.stored()).await.map_err(refused)?;
     Ok(answer(status, &shown(&queue)))
 }
 

@@ -11,7 +11,7 @@ use stafett_access::{Action, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, get, put};
 use stafett_http::list::List;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
 use stafett_messaging::exchanges::{DeclareError, DeleteError};
 use stafett_messaging::{Destination, Exchange, NewExchange};
 use stafett_model::Namespace;
@@ -262,7 +262,7 @@ async fn make(
         }
         DeclareError::NotStored(error) => of_storage(*error, error),
     })?;
-    stored.await.map_err(|why| of_storage(why, why))?;
+    stamp::storing(stored).await.map_err(|why| of_storage(why, why))?;
     let status = if is_there {
         StatusCode::OK
     } else {
@@ -294,7 +294,7 @@ async fn delete_exchange(
         DeleteError::IsDefault => Problem::new(Code::IsDefault, why),
         DeleteError::NotStored(error) => of_storage(error, error),
     })?;
-    stored.await.map_err(|why| of_storage(why, why))?;
+    stamp::storing(stored).await.map_err(|why| of_storage(why, why))?;
     Ok(answer(StatusCode::OK, &Deletion { bindings }))
 }
 

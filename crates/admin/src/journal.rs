@@ -83,6 +83,10 @@ struct Journal {
     replay_bytes: u64,
     /// Time of the last checkpoint.
     checkpoint_at: Option<String>,
+    /// Times of syncs of the disk.
+    sync: SyncTimes,
+    /// Times from staging an append to its acknowledgement.
+    append: AppendTimes,
     space: Space,
     /// Last scrub that was asked for since the start.
     scrub: Option<ScrubStatus>,
@@ -105,6 +109,23 @@ struct SegmentCounts {
     sorted: usize,
     /// Empty.
     spare: usize,
+}
+
+/// Quantiles since the start, in milliseconds; null before the first sync.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SyncTimes {
+    p50_ms: Option<f64>,
+    p99_ms: Option<f64>,
+    p999_ms: Option<f64>,
+}
+
+/// Quantiles since the start, in milliseconds; null where there was none.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AppendTimes {
+    /// Of those that are acknowledged when they are written.
+    written_p99_ms: Option<f64>,
+    /// Of those that are acknowledged when they are synced.
+    synced_p99_ms: Option<f64>,
 }
 
 /// Space on the disk.
@@ -267,6 +288,15 @@ async fn show(State(desk): State<JournalDesk>) -> Result<Response, Problem> {
         tail_cache_bytes: status.tail_cache_bytes,
         replay_bytes: status.replay_bytes,
         checkpoint_at: status.checkpoint_at.map(rfc3339),
+        sync: SyncTimes {
+            p50_ms: status.sync.p50.map(ms),
+            p99_ms: status.sync.p99.map(ms),
+            p999_ms: status.sync.p999.map(ms),
+        },
+        append: AppendTimes {
+            written_p99_ms: status.append_written.p99.map(ms),
+            synced_p99_ms: status.append_synced.p99.map(ms),
+        },
         space: Space {
             free_bytes: status.free_bytes,
             free_bytes_min: status.free_bytes_min,
@@ -279,6 +309,11 @@ async fn show(State(desk): State<JournalDesk>) -> Result<Response, Problem> {
         last_backup: done.backups.last().map(|last| BackupStatus::clone(last)),
     };
     Ok(answer(StatusCode::OK, &shown))
+}
+
+/// Converts seconds to milliseconds, to the microsecond.
+fn ms(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e3
 }
 
 fn write_amplification(status: &JournalStatus) -> Option<f64> {

@@ -10,16 +10,18 @@
 //!
 //! - `queues`, `queue_details`, `definition`, `queue_changes`, `exchanges`, `bindings`, `namespaces`,
 //!   `transactions`, `journal`, [`node`], [`cluster`]: the resources
-//! - `connections`, `consumers`: open connections, their channels, and consumers
+//! - `connections`, `consumers`: open connections, their channels, and consumers; `waits`: numbers of those
+//!   that wait
 //! - `send`, `receive`, `settle`, `clients`: messages, and registered clients with queues of their own
 //! - `publish`: messages to exchanges
 //! - `topics`: topics, their partitions and producers; `records`: records stored and read;
 //!   `groups`: groups of consumers and their commits
-//! - `live`: live topics; `find`: names of all kinds
+//! - `live`, `live_publish`: live topics; `find`: names of all kinds
 //! - `apps`: stateful consumers and the commands of their workers
 //! - [`sinks`]: sinks that the broker keeps, and their runner's state
 //! - `sender`: messages of one request, built and stored
-//! - `message`: a message in answers, and its choice by a query; `content`: its content
+//! - `message`: a message in answers, and its choice by a query; `content`: its content; `mask`: its hidden
+//!   parts; `queue_events`: new messages and counts of a queue, as they come
 //! - [`ws`]: the same over WebSocket, and watched lists
 //! - `access`: logins, rights of routes, users, tokens and rules
 //! - `caller`: the client for which a request is made
@@ -54,6 +56,8 @@ mod groups;
 mod journal;
 mod key;
 mod live;
+mod live_publish;
+mod mask;
 mod message;
 mod metrics;
 mod moves;
@@ -66,6 +70,7 @@ mod policies;
 mod publish;
 mod queue_changes;
 mod queue_details;
+mod queue_events;
 mod queues;
 mod receive;
 mod records;
@@ -79,6 +84,7 @@ mod tests;
 mod time;
 mod topics;
 mod transactions;
+mod waits;
 pub mod ws;
 
 use std::sync::Arc;
@@ -98,6 +104,7 @@ pub use access::{guard, pages_only_show};
 use events::Feeds;
 pub use groups::PollingMembers;
 pub use journal::JournalDesk;
+pub use mask::Masks;
 pub use node::Node;
 pub use operations::Operations;
 pub use overview::Overviews;
@@ -118,6 +125,13 @@ pub struct Backend {
     pub sockets: WebSockets,
     pub feeds: Feeds,
     pub sinks: sinks::Desk,
+    pub masks: Masks,
+}
+
+impl FromRef<Backend> for Masks {
+    fn from_ref(backend: &Backend) -> Self {
+        backend.masks.clone()
+    }
 }
 
 impl FromRef<Backend> for sinks::Desk {
@@ -226,6 +240,7 @@ fn routes() -> Routes {
         .with(queues::routes)
         .with(definition::routes)
         .with(queue_changes::routes)
+        .with(queue_events::routes)
         .with(policies::routes)
         .with(send::routes)
         .with(receive::routes)
@@ -240,6 +255,7 @@ fn routes() -> Routes {
         .with(apps::routes)
         .with(sinks::routes)
         .with(live::routes)
+        .with(live_publish::routes)
         .with(find::routes)
         .with(connections::routes)
         .with(consumers::routes)

@@ -11,6 +11,7 @@ use stafett_messaging::queues::{Narrow, Queue, QueueId};
 use stafett_model::{Death, DeathReason, StoredMessage};
 
 use crate::content::{Form, Text};
+use crate::mask::{MASK, Masks};
 use crate::time::rfc3339;
 
 /// Record headers with a meaning: the same names as those of AMQP's properties.
@@ -159,6 +160,22 @@ impl MessageOf {
             lease: shown.lease.map(lease_text),
             holder: None,
         }
+    }
+}
+
+impl MessageOf {
+    /// Masks named fields and headers.
+    pub(crate) fn masked(mut self, masks: &Masks) -> Self {
+        if masks.is_empty() {
+            return self;
+        }
+        masks.mask(&mut self.content, &mut self.content_base64, self.cut);
+        for (name, value) in &mut self.headers {
+            if masks.covers(name) && value.is_some() {
+                *value = Some(Text::of(MASK.as_bytes()));
+            }
+        }
+        self
     }
 }
 

@@ -17,6 +17,7 @@ use stafett_messaging::exchanges::NamespaceError;
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
+use crate::access;
 use crate::caller::OnlyIfAbsent;
 use crate::operations::{self, Operations, Plan, Progress};
 use crate::refusals::{self, of_namespace};
@@ -183,8 +184,9 @@ async fn delete_namespace(
         unit: "namespaces",
         stops: false,
     };
+    let by = access::caller(&broker);
     let work = async move |_: Arc<Progress>| {
-        let deleting = broker.delete_namespace(&namespace);
+        let deleting = broker.delete_namespace(&by, &namespace);
         deleting.await.map_err(|error| of_namespace(&error))?;
         Ok(contents)
     };

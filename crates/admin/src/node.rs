@@ -19,11 +19,13 @@ use stafett_http::api::{get, post, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Problem, Query, Slot, body};
 use stafett_journal::Journal as _;
+use stafett_net::Connections;
 
 use crate::cluster::{self, Cluster, ClusterObjects};
 use crate::journal::JournalDesk;
 use crate::operations::Operations;
 use crate::time::rfc3339;
+use crate::waits::WaitingConnections;
 use crate::{Routes, answer};
 
 /// Longest time for connections to finish.
@@ -38,6 +40,12 @@ pub type Commanded<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>
 
 /// A process that serves the API.
 pub trait Node: Debug + Send + Sync {
+    /// Returns its name: that of the machine, or `node-N` in a cluster.
+    fn name(&self) -> String;
+    /// Returns the time since which a listener refuses work, in milliseconds since 1970.
+    fn overloaded_since(&self) -> Option<i64> {
+        None
+    }
     /// Returns the word for its state: `starting`, `standing_by`, `recovering`, `ok` or `draining`.
     fn state(&self) -> &'static str;
     /// Returns its start, in milliseconds since 1970.
@@ -101,6 +109,8 @@ pub struct ProcessMemory {
     pub resident_bytes: Option<u64>,
     /// Bytes of requests in memory, and their bound.
     pub requests: (u64, u64),
+    /// Connections that wait for memory for their request.
+    pub waiting: u64,
 }
 
 /// Reading of the machine and of the process. Rates are those of the last 5 s.
@@ -192,6 +202,8 @@ pub struct LogLevel {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Node")]
 struct NodeStatus {
+    /// That of the machine, or `node-N` in a cluster.
+    node: String,
     version: &'static str,
     started_at: String,
     /// `starting`, `recovering`, `ok` or `draining`.
@@ -207,6 +219,7 @@ struct NodeStatus {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "NodeMember")]
 struct Member {
+    name: String,
     state: &'static str,
     /// Address of each listener by protocol.
     addresses: BTreeMap<&'static str, String>,
@@ -216,6 +229,7 @@ struct Member {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Threads {
     threads: Vec<Thread>,
+    connections: WaitingConnections,
     /// Operations that run.
     operations: usize,
 }
@@ -239,6 +253,8 @@ struct MemoryUse {
 struct RequestMemory {
     used_bytes: u64,
     max_bytes: u64,
+    /// Connections that wait for some.
+    waiting: u64,
 }
 
 /// Queues and messages that take memory.
@@ -288,6 +304,7 @@ const NODES: List<Arc<dyn Node>, Member> = List {
     name: |_| ("", ""),
     sorts: &[],
     shown: |node| Member {
+        name: node.name(),
         state: node.state(),
         addresses: node
             .listeners()
@@ -373,6 +390,7 @@ async fn show(State(node): State<Arc<dyn Node>>, State(desk): State<JournalDesk>
     let is_changed = |setting: &Setting| setting.value.trim() != setting.default;
     let settings = node.settings();
     let status = NodeStatus {
+        node: node.name(),
         version: env!("CARGO_PKG_VERSION"),
         started_at: rfc3339(node.started_at()),
         state: node.state(),
@@ -390,10 +408,12 @@ async fn show(State(node): State<Arc<dyn Node>>, State(desk): State<JournalDesk>
 async fn threads(
     State(node): State<Arc<dyn Node>>,
     State(operations): State<Operations>,
+    State(connections): State<Arc<Connections>>,
     query: Query,
 ) -> Result<Response, Problem> {
     let threads = node.threads();
     let shown = Threads {
+        connections: WaitingConnections::of(&connections),
         threads: threads.map_err(|error| Problem::new(Code::Unreadable, error))?,
         operations: operations.running(),
     };
@@ -430,6 +450,7 @@ async fn memory(
         request_memory: RequestMemory {
             used_bytes: process.requests.0,
             max_bytes: process.requests.1,
+            waiting: process.waiting,
         },
         tail_cache_bytes: desk.journal.get().ok().map(|it| it.status().tail_cache_bytes),
         queues,

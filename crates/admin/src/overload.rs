@@ -30,6 +30,7 @@ pub fn kind_of(method: &Method, path: &str) -> Kind {
         }
         _ if method == Method::DELETE => Kind::Exempt,
         (_, Some(verb)) if ROOM.contains(&verb) => Kind::Exempt,
+        (Some("live"), None) if method == Method::POST => Kind::Write,
         (Some("messages"), None) if method == Method::POST && !is_deeper => Kind::Write,
         (_, Some("messages" | "records" | "publish")) if method == Method::POST => Kind::Write,
         _ => Kind::New,
@@ -48,6 +49,7 @@ mod tests {
             (Method::POST, "/topics/a/records", Kind::Write),
             (Method::POST, "/topics/a/partitions/0/records", Kind::Write),
             (Method::POST, "/exchanges/a/publish", Kind::Write),
+            (Method::POST, "/live/publish", Kind::Write),
             (Method::GET, "/queues/a/messages", Kind::New),
             (Method::POST, "/queues/a/receive", Kind::New),
             (Method::POST, "/receive", Kind::New),

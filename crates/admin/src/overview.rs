@@ -16,6 +16,7 @@ use stafett_net::Connections;
 
 use crate::connections::channel_count;
 use crate::groups;
+use crate::journal::JournalDesk;
 use crate::node::{MachineUsage, Node, ProcessUsage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -46,6 +47,8 @@ struct Backlogs {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Overview")]
 struct OverviewShown {
+    /// Name of this node: that of its machine, or `node-N` in a cluster.
+    node: String,
     /// `starting`, `recovering`, `ok` or `draining`.
     state: &'static str,
     version: &'static str,
@@ -103,12 +106,17 @@ struct Rates {
     returned: f64,
     commits: f64,
     connections_opened: f64,
+    /// Declarations of queues, of those that were there too.
+    queues_declared: f64,
+    queues_created: f64,
+    queues_deleted: f64,
 }
 
 /// A state that needs help.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Alarm {
-    /// `space_short`: the disk is almost full, and publishers wait.
+    /// `space_short`: the disk is almost full, and publishers wait. `overloaded`: a listener refuses work.
+    /// `damaged`: records are lost. `fenced`: logs take no appends. `journal_failed`: nothing is stored.
     code: &'static str,
     /// Time at which it was noticed.
     since: String,
@@ -152,6 +160,7 @@ async fn show(
     State(node): State<Arc<dyn Node>>,
     State(overviews): State<Overviews>,
     State(connections): State<Arc<Connections>>,
+    State(desk): State<JournalDesk>,
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let backlogs = overviews.of(&broker);
@@ -159,6 +168,7 @@ async fn show(
     let usage = node.usage();
     let now_ms = jiff::Timestamp::now().as_millisecond();
     let shown = OverviewShown {
+        node: node.name(),
         state: node.state(),
         version: env!("CARGO_PKG_VERSION"),
         durability: broker.base_settings().logs.durability.to_string(),
@@ -181,7 +191,7 @@ async fn show(
         rates: rates(&broker),
         machine: usage.machine,
         process: usage.process,
-        alarms: alarms(&broker, &usage.machine),
+        alarms: alarms(&broker, &*node, &desk),
         top: Top {
             queues: backlogs.queues.clone(),
             groups: backlogs.by_lag.clone(),
@@ -210,21 +220,69 @@ fn rates(broker: &Broker) -> Rates {
         returned: rate("unroutable"),
         commits: rate("commits"),
         connections_opened: rate("connections_opened"),
+        queues_declared: rate("queues_declared"),
+        queues_created: rate("queues_created"),
+        queues_deleted: rate("queues_deleted"),
     }
 }
 
-fn alarms(broker: &Broker, machine: &MachineUsage) -> Vec<Alarm> {
-    if !broker.messaging().space().is_short() {
-        return Vec::new();
+fn alarms(broker: &Broker, node: &dyn Node, desk: &JournalDesk) -> Vec<Alarm> {
+    let mut alarms = desk.alarms(node.started_at());
+    if broker.messaging().space().is_short() {
+        let free = node.usage().machine.disk_free_bytes >> 20;
+        alarms.push(Alarm {
+            code: "space_short",
+            since: since(broker.histories().short_since_ms()),
+            text: format!("{free} MiB of the disk are free: publishers wait until there is more"),
+        });
     }
-    let since = broker.histories().short_since_ms();
-    let since = since.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond());
-    let free = machine.disk_free_bytes >> 20;
-    vec![Alarm {
-        code: "space_short",
-        since: rfc3339(since),
-        text: format!("{free} MiB of the disk are free: publishers wait until there is more"),
-    }]
+    if let Some(since) = node.overloaded_since() {
+        alarms.push(Alarm {
+            code: "overloaded",
+            since: rfc3339(since),
+            text: "more is asked for than can be done: new work is refused".to_owned(),
+        });
+    }
+    alarms
+}
+
+/// Returns the text of a time; of an unknown one that of now.
+fn since(at_ms: Option<i64>) -> String {
+    rfc3339(at_ms.unwrap_or_else(|| jiff::Timestamp::now().as_millisecond()))
+}
+
+impl JournalDesk {
+    /// Returns what is wrong with the journal. Damage is known since the start.
+    fn alarms(&self, started_at: i64) -> Vec<Alarm> {
+        let Ok(journal) = self.journal.get() else {
+            return Vec::new();
+        };
+        let report = journal.report();
+        let (status, fenced, lost) = (journal.status(), report.fenced.len(), report.damaged.len());
+        let found = [
+            status.failure.map(|why| ("journal_failed", None, why)),
+            (fenced > 0).then(|| {
+                (
+                    "fenced",
+                    Some(started_at),
+                    format!("{fenced} logs take no appends: their ends are in doubt"),
+                )
+            }),
+            (lost > 0).then(|| {
+                (
+                    "damaged",
+                    Some(started_at),
+                    format!("the start found {lost} ranges of records lost"),
+                )
+            }),
+        ];
+        let alarm = |(code, from, text): (_, Option<i64>, _)| Alarm {
+            code,
+            since: since(from),
+            text,
+        };
+        found.into_iter().flatten().map(alarm).collect()
+    }
 }
 
 impl Overviews {

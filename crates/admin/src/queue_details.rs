@@ -29,6 +29,8 @@ const READ_MAX: u64 = 1 << 8;
 struct QueueDetails {
     #[serde(flatten)]
     status: QueueStatus,
+    /// Topic over which the queue lies. Null for one with messages of its own.
+    over: Option<String>,
     /// Messages that wait, by priority; empty for a queue over a topic.
     by_priority: BTreeMap<String, u64>,
     highest_priority: Option<u32>,
@@ -71,6 +73,10 @@ async fn show(
     };
     let details = QueueDetails {
         status: shown(&queue),
+        over: queue
+            .over
+            .and_then(|topic| broker.topics().with_id(topic))
+            .map(|topic| topic.name.to_string()),
         highest_priority: lanes.first().map(|(priority, _)| *priority),
         by_priority: lanes
             .into_iter()

@@ -428,8 +428,10 @@ pub(crate) fn with_id(broker: &Broker, id: &str) -> Option<Arc<Queue>> {
 /// Returns a queue by name.
 pub(crate) fn find(broker: &Broker, namespace: &Namespace, name: &str) -> Result<Arc<Queue>, Problem> {
     let found = broker.messaging().queues().get(namespace, name);
-    found.ok_or_else(|| {
-        let why = format!("there is no queue {name:?} in namespace {namespace}");
-        Problem::new(Code::NoSuchQueue, why)
-    })
+    found.ok_or_else(|| no_such_queue(namespace, name))
+}
+
+pub(crate) fn no_such_queue(namespace: &Namespace, name: &str) -> Problem {
+    let why = format!("there is no queue {name:?} in namespace {namespace}");
+    Problem::new(Code::NoSuchQueue, why)
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::access;
 use crate::caller::Caller;
 use crate::content::Form;
+use crate::mask::Masks;
 use crate::message::{Choice, MessageOf, SHOWN_BYTES_MAX, Shown, after, order, parse_message_id, place_text};
 use crate::queues::{NAMESPACE, find};
 use crate::refusals::{self, of_receiving};
@@ -124,6 +125,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 
 async fn look(
     State(broker): State<Slot<Broker>>,
+    State(masks): State<Masks>,
     Path(name): Path<String>,
     caller: Caller,
     query: Query,
@@ -137,9 +139,12 @@ async fn look(
     };
     let queue = find(&*broker.get()?, &namespace(&query), &name)?;
     caller.check_receives(&queue)?;
+    let masks = masks.for_caller(&*broker.get()?);
     match query.get("state") {
         None | Some("ready") => {}
-        Some("in_flight") => return held::list(&*broker.get()?, &queue, &query, (&choice, count)).await,
+        Some("in_flight") => {
+            return held::list(&*broker.get()?, &queue, &query, (&choice, count), &masks).await;
+        }
         Some(other) => {
             let why = format!("state is ready or in_flight, not {other:?}");
             return Err(Problem::bad_request(why));
@@ -164,7 +169,8 @@ async fn look(
             break;
         };
         bytes += message.bytes().min(SHOWN_BYTES_MAX);
-        found.messages.push(MessageOf::of(&queue, id, &message, shown));
+        let shown = MessageOf::of(&queue, id, &message, shown);
+        found.messages.push(shown.masked(&masks));
     }
     if search.is_unreadable() && found.messages.is_empty() {
         return Err(Problem::new(
@@ -179,6 +185,7 @@ async fn look(
 
 async fn show(
     State(broker): State<Slot<Broker>>,
+    State(masks): State<Masks>,
     Path((name, id)): Path<(String, String)>,
     caller: Caller,
     query: Query,
@@ -202,10 +209,9 @@ async fn show(
         form,
         is_whole: true,
     };
-    Ok(answer(
-        StatusCode::OK,
-        &MessageOf::of(&queue, id, &message, shown),
-    ))
+    let masks = masks.for_caller(&*broker.get()?);
+    let shown = MessageOf::of(&queue, id, &message, shown).masked(&masks);
+    Ok(answer(StatusCode::OK, &shown))
 }
 
 fn state_word(state: MessageState) -> &'static str {

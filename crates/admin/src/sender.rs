@@ -190,7 +190,8 @@ impl<'a> Sender<'a> {
                 sent
             }));
         }
-        let stored = self.broker.messaging().send_each(&self.namespace, sends).await;
+        let storing = self.broker.messaging().send_each(&self.namespace, sends);
+        let stored = stamp::storing(storing).await;
         let ready = results.iter_mut().filter(|result| result.is_ok());
         for (result, stored) in ready.zip(stored) {
             if let Err(why) = stored {
@@ -212,7 +213,8 @@ impl<'a> Sender<'a> {
 
     /// Stores messages. True if an earlier request with the same key did.
     pub(crate) async fn store(&self, sends: Vec<Send>, key: Option<Key>) -> Result<bool, Problem> {
-        self.begin(sends, key).await.map_err(|why| of_sending(&why))
+        let stored = stamp::storing(self.begin(sends, key)).await;
+        stored.map_err(|why| of_sending(&why))
     }
 
     fn begin(

@@ -165,6 +165,8 @@ async fn discard(
         Settle::Complete
     };
     let ids: Vec<_> = ids.collect();
-    let messages = queue.discard(&ids, what).await.map_err(of_receiving)?;
+    let messages = stamp::storing(queue.discard(&ids, what))
+        .await
+        .map_err(of_receiving)?;
     Ok(answer(StatusCode::OK, &MessageCount { messages }))
 }

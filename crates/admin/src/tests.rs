@@ -17,6 +17,7 @@ mod mlmq;
 mod node;
 mod polling;
 mod queue_changes;
+mod queue_events;
 mod records;
 mod search;
 mod sinks;
@@ -49,6 +50,10 @@ use crate::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, 
 struct TestNode;
 
 impl Node for TestNode {
+    fn name(&self) -> String {
+        "n1".to_owned()
+    }
+
     fn state(&self) -> &'static str {
         "ok"
     }
@@ -89,6 +94,7 @@ impl Node for TestNode {
         ProcessMemory {
             resident_bytes: Some(7),
             requests: (1, 2),
+            waiting: 0,
         }
     }
 
@@ -158,6 +164,7 @@ impl World {
             sockets: WebSockets::default(),
             feeds: crate::events::Feeds::default(),
             sinks: Arc::new(sinks::TestDesk),
+            masks: crate::Masks::of("secret"),
         };
         backend.broker.open(Arc::clone(&broker));
         Self { broker, backend }

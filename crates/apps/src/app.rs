@@ -273,7 +273,9 @@ impl App {
         if let Some(worker) = died {
             self.note_death(&slot, claim, &worker).await?;
         }
-        let delivery = slot.with_state(|state| Ok(Delivery::begin(claim.epoch, state)))?;
+        let starts = slot.starts(&self.parts.catalog, &self.inputs());
+        let rules = self.stored().definition.time;
+        let delivery = slot.with_state(|state| Ok(Delivery::begin(claim.epoch, state, &starts, rules)))?;
         *slot.delivery.lock() = delivery;
         Ok(())
     }
@@ -284,7 +286,7 @@ impl App {
         own.unwrap_or_else(|| self.parts.catalog.defaults().logs.durability)
     }
 
-    fn wait(&self) -> StateWait {
+    pub(crate) fn wait(&self) -> StateWait {
         self.durability().into()
     }
 

@@ -24,6 +24,10 @@ pub(crate) const VALUE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a commit's records in the task's log.
 pub(crate) const COMMIT_BYTES_MAX: usize = 16 << 20;
 
+/// Bytes of finished keys that a commit drops, at most, and of each beside its key.
+const DROPPED_BYTES_MAX: usize = 1 << 20;
+const DROPPED_BYTES: usize = 32;
+
 /// A commit as a worker asks for it. Offsets are per input of the app.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewCommit {
@@ -142,6 +146,17 @@ impl Build {
         self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
     }
 
+    /// Stores what is left of failures that a position has passed.
+    pub(crate) fn push_rest(&mut self, state: &TaskState, position: &Position) -> Result<(), AppError> {
+        for (input, known) in state.failures() {
+            let next = position.next.get(usize::from(*input));
+            if let Some(next) = next.filter(|next| known.offset < **next) {
+                self.push_failure(*input, known.rest(*next))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the append to the task's log under an epoch, and its changes.
     pub(crate) fn finish(self, log: LogId, epoch: u64) -> Result<(Append, Vec<Applied>), AppError> {
         let body = self.batch.finish().map_err(|why| AppError::Bad {
@@ -170,12 +185,7 @@ impl CommitContext<'_> {
         self.push_done(state, commit, &position, &mut build)?;
         self.push_entries(state, commit, &mut build)?;
         Self::push_timers(state, commit, &mut build)?;
-        for (input, known) in state.failures() {
-            let next = position.next.get(usize::from(*input));
-            if let Some(next) = next.filter(|next| known.offset < **next) {
-                build.push_failure(*input, known.rest(*next))?;
-            }
-        }
+        build.push_rest(state, &position)?;
         if let Some((input, failure)) = failure {
             build.push_failure(input, Some(failure))?;
         }
@@ -218,16 +228,20 @@ impl CommitContext<'_> {
             })
         };
         let wanted = |list: &[Option<u64>], input: usize| list.get(input).copied().flatten();
+        let lowest = &self.delivery.lowest;
         let (mut next, mut safe) = (Vec::new(), Vec::new());
         for (input, (was, was_safe)) in before.next.iter().zip(&before.safe).enumerate() {
             let reached = self.reached.get(input).copied().unwrap_or(*was).max(*was);
             let place = match wanted(&commit.next, input) {
-                Some(given) => check("next", input, given, *was, reached)?,
+                // The broker has passed over records of others meanwhile.
+                Some(given) => check("next", input, given, lowest.next(input, *was), reached)?.max(*was),
                 None => *was,
             };
             let is_left = commit.next.is_empty() && commit.safe.is_empty();
             safe.push(match wanted(&commit.safe, input) {
-                Some(given) => check("safe", input, given, *was_safe, place)?,
+                Some(given) => {
+                    check("safe", input, given, lowest.safe(input, *was_safe), place)?.max(*was_safe)
+                }
                 None if is_left => *was_safe,
                 None => place,
             });
@@ -251,7 +265,8 @@ impl CommitContext<'_> {
         Ok(position)
     }
 
-    /// Adds finished keys, and drops those that have no record at or behind the safe offset.
+    /// Adds finished keys, and drops those that have no record at or behind the safe offset: a part of them,
+    /// if they are many, and the next commits the others.
     fn push_done(
         &self,
         state: &TaskState,
@@ -286,11 +301,17 @@ impl CommitContext<'_> {
                 .zip(&position.safe)
                 .any(|(behind, safe)| behind > safe)
         };
-        let dropped: Vec<_> = state
+        let over = state
             .done()
             .iter()
             .filter(|(key, offsets)| !new.contains_key(key) && !is_kept(offsets))
-            .map(|(key, _)| key.clone())
+            .map(|(key, _)| key.clone());
+        let mut bytes = 0;
+        let dropped: Vec<Bytes> = over
+            .take_while(|key| {
+                bytes += key.len() + DROPPED_BYTES;
+                bytes <= DROPPED_BYTES_MAX
+            })
             .collect();
         if state.done().len() + new.len() > DONE_MAX + dropped.len() {
             let max = DONE_MAX as u64;

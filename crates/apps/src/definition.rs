@@ -170,8 +170,9 @@ impl Definition {
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
         let checks = [
             ("topics", self.topics != other.topics),
-            ("from", self.from != other.from),
             ("guarantee", self.guarantee != other.guarantee),
+            ("tables", self.tables != other.tables),
+            ("from", self.from != other.from),
             ("durability", self.durability != other.durability),
             ("balance", self.balance != other.balance),
             ("rebalance", self.manual_rebalance != other.manual_rebalance),
@@ -181,7 +182,6 @@ impl Definition {
             ),
             ("revoke_ms", self.revoke_ms != other.revoke_ms),
             ("time", self.time != other.time),
-            ("tables", self.tables != other.tables),
             ("state_bytes_max", self.state_bytes_max != other.state_bytes_max),
             ("on_gap", self.stops_at_gap != other.stops_at_gap),
             ("attempts_max", self.attempts_max != other.attempts_max),

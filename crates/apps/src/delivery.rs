@@ -14,6 +14,7 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, Topic
 
 use crate::definition::TimeRules;
 use crate::entry::Position;
+use crate::pace::{Lowest, Pace, raise};
 use crate::state::{DueTimer, TaskState};
 use crate::task::Slice;
 
@@ -30,6 +31,16 @@ pub(crate) struct Delivery {
     pub(crate) base: Vec<u64>,
     /// Offsets behind all deliveries, per input.
     pub(crate) reached: Vec<u64>,
+    /// Offsets at or behind `base` before which no record is left for the task, per input.
+    clear: Vec<u64>,
+    /// A range behind `clear` without a record for the task, per input.
+    apart: Vec<(u64, u64)>,
+    /// Lowest `next` and `safe` that a commit may name.
+    pub(crate) lowest: Lowest,
+    /// Gap that was accepted.
+    pub(crate) accepted: Option<Gap>,
+    /// Ends of the inputs at the last fetch.
+    pub(crate) ends: Vec<u64>,
     /// Highest timestamp before `base`, per input.
     high: Vec<Option<i64>>,
     /// Rises of the highest timestamp behind `base`, by the offset behind each, per input.
@@ -79,6 +90,8 @@ pub struct Fetched {
     pub base: Vec<u64>,
     /// Place behind everything, per input.
     pub next: Vec<u64>,
+    /// Stored position when it began, per input.
+    pub(crate) position: Vec<u64>,
     /// Ends of the inputs.
     pub end: Vec<u64>,
     pub time: i64,
@@ -92,6 +105,16 @@ impl Fetched {
     /// True if there is nothing for the worker.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.due.is_empty() && self.gap.is_none()
+    }
+
+    /// True if it passed over something that is not for the worker.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.next != self.base
+    }
+
+    /// True if an input has more.
+    pub(crate) fn has_more(&self) -> bool {
+        self.next.iter().zip(&self.end).any(|(next, end)| next < end)
     }
 }
 
@@ -115,14 +138,21 @@ pub(crate) struct Source<'a> {
 }
 
 impl Delivery {
-    /// Begins the deliveries of a claim.
-    pub(crate) fn begin(epoch: u64, state: &TaskState) -> Self {
+    /// Begins the deliveries of a claim. Inputs of which something was done, behind `starts`, hold task time
+    /// where it was committed.
+    pub(crate) fn begin(epoch: u64, state: &TaskState, starts: &[u64], rules: TimeRules) -> Self {
         let position = &state.position;
+        let committed = position.time.saturating_add_unsigned(rules.grace_ms);
+        let is_known = |(next, start)| next > start && position.time > i64::MIN;
+        let inputs = position.next.iter().zip(starts);
         Self {
             epoch,
             base: position.safe.clone(),
             reached: position.next.clone(),
-            high: vec![None; position.next.len()],
+            clear: position.safe.clone(),
+            apart: vec![(0, 0); position.next.len()],
+            lowest: Lowest::of(position),
+            high: inputs.map(|input| is_known(input).then_some(committed)).collect(),
             rises: vec![VecDeque::new(); position.next.len()],
             committed_ms: position.time,
             idle_ms: i64::MIN,
@@ -131,15 +161,55 @@ impl Delivery {
     }
 
     /// Takes a commit of the claim.
-    pub(crate) fn on_commit(&mut self, next: &[u64], time: i64) {
+    pub(crate) fn on_commit(&mut self, position: &Position) {
+        let Position { next, time, .. } = position;
+        let time = *time;
         self.committed_ms = time;
         self.high = self.high_at(next);
         for (rises, next) in self.rises.iter_mut().zip(next) {
             rises.retain(|(behind, _)| behind > next);
         }
         next.clone_into(&mut self.base);
+        self.lowest.on_commit(position);
+        raise(&mut self.clear, next);
+        self.join_apart();
         self.told.clear();
         self.alone = None;
+    }
+
+    /// Returns the place before which nothing is left for the task, and its time; `None` while a timer or a
+    /// record on its own is under way.
+    pub(crate) fn left_out(&self, rules: TimeRules) -> Option<(Vec<u64>, i64)> {
+        let is_quiet = self.told.is_empty() && self.alone.is_none();
+        is_quiet.then(|| (self.clear.clone(), self.time_at(rules, &self.clear)))
+    }
+
+    /// Notes a range without a record for the task.
+    fn note_clear(&mut self, input: usize, from: u64, to: u64) {
+        let Some((first, behind)) = self.apart.get_mut(input) else {
+            return;
+        };
+        if *behind != from {
+            *first = from;
+        }
+        *behind = to;
+        self.join_apart();
+    }
+
+    /// Moves `clear` over ranges that it has reached, and forgets how timestamps rose before it: no place
+    /// below it is asked for.
+    fn join_apart(&mut self) {
+        for (clear, (from, to)) in self.clear.iter_mut().zip(&self.apart) {
+            if from <= clear {
+                *clear = (*clear).max(*to);
+            }
+        }
+        let inputs = self.clear.iter().zip(&mut self.high).zip(&mut self.rises);
+        for ((clear, high), rises) in inputs {
+            while let Some((_, rise)) = rises.pop_front_if(|(behind, _)| *behind <= *clear) {
+                *high = (*high).max(Some(rise));
+            }
+        }
     }
 
     /// Returns the input whose records were delivered last.
@@ -150,9 +220,12 @@ impl Delivery {
 
     /// Takes the reach of another fetch of the claim.
     pub(crate) fn merge_reached(&mut self, other: &Self) {
-        for (reached, other) in self.reached.iter_mut().zip(&other.reached) {
-            *reached = (*reached).max(*other);
-        }
+        raise(&mut self.reached, &other.reached);
+    }
+
+    /// Moves places over what is not for the task.
+    pub(crate) fn pass_clear(&self, places: &mut [u64]) {
+        raise(places, &self.clear);
     }
 
     /// Returns the highest timestamps before a place.
@@ -171,9 +244,8 @@ impl Delivery {
         if !rules.of_records {
             return self.idle_ms;
         }
-        let high = self.high_at(next);
-        let of_records = high.iter().flatten().min();
-        let of_records = of_records.map_or(i64::MIN, |lowest| lowest.saturating_sub_unsigned(rules.grace_ms));
+        let lowest = self.pace(next, None).lowest();
+        let of_records = lowest.map_or(i64::MIN, |lowest| lowest.saturating_sub_unsigned(rules.grace_ms));
         let is_all = self
             .reached
             .iter()
@@ -181,6 +253,21 @@ impl Delivery {
             .all(|(reached, next)| next >= reached);
         let of_clock = if is_all { self.idle_ms } else { i64::MIN };
         self.committed_ms.max(of_records).max(of_clock)
+    }
+
+    /// Returns the pace of records at a place. While an input has records and none of them was read, but for
+    /// the one that is read now, task time does not go on.
+    fn pace(&self, next: &[u64], reading: Option<usize>) -> Pace {
+        let high = self.high_at(next);
+        let inputs = high.iter().zip(next).zip(&self.ends).enumerate();
+        let waits = |(input, ((high, next), end)): (usize, ((&Option<i64>, &u64), &u64))| {
+            high.is_none() && next < end && reading != Some(input)
+        };
+        Pace {
+            is_held: inputs.map(waits).any(|waits| waits),
+            high,
+            time: i64::MIN,
+        }
     }
 
     fn note_time(&mut self, input: usize, record: &StoredRecord) {
@@ -225,8 +312,10 @@ impl Delivery {
         limits: FetchLimits,
         fetched: &mut Fetched,
     ) -> Result<bool, ReadEnd> {
-        let (high, time) = (self.high_at(&fetched.next), fetched.time);
-        let mut pace = Pace { high, time };
+        let mut pace = Pace {
+            time: fetched.time,
+            ..self.pace(&fetched.next, Some(input))
+        };
         let (Some(log), Some(next)) = (source.logs.get(input), fetched.next.get_mut(input)) else {
             return Ok(false);
         };
@@ -244,18 +333,18 @@ impl Delivery {
                         break;
                     }
                     *next = offset + 1;
-                    if is_left {
-                        fetched.ignored += u64::from(is_own);
-                        continue;
-                    }
-                    bytes += size(&record);
+                    // Records of other slices move task time too: it is a fact of the place.
                     self.note_time(input, &record);
                     let late = pace.take(source.rules, mark, input, &record);
-                    fetched.records.push(Delivered { record, late });
-                    self.alone = is_alone.then_some((input, offset)).or(self.alone);
-                    // A delivery ends where a timer falls due.
+                    if is_left {
+                        fetched.ignored += u64::from(is_own);
+                    } else {
+                        bytes += size(&record);
+                        fetched.records.push(Delivered { record, late });
+                        self.alone = is_alone.then_some((input, offset)).or(self.alone);
+                    }
                     if is_alone || mark.next_timer.is_some_and(|due| due <= pace.time) {
-                        break;
+                        break; // A delivery ends where a timer falls due.
                     }
                 }
                 Some(RecordItem::Skipped(skipped)) => {
@@ -284,12 +373,17 @@ impl Delivery {
         if let Some(known) = self.reached.get_mut(input) {
             *known = reached.max(*known);
         }
+        match fetched.records.first() {
+            Some(_) if fetched.gap.is_some() => {}
+            Some(first) => self.note_clear(input, began, first.record.offset.0),
+            None => self.note_clear(input, began, reached),
+        }
         Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
     }
 
     /// Returns false if the task rests at a gap. Nothing is lost to a task that begins.
     fn pass_gap(&mut self, source: &Source<'_>, gap: Gap, passed: &mut Option<Gap>) -> bool {
-        if source.begins {
+        if source.begins || self.accepted == Some(gap) {
             return true;
         }
         if source.stops_at_gap {
@@ -298,27 +392,6 @@ impl Delivery {
         }
         passed.get_or_insert(gap);
         true
-    }
-}
-
-/// Task time while records are read.
-struct Pace {
-    /// Highest timestamp, per input.
-    high: Vec<Option<i64>>,
-    time: i64,
-}
-
-impl Pace {
-    /// Takes a record. Returns true if it is late.
-    fn take(&mut self, rules: TimeRules, mark: &Mark, input: usize, record: &StoredRecord) -> bool {
-        let is_early = rules.of_records && record.timestamp < self.time;
-        if let Some(high) = self.high.get_mut(input) {
-            *high = (*high).max(Some(record.timestamp));
-        }
-        if let Some(lowest) = self.high.iter().flatten().min().filter(|_| rules.of_records) {
-            self.time = self.time.max(lowest.saturating_sub_unsigned(rules.grace_ms));
-        }
-        is_early && !mark.is_before(input, record) || mark.is_finished(record)
     }
 }
 
@@ -386,7 +459,7 @@ impl Mark {
     }
 
     /// True for a record before the stored position, which was done and is read again.
-    fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
+    pub(crate) fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
         record.offset.0 < self.position.next_for(input, record.key.as_deref())
     }
 
@@ -396,7 +469,7 @@ impl Mark {
         self.position.is_passed(input, record.offset.0, key)
     }
 
-    fn is_finished(&self, record: &StoredRecord) -> bool {
+    pub(crate) fn is_finished(&self, record: &StoredRecord) -> bool {
         record.key.as_ref().is_some_and(|key| self.done.contains_key(key))
     }
 }

@@ -18,6 +18,7 @@
 
 use bytes::Bytes;
 use stafett_model::codec::get;
+use stafett_topics::{SkipReason, Skipped};
 
 use crate::task::Slice;
 
@@ -179,6 +180,22 @@ impl Position {
         ahead.is_some_and(|ahead| ahead.safe.get(input).is_some_and(|safe| offset < *safe))
     }
 
+    /// Returns the position at a later place. A safe offset behind the position stays: records from there on
+    /// are read again after a restart.
+    pub(crate) fn moved_to(&self, place: &[u64], time: i64) -> Self {
+        let mut position = self.clone();
+        let inputs = position.next.iter_mut().zip(&mut position.safe).zip(place);
+        for ((next, safe), place) in inputs.filter(|((next, _), place)| **next < **place) {
+            if safe == next {
+                *safe = *place;
+            }
+            *next = *place;
+        }
+        position.time = position.time.max(time);
+        position.drop_reached();
+        position
+    }
+
     /// Forgets slices that the rest has reached.
     pub(crate) fn drop_reached(&mut self) {
         let (safe, ahead) = (&self.safe, &mut self.ahead);
@@ -230,6 +247,15 @@ fn get_places(inputs: u8, rest: &mut &[u8]) -> Option<(Vec<u64>, Vec<u64>)> {
         safe.push(u64::from_le_bytes(get(rest)?));
     }
     Some((next, safe))
+}
+
+/// Returns an error that names a range of a task's log if it is damaged. Other ranges without records were
+/// compacted away.
+pub(crate) fn intact(skipped: &Skipped) -> Result<(), String> {
+    if skipped.why == SkipReason::Damaged {
+        return Err(format!("offsets {} to {} are damaged", skipped.from, skipped.to));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ mod index;
 mod lost_topics;
 pub mod machine;
 mod metrics;
+mod pace;
 mod queues;
 mod registry;
 mod reset;

@@ -153,6 +153,12 @@ impl Apps {
             let _turn = slot.turn().await;
             app.slots.write().insert(reset.task, Arc::clone(&slot));
             app.end_claim(reset.task, "reset");
+            // Epochs go on, also after a restart before the next claim.
+            let epoch = app.with_machine(|machine| machine.task(reset.task).map_or(0, |task| task.epoch));
+            let kept = slot.store_epoch(&app.parts.catalog, epoch, app.wait()).await;
+            if let Err(why) = kept {
+                tracing::warn!(app = &*app.name, task = %reset.task, "the epoch of a task is not stored: {why}");
+            }
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A task in the broker: its log, its state, and the deliveries of its claim.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use stafett_journal::{Append, Frame, Outcome, OwnerEpoch, StateWait};
 use stafett_model::{Lock, LogId};
@@ -30,7 +31,12 @@ pub(crate) struct Slot {
     pub(crate) delivery: Lock<Delivery>,
     /// Offsets behind everything that was delivered in this run, per input.
     handed: Lock<Vec<u64>>,
+    /// Steady time of the last place that was stored without a commit.
+    passed_ms: AtomicI64,
 }
+
+/// Time between two places of a task that are stored without a commit.
+const PASSED_EVERY_MS: i64 = 2000;
 
 /// Facts about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +57,23 @@ impl Slot {
             kept: Lock::default(),
             delivery: Lock::default(),
             handed: Lock::default(),
+            passed_ms: AtomicI64::new(i64::MIN),
         })
     }
 
     /// True if the task begins at the earliest offsets.
     pub(crate) fn begins_at_earliest(&self) -> bool {
         self.starts.is_empty()
+    }
+
+    /// Returns true if a place may be stored again without a commit, and notes that.
+    pub(crate) fn may_pass(&self, now_ms: i64) -> bool {
+        let last = self.passed_ms.load(Ordering::Relaxed);
+        let may = now_ms.saturating_sub(last) >= PASSED_EVERY_MS;
+        if may {
+            self.passed_ms.store(now_ms, Ordering::Relaxed);
+        }
+        may
     }
 
     /// Waits for the turn to store something.
@@ -78,7 +95,7 @@ impl Slot {
     }
 
     /// Returns the offsets at which the task begins.
-    fn starts(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Vec<u64> {
+    pub(crate) fn starts(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Vec<u64> {
         if !self.begins_at_earliest() {
             return self.starts.clone();
         }

@@ -20,7 +20,7 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail};
 use crate::app::App;
 use crate::commit::Build;
 use crate::definition::{StoredApp, StoredTask};
-use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, offsets_value};
+use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, intact, offsets_value};
 use crate::error::AppError;
 use crate::failure::Failure;
 use crate::machine::Reason;
@@ -178,6 +178,10 @@ impl Apps {
             let epochs = old.iter().filter_map(|task| machine.task(*task));
             epochs.map(|task| task.epoch).max().unwrap_or(0)
         });
+        // Where tasks began tells which inputs had records.
+        let (catalog, inputs) = (&app.parts.catalog, app.inputs());
+        let slots = old.iter().filter_map(|task| app.slot(*task));
+        let began = slots.map(|slot| slot.starts(catalog, &inputs)).reduce(lowest);
         let stored = app.stored();
         let ended = stored.tasks.iter().filter(|(task, _)| old.contains(task));
         let ended: BTreeMap<TaskId, StoredTask> =
@@ -192,7 +196,7 @@ impl Apps {
             stored.marks.pins.retain(|task, _| !old.contains(task));
             stored.tasks.retain(|task, _| !old.contains(task));
             for part in parts {
-                let starts = part.position.next.clone();
+                let starts = began.clone().unwrap_or_else(|| part.position.next.clone());
                 stored.tasks.insert(
                     part.task,
                     StoredTask {
@@ -254,14 +258,18 @@ impl Apps {
         let mut tail = RecordTail::new(slot.log, bounds.start, READ_BYTES, Visibility::Stored);
         loop {
             while let Some(item) = tail.item() {
-                let RecordItem::Record(StoredRecord {
-                    key: Some(record),
-                    value: Some(value),
-                    offset,
-                    ..
-                }) = item
-                else {
-                    continue;
+                let (record, value, offset) = match item {
+                    RecordItem::Record(StoredRecord {
+                        key: Some(record),
+                        value: Some(value),
+                        offset,
+                        ..
+                    }) => (record, value, offset),
+                    RecordItem::Record(_) => continue,
+                    RecordItem::Skipped(skipped) => {
+                        intact(&skipped).map_err(unreadable)?;
+                        continue;
+                    }
                 };
                 let (key, change) = match EntryKey::decode(&record) {
                     Some(EntryKey::State { table, key }) if slot.has_at(&record, offset.0) => {
@@ -423,4 +431,12 @@ fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
 fn raised(one: Vec<u64>, other: &[u64]) -> Vec<u64> {
     let pairs = one.into_iter().zip(other);
     pairs.map(|(one, other)| one.max(*other)).collect()
+}
+
+/// Returns the lower of two offsets, per input.
+fn lowest(mut places: Vec<u64>, others: Vec<u64>) -> Vec<u64> {
+    for (place, other) in places.iter_mut().zip(others) {
+        *place = (*place).min(other);
+    }
+    places
 }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, StoredRecord, records};
-use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, SkipReason, TopicCatalog};
+use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, TopicCatalog};
 
-use crate::entry::{EntryKey, NEVER, POSITION, Position, read_offsets, split_value, state_key, timer_key};
+use crate::entry::{
+    EntryKey, NEVER, POSITION, Position, intact, read_offsets, split_value, state_key, timer_key,
+};
 use crate::failure::Failure;
 use crate::index::{KeyHash, KeyHasher, KeyIndex, OFFSETS_MAX, counted};
 
@@ -143,10 +145,7 @@ impl TaskState {
             while let Some(item) = tail.item() {
                 match item {
                     RecordItem::Record(record) => state.replay(&record)?,
-                    RecordItem::Skipped(skipped) if skipped.why == SkipReason::Damaged => {
-                        return Err(format!("offsets {} to {} are damaged", skipped.from, skipped.to));
-                    }
-                    RecordItem::Skipped(_) => {}
+                    RecordItem::Skipped(skipped) => intact(&skipped)?,
                 }
             }
             match tail.read(catalog).await {
@@ -393,7 +392,10 @@ pub(crate) async fn read_places(
         let ticket = catalog.read_log(log, Offset(first), 1, Visibility::Stored);
         let run = match ticket.finish().await {
             LogRead::Batches(run) => run,
-            LogRead::Skip(_) => continue,
+            LogRead::Skip(skipped) => {
+                intact(&skipped)?;
+                continue;
+            }
             LogRead::End(why) => return Err(why.to_string()),
         };
         let end = run.next.0;
@@ -456,7 +458,7 @@ pub(crate) async fn read_table(
                         read.deleted.push(key.clone());
                     }
                 }
-                Some(RecordItem::Skipped(_)) => {}
+                Some(RecordItem::Skipped(skipped)) => intact(&skipped)?,
                 None => break,
             }
         }

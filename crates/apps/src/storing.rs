@@ -10,7 +10,7 @@ use crate::entry::{POSITION, Position};
 use crate::error::AppError;
 use crate::queues::QueueMessages;
 use crate::slot::Slot;
-use crate::state::Applied;
+use crate::state::{Applied, TaskState};
 
 /// A commit whose append is under way.
 struct Part<'a> {
@@ -91,9 +91,9 @@ impl App {
         began: tokio::time::Instant,
     ) -> Result<Committed, AppError> {
         let Part { slot, claim, .. } = part;
-        let (seq, time, next) = (part.position.seq, part.position.time, part.position.next.clone());
+        let (seq, position) = (part.position.seq, part.position.clone());
         let before = slot.known().map(|known| known.position.next).unwrap_or_default();
-        let passed = next.iter().zip(&before);
+        let passed = position.next.iter().zip(&before);
         let passed = passed.map(|(next, was)| next.saturating_sub(*was)).sum();
         let base = bases.next().unwrap_or(0);
         slot.with_state(|state| {
@@ -103,7 +103,7 @@ impl App {
         self.note_expiry(slot);
         let mut delivery = slot.delivery.lock();
         if delivery.epoch == claim.epoch {
-            delivery.on_commit(&next, time);
+            delivery.on_commit(&position);
         }
         drop(delivery);
         let results = part.emitted.into_iter().zip(bases);
@@ -173,24 +173,11 @@ impl App {
         let time = slot.delivery.lock().time_at(rules, &fetched.next);
         let now_ms = self.parts.clock.wall_ms();
         let prepared = slot.with_state(|state| {
-            if state.position.next != fetched.base {
+            if state.position.next != fetched.position {
                 return Ok(None);
             }
-            let mut position = state.position.clone();
-            position.next.clone_from(&fetched.next);
-            position.safe.clone_from(&fetched.next);
-            position.time = position.time.max(time);
-            position.drop_reached();
-            let mut build = Build::new(now_ms);
-            build.push(POSITION, Some(&position.encode()), Applied::Position)?;
-            let (append, changes) = build.finish(slot.log, claim.epoch)?;
-            Ok(Some(Prepared {
-                append,
-                position,
-                changes,
-                emitted: Vec::new(),
-                messages: Vec::new(),
-            }))
+            let position = state.position.moved_to(&fetched.next, time);
+            only_position(&slot, state, claim, position, now_ms).map(Some)
         })?;
         let Some(prepared) = prepared else {
             return Ok(false);
@@ -198,4 +185,62 @@ impl App {
         self.store(&slot, claim, prepared).await?;
         Ok(true)
     }
+
+    /// Stores the place before which nothing is left for a task, now and then: its worker has nothing to
+    /// commit while the records of its log are those of other slices, yet they wait for nobody.
+    pub(crate) async fn pass_left_out(
+        &self,
+        session: Session<'_>,
+        claim: Claim,
+        slot: &Slot,
+    ) -> Result<(), AppError> {
+        let rules = self.stored().definition.time;
+        let now_ms = self.parts.clock.now_ms();
+        let place = || {
+            let place = slot.delivery.lock().left_out(rules)?;
+            let known = slot.known()?.position.next;
+            let moves = place.0.iter().zip(&known).any(|(place, next)| place > next);
+            moves.then_some(place)
+        };
+        if place().is_none() || !slot.may_pass(now_ms) {
+            return Ok(());
+        }
+        let _turn = slot.turn().await;
+        self.claimed(session, claim)?;
+        let Some((place, time)) = place() else {
+            return Ok(());
+        };
+        let prepared = slot.with_state(|state| {
+            let position = state.position.moved_to(&place, time);
+            only_position(slot, state, claim, position, self.parts.clock.wall_ms())
+        })?;
+        let position = prepared.position.clone();
+        if let Err(why) = self.store_prepared(slot, prepared).await {
+            tracing::debug!(app = &*self.name, task = %claim.task, "a place is not stored: {why}");
+            return Ok(());
+        }
+        slot.delivery.lock().lowest.on_passed(&position);
+        Ok(())
+    }
+}
+
+/// Builds a commit that stores a position and nothing else.
+fn only_position(
+    slot: &Slot,
+    state: &TaskState,
+    claim: Claim,
+    position: Position,
+    now_ms: i64,
+) -> Result<Prepared, AppError> {
+    let mut build = Build::new(now_ms);
+    build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+    build.push_rest(state, &position)?;
+    let (append, changes) = build.finish(slot.log, claim.epoch)?;
+    Ok(Prepared {
+        append,
+        position,
+        changes,
+        emitted: Vec::new(),
+        messages: Vec::new(),
+    })
 }

@@ -11,9 +11,13 @@ use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Mark, Source
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
+use crate::pace::raise;
 use crate::slot::Slot;
 use crate::state::{DueTimer, Entry, Scan, entry_of, key_of_entry, read_places, read_table, timer_of};
 use crate::task::TaskId;
+
+/// Bytes of the values that one request gets.
+const GET_BYTES_MAX: usize = 64 << 20;
 
 impl App {
     /// Reads the next records of a claim, from the offsets that the worker names, else from the last
@@ -28,6 +32,8 @@ impl App {
     ) -> Result<Fetched, AppError> {
         let mut wait = std::pin::pin!(wait);
         let (mut is_over, mut is_again) = (false, false);
+        // Behind what was read and is not for the worker.
+        let mut ahead = Vec::new();
         let topics = self.readable_topics().await?;
         let logs: Vec<_> = topics
             .iter()
@@ -42,7 +48,7 @@ impl App {
             if self.stored().paused {
                 return Err(AppError::Paused);
             }
-            let fetched = self.fetch_once(&slot, claim, from, limits, &logs).await;
+            let fetched = self.fetch_once(&slot, claim, (from, &ahead), limits, &logs).await;
             if matches!(fetched, Err(AppError::Unreadable { .. })) && !is_again {
                 // The claim has ended by a split, or the state is read again.
                 is_again = true;
@@ -57,6 +63,9 @@ impl App {
             if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
                 continue;
             }
+            if !is_found {
+                self.pass_left_out(session, claim, &slot).await?;
+            }
             if is_found || is_over {
                 self.counts.delivered.inc_by(fetched.records.len() as u64);
                 self.counts.again.inc_by(slot.note_handed(&fetched));
@@ -64,6 +73,16 @@ impl App {
                 self.counts.late.inc_by(late as u64);
                 self.counts.ignored.inc_by(fetched.ignored);
                 return Ok(fetched);
+            }
+            if fetched.has_moved() {
+                self.counts.ignored.inc_by(fetched.ignored);
+                ahead.clone_from(&fetched.next);
+                tokio::select! {
+                    biased;
+                    () = &mut wait => is_over = true,
+                    () = tokio::task::yield_now() => {}
+                }
+                continue;
             }
             tokio::select! {
                 () = &mut wait => is_over = true,
@@ -113,7 +132,7 @@ impl App {
         &self,
         slot: &Arc<Slot>,
         claim: Claim,
-        from: &[Option<u64>],
+        (from, ahead): (&[Option<u64>], &[u64]),
         limits: FetchLimits,
         logs: &[stafett_model::LogId],
     ) -> Result<Fetched, AppError> {
@@ -132,7 +151,9 @@ impl App {
             ..Fetched::default()
         };
         begin_at(&mut fetched.next, from, &delivery.reached, &definition)?;
-        fetched.base.clone_from(&fetched.next);
+        raise(&mut fetched.next, ahead);
+        delivery.pass_clear(&mut fetched.next);
+        delivery.ends.clone_from(&fetched.end);
         if !definition.time.of_records {
             delivery.idle_ms = self.parts.clock.wall_ms();
         }
@@ -141,9 +162,15 @@ impl App {
         let (due, mark, begins) = slot.with_state(|state| {
             let due = state.due(fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
+            fetched.position.clone_from(&state.position.next);
+            if definition.guarantee == Guarantee::AtMostOnce {
+                // Another fetch of the claim has passed this on.
+                raise(&mut fetched.next, &state.position.next);
+            }
             let begins = state.position.seq == 0 && slot.begins_at_earliest();
             Ok((due, Mark::of(state, &delivery.told, now_ms, stops), begins))
         })?;
+        fetched.base.clone_from(&fetched.next);
         let source = Source {
             catalog,
             logs,
@@ -153,16 +180,15 @@ impl App {
             begins,
         };
         let had_gap = delivery.gap.is_some();
-        let found = if had_gap {
-            Ok(false)
-        } else {
-            delivery.read(&source, &mark, limits, &mut fetched).await
-        };
-        let found = found.map_err(|why| match why {
-            ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
-            why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
-        })?;
-        self.note_idle(&mut delivery, found || mark.holds_any(), &definition.time);
+        if !had_gap {
+            let read = delivery.read(&source, &mark, limits, &mut fetched).await;
+            read.map_err(|why| match why {
+                ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
+                why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
+            })?;
+        }
+        let waits = !fetched.records.is_empty() || fetched.has_more() || mark.holds_any();
+        self.note_idle(&mut delivery, waits, &definition.time);
         fetched.due = self.timers(slot, &due).await?;
         fetched.time = delivery.time_at(definition.time, &fetched.next);
         let gap = delivery.gap.filter(|_| fetched.due.is_empty());
@@ -180,9 +206,9 @@ impl App {
     }
 
     /// When nothing waits in any input, task time goes on with the clock.
-    fn note_idle(&self, delivery: &mut Delivery, found: bool, rules: &crate::definition::TimeRules) {
+    fn note_idle(&self, delivery: &mut Delivery, waits: bool, rules: &crate::definition::TimeRules) {
         let clock = &self.parts.clock;
-        if found || !rules.of_records {
+        if waits || !rules.of_records {
             delivery.idle_since_ms = None;
             return;
         }
@@ -233,15 +259,11 @@ impl App {
     pub fn accept_gap(&self, task: TaskId) -> Result<Option<Gap>, AppError> {
         let slot = self.slot(task).ok_or(AppError::NoSuchTask(task))?;
         let mut delivery = slot.delivery.lock();
-        let Delivery {
-            gap, base, reached, ..
-        } = &mut *delivery;
-        let gap = gap.take();
+        let gap = delivery.gap.take();
         if let Some(gap) = gap {
-            for list in [base, reached] {
-                if let Some(place) = list.get_mut(gap.input) {
-                    *place = gap.to.max(*place);
-                }
+            delivery.accepted = Some(gap);
+            if let Some(reached) = delivery.reached.get_mut(gap.input) {
+                *reached = gap.to.max(*reached);
             }
         }
         Ok(gap)
@@ -282,7 +304,16 @@ impl App {
             let entry = entry_of(record.as_ref()?, now_ms)?;
             (entry.key == *key).then_some(entry)
         });
-        Ok((entries.collect(), seq))
+        let entries: Vec<Option<Entry>> = entries.collect();
+        let bytes: usize = entries.iter().flatten().map(|entry| entry.value.len()).sum();
+        if bytes > GET_BYTES_MAX {
+            let max = GET_BYTES_MAX as u64;
+            return Err(AppError::TooLarge {
+                what: "the answer",
+                max,
+            });
+        }
+        Ok((entries, seq))
     }
 
     /// Returns a page of a table's entries, in the order in which they were changed last.

@@ -14,18 +14,22 @@ use crate::broker::Broker;
 impl Broker {
     /// Deletes a namespace with its queues, the topics declared there, its exchanges and bindings. It is
     /// invisible at once; its contents are deleted in steps until the returned future resolves, or after a
-    /// crash by the next start.
-    pub fn delete_namespace(self: &Arc<Self>, namespace: &Namespace) -> Changing<(), NamespaceError> {
-        let (broker, namespace) = (Arc::clone(self), namespace.clone());
+    /// crash by the next start. Its limits and permissions go with it, in the name of the caller.
+    pub fn delete_namespace(
+        self: &Arc<Self>,
+        by: &Arc<Caller>,
+        namespace: &Namespace,
+    ) -> Changing<(), NamespaceError> {
+        let (broker, by, namespace) = (Arc::clone(self), Arc::clone(by), namespace.clone());
         self.catalog.changes().begin(async move {
             let (marked, closed) = broker.messaging.exchanges().close_namespace(&namespace)?;
             marked.await?;
             closed.forget().await?;
             let of = Limited::Namespace(namespace.as_str().into());
             let every = Limit::ALL.map(|limit| (limit, None));
-            let forgotten = broker.set_limits(&Caller::internal(), of, &every).await;
+            let forgotten = broker.set_limits(&by, of, &every).await;
             let in_it = |one: &TopicPermission| *one.namespace == *namespace.as_str();
-            let permissions = broker.access().delete_topic_permissions(&Caller::internal(), in_it).await;
+            let permissions = broker.access().delete_topic_permissions(&by, in_it).await;
             if let Err(error) = forgotten.and_then(|()| permissions.map(drop)) {
                 tracing::warn!(%error, %namespace, "limits and topic permissions of a namespace that was deleted stay");
             }

@@ -266,7 +266,7 @@ impl Uplink {
                 }
             }
         }
-        at_once(&wanted, |(number, file, from, to)| {
+        at_once(self.settings.requests_max, &wanted, |(number, file, from, to)| {
             // A segment that cannot be read back would leave a hole among the rows.
             let body = file
                 .written(*from, *to)

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use stafett_model::Lock;
 
+use self::objects::Lists;
 use self::weather::dead;
 pub use self::weather::{Call, Fate, Weather};
 use crate::database::{
@@ -36,8 +37,13 @@ struct Tables {
     files: BTreeMap<String, (u64, BTreeMap<u32, Vec<u8>>)>,
     /// Files in parts, with their lengths.
     parts: BTreeMap<String, (u64, Vec<Part>)>,
-    garbage: BTreeMap<String, u64>,
+    /// Sizes of objects, and since when nothing refers to them.
+    garbage: BTreeMap<String, (u64, Duration)>,
     objects: BTreeMap<String, Vec<u8>>,
+    /// Objects that are lost for a while, or for good.
+    lost: BTreeSet<String>,
+    lists: Lists,
+    now: Duration,
     /// Names of all objects there ever were.
     names: BTreeSet<String>,
     /// Puts whose answers were lost and that come later.
@@ -376,8 +382,12 @@ impl Database for FakeNode {
         })
     }
 
-    fn garbage(&self, _: Duration) -> Result<Vec<String>, DatabaseError> {
-        self.look(|tables| tables.garbage.keys().cloned().collect())
+    fn garbage(&self, age: Duration) -> Result<Vec<String>, DatabaseError> {
+        self.look(|tables| {
+            let garbage = tables.garbage.iter();
+            let old = garbage.filter(|(_, (_, since))| tables.now.saturating_sub(*since) >= age);
+            old.map(|(object, _)| object.clone()).collect()
+        })
     }
 
     fn store(&self) -> Result<Option<String>, DatabaseError> {

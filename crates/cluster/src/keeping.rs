@@ -2,9 +2,10 @@
 //! database has the journal's end and references alone, and deletes garbage.
 //!
 //! A segment is sealed once a row of a later one is committed, and those of former owners are. Objects of its
-//! rows that are large enough stay as they are; everything between them is put again, in larger ones.
+//! rows that are large enough stay as they are; everything between them is put again, in larger ones. A
+//! segment with a lost object among these waits until that is back (`lost`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,15 @@ struct Movable {
     bytes: u64,
     /// Objects that have bytes of it.
     objects: Vec<Part>,
+}
+
+impl Movable {
+    /// Returns true if one of these objects would have to be read.
+    fn waits_for(&self, lost: &BTreeSet<String>) -> bool {
+        let is_read = |part: &&Part| part.bytes < KEPT_BYTES_MIN;
+        let mut read = self.objects.iter().filter(is_read);
+        matches!(self.source, Source::Stored(_)) && read.any(|part| lost.contains(&part.object))
+    }
 }
 
 enum Source {
@@ -138,10 +148,14 @@ impl SharedStorage {
         if self.uplink.settings.objects.is_none() {
             return Ok(0);
         }
+        self.look_for_lost()?;
         let (mut moved, mut failure) = (0, None);
         for movable in self.movables()? {
-            if self.is_ending() {
+            if self.is_ending() || self.uplink.lost.is_full() {
                 break;
+            }
+            if movable.waits_for(&self.uplink.lost.names()) {
+                continue;
             }
             match self.move_to_objects(&movable) {
                 Ok(is_moved) => moved += usize::from(is_moved),
@@ -202,7 +216,7 @@ impl SharedStorage {
     fn move_to_objects(&self, movable: &Movable) -> io::Result<bool> {
         let pieces = pieces(movable.bytes, &movable.objects);
         let put: Lock<Vec<(Option<Name>, Part)>> = Lock::default();
-        at_once(&pieces, |piece| {
+        at_once(self.uplink.settings.requests_max, &pieces, |piece| {
             let done = if let Some(part) = &piece.kept {
                 (None, part.clone())
             } else {
@@ -300,6 +314,7 @@ impl SharedStorage {
         let mut deleted = 0;
         let mut unknown = Vec::new();
         let before = std::mem::take(&mut *self.unknown.lock());
+        let now = uplink.settings.clock.now();
         let mut young = BTreeMap::new();
         let mut delete = |unknown: &mut Vec<String>| -> io::Result<()> {
             let mut names = std::mem::take(unknown);
@@ -319,8 +334,8 @@ impl SharedStorage {
             if let Found::OnlyStored { object, .. } = found
                 && uplink.names.is_final(&object, given_up)
             {
-                let since = before.get(&object).copied().unwrap_or_else(Instant::now);
-                if since.elapsed() >= uplink.settings.garbage_after {
+                let since = before.get(&object).copied().unwrap_or(now);
+                if now.saturating_sub(since) >= uplink.settings.garbage_after {
                     unknown.push(object);
                 } else if young.len() < YOUNG_MAX {
                     young.insert(object, since);
@@ -343,7 +358,7 @@ impl SharedStorage {
         let Some(objects) = &uplink.settings.objects else {
             return Ok(());
         };
-        at_once(names, |name| {
+        at_once(uplink.settings.requests_max, names, |name| {
             // A store that refuses keeps its garbage: that is no reason to end.
             objects
                 .delete(name)

@@ -6,7 +6,7 @@
 //!
 //! - `database`: the duties of the database, and the reason why they exclude a former owner
 //! - `objects`: the duties of the object store, and objects in a bucket or a folder
-//! - `opening`: segments that are fetched before recovery reads them, and lost objects
+//! - `opening`: segments that are fetched before recovery reads them; `lost`: objects that cannot be read
 //! - `storage`, `file`, `remote`, `cache`: files over both, with copies in a local folder
 //! - `uplink`, `commits`, `transfer`: the owner's way into both
 //! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
@@ -26,6 +26,7 @@ mod database;
 pub mod fake;
 mod file;
 mod keeping;
+mod lost;
 mod metrics;
 mod nodes;
 mod objects;
@@ -56,7 +57,7 @@ pub use peer::{PeerError, Wish, answer, ask, hear};
 pub use postgres::{
     AddressError, DatabaseFacts, Postgres, PostgresDirectory, check_address, without_password,
 };
-pub use settings::Settings;
+pub use settings::{Clock, Settings};
 /// The place of a login.
 pub use stafett_objects::secret::Secret as Login;
 pub use storage::{Cutoff, SharedStorage};

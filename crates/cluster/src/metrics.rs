@@ -20,6 +20,7 @@ pub struct Metrics {
     pub(crate) sealed_segments: Counter,
     pub(crate) deleted_objects: Counter,
     pub(crate) missing_objects: Counter,
+    pub(crate) lost_objects: Gauge,
     pub(crate) cache_bytes: Gauge,
 }
 
@@ -42,12 +43,18 @@ impl Default for Metrics {
             sealed_segments: Counter::default(),
             deleted_objects: Counter::default(),
             missing_objects: Counter::default(),
+            lost_objects: Gauge::default(),
             cache_bytes: Gauge::default(),
         }
     }
 }
 
 impl Metrics {
+    /// Returns the number of objects that could not be read at the last look, and are needed.
+    pub fn lost_objects(&self) -> u64 {
+        u64::try_from(self.lost_objects.get()).unwrap_or_default()
+    }
+
     /// Registers all metrics under the registry's prefix.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("cluster");
@@ -101,6 +108,11 @@ impl Metrics {
         for (name, help, histogram) in times {
             registry.register(name, help, histogram.clone());
         }
+        registry.register(
+            "lost_objects",
+            "Objects that could not be read at the last look, and are needed",
+            self.lost_objects.clone(),
+        );
         registry.register(
             "cache_bytes",
             "Bytes of local copies of what is stored",

@@ -37,7 +37,7 @@ impl SharedStorage {
             begins.push((Arc::clone(remote), first.clone()));
         }
         // Errors are those of the read that needs the object.
-        at_once(&begins, |(remote, part)| {
+        at_once(self.uplink.settings.requests_max, &begins, |(remote, part)| {
             let _ = self.uplink.fetch(&remote.name, std::slice::from_ref(part));
             self.uplink.check()
         })

@@ -1,10 +1,40 @@
 //! Settings of a cell's storage.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::metrics::Metrics;
 use crate::objects::Objects;
+
+/// A clock that never goes back. Clones are the same one.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl Clock {
+    /// A clock with the time since any moment.
+    pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    /// The time since the call.
+    fn default() -> Self {
+        let start = Instant::now();
+        Self::new(move || start.elapsed())
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Clock({:?})", self.now())
+    }
+}
 
 /// Settings of the storage of a cell.
 #[derive(Debug, Clone)]
@@ -25,6 +55,10 @@ pub struct Settings {
     pub cache_bytes: u64,
     /// Age at which objects are deleted to which nothing refers any more.
     pub garbage_after: Duration,
+    /// Requests to the object store at a time of one piece of work.
+    pub requests_max: usize,
+    /// Clock of ages and pauses of objects.
+    pub clock: Clock,
     pub metrics: Metrics,
 }
 
@@ -39,6 +73,8 @@ impl Default for Settings {
             slow_put_after: Duration::from_millis(300),
             cache_bytes: 4 << 30,
             garbage_after: Duration::from_hours(1),
+            requests_max: 16,
+            clock: Clock::default(),
             metrics: Metrics::default(),
         }
     }

@@ -40,7 +40,7 @@ pub struct SharedStorage {
     scratch: Arc<dyn Storage>,
     names: Lock<Names>,
     /// Objects that the database did not know at the last look, and since when.
-    pub(crate) unknown: Lock<BTreeMap<String, Instant>>,
+    pub(crate) unknown: Lock<BTreeMap<String, Duration>>,
     /// The thread that keeps it.
     pub(crate) keeper: Lock<Option<JoinHandle<()>>>,
     /// True at the end: the rest of the thread's work is left to the next owner.
@@ -306,6 +306,10 @@ impl Storage for SharedStorage {
     }
 
     fn is_append_only(&self) -> bool {
+        true
+    }
+
+    fn may_recover(&self) -> bool {
         true
     }
 

@@ -13,8 +13,6 @@ use crate::file::{SharedFile, Whole};
 use crate::objects::{Name, OBJECT_BYTES_MAX, Objects, ObjectsError, Part};
 use crate::uplink::Uplink;
 
-/// Requests to the store at a time of one piece of work.
-const AT_ONCE: usize = 16;
 /// Interval between looks for a failure while a put is under way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const A_MOMENT: Duration = Duration::from_millis(1);
@@ -25,15 +23,21 @@ const REFUSED_PAUSES: u32 = 600;
 /// Reads of one object with other bytes than were put, or that the store refuses, before that is an error.
 const ATTEMPTS: usize = 5;
 
-/// Does something for each item, several at a time; the first error counts.
-pub(crate) fn at_once<T: Sync>(items: &[T], each: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
+/// Does something for each item, up to `width` at a time; the first error ends it.
+pub(crate) fn at_once<T: Sync>(
+    width: usize,
+    items: &[T],
+    each: impl Fn(&T) -> io::Result<()> + Sync,
+) -> io::Result<()> {
     if let [item] = items {
         return each(item);
     }
     let next = AtomicUsize::new(0);
     let failure = Lock::new(None);
     let work = || {
-        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while failure.lock().is_none()
+            && let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed))
+        {
             if let Err(error) = each(item) {
                 failure.lock().get_or_insert(error);
                 return;
@@ -42,7 +46,7 @@ pub(crate) fn at_once<T: Sync>(items: &[T], each: impl Fn(&T) -> io::Result<()> 
     };
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for _ in 1..items.len().min(AT_ONCE) {
+        for _ in 1..items.len().min(width) {
             // With fewer threads it takes longer.
             match std::thread::Builder::new().spawn_scoped(scope, work) {
                 Ok(thread) => threads.push(thread),
@@ -187,28 +191,26 @@ impl Uplink {
             metrics.gets.inc();
             metrics.get_seconds.observe(began.elapsed().as_secs_f64());
             match got {
-                Ok(Some(body)) if part.is_of(&body) => return Ok(body),
+                Ok(Some(body)) if part.is_of(&body) => {
+                    self.on_read(part);
+                    return Ok(body);
+                }
                 Ok(Some(_)) => "damaged".clone_into(&mut wrong),
                 Ok(None) => "missing".clone_into(&mut wrong),
                 Err(error) => wrong = format!("not read: {error}"),
             }
             self.wait_a_moment();
         }
-        metrics.missing_objects.inc();
-        // A former owner that does not know its successor yet may meet objects that are deleted.
-        Err(io::Error::other(format!(
-            "the object {} of {file} is {wrong}",
-            part.object
-        )))
+        Err(self.on_lost(file, part, &wrong))
     }
 
-    /// Has copies of parts in the cache, as far as that has space.
+    /// Has copies of parts in the cache, as far as that has space. Lost ones are left out.
     pub(crate) fn fetch(&self, file: &str, parts: &[Part]) -> io::Result<()> {
         let missing: Vec<&Part> = parts
             .iter()
-            .filter(|part| !self.cache.has(&part.object))
+            .filter(|part| !self.cache.has(&part.object) && !self.lost.has(&part.object))
             .collect();
-        at_once(&missing, |part| {
+        at_once(self.settings.requests_max, &missing, |part| {
             let body = self.get(file, part)?;
             self.cache.add(part, &body);
             Ok(())
@@ -222,7 +224,7 @@ impl Uplink {
             .map(|number| number * step)
             .collect();
         let put = Lock::new(Vec::new());
-        at_once(&places, |at| {
+        at_once(self.settings.requests_max, &places, |at| {
             let bytes = usize::try_from(step.min(whole.bytes - at)).unwrap_or(OBJECT_BYTES_MAX);
             let mut body = vec![0; bytes];
             if whole.local.read_at(&mut body, *at)? < bytes {

@@ -12,6 +12,7 @@ use crate::cache::Cache;
 use crate::commits::{Budget, CommitQueue, Pace};
 use crate::database::{Database, DatabaseError, Publication};
 use crate::file::{Change, PUBLISHED_BYTES_MAX, SharedFile};
+use crate::lost::LostObjects;
 use crate::objects::Names;
 use crate::ownership::Claim;
 use crate::settings::Settings;
@@ -38,6 +39,7 @@ pub(crate) struct Uplink {
     pub(crate) gathered: WakeUp,
     pub(crate) budget: Lock<Budget>,
     pub(crate) put_times: Lock<PutTimes>,
+    pub(crate) lost: LostObjects,
     /// Held during a publication.
     publishing: Lock<()>,
     failure: OnceLock<String>,
@@ -64,6 +66,7 @@ impl Uplink {
             pace: Lock::default(),
             gathered: WakeUp::default(),
             put_times: Lock::default(),
+            lost: LostObjects::new(settings.metrics.lost_objects.clone()),
             budget: Lock::new(Budget::new(settings.inline_bytes_per_second)),
             publishing: Lock::default(),
             failure: OnceLock::new(),

@@ -164,6 +164,19 @@ impl Dispatcher {
         Some((message, status))
     }
 
+    /// Returns the place behind all messages that are there now.
+    pub fn end_place(self: &Arc<Self>) -> SearchPlace {
+        let mut inner = self.lock();
+        if let Some(context) = self.context.upgrade() {
+            inner.look_at_logs(self, &context);
+        }
+        let end = |(lane, state): (u32, &Lane)| DeliveryId {
+            lane,
+            offset: state.end(),
+        };
+        inner.state.lanes().map(end).collect()
+    }
+
     /// Returns the number of the first lane in which messages wait: their highest priority.
     pub fn highest_ready(&self) -> Option<u32> {
         let inner = self.lock();

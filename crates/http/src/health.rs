@@ -1,7 +1,7 @@
 //! State of the process, for load balancers and supervisors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use axum::extract;
 use axum::http::{StatusCode, header};
@@ -45,6 +45,7 @@ pub struct Health(Arc<Shared>);
 struct Shared {
     state: AtomicU8,
     relays: AtomicBool,
+    lost_objects: AtomicU64,
 }
 
 impl Health {
@@ -75,6 +76,20 @@ impl Health {
         self.0.relays.store(relays, Ordering::Release);
     }
 
+    /// Notes the number of stored objects that could not be read at the last look. The node serves all else.
+    pub fn set_lost_objects(&self, count: u64) {
+        self.0.lost_objects.store(count, Ordering::Release);
+    }
+
+    /// Returns the state as JSON.
+    fn body(&self) -> String {
+        let status = self.state().word();
+        match self.0.lost_objects.load(Ordering::Acquire) {
+            0 => format!("{{\"status\":\"{status}\"}}\n"),
+            lost => format!("{{\"status\":\"{status}\",\"lost_objects\":{lost}}}\n"),
+        }
+    }
+
     /// Returns true if clients that come here are served, by this node or another one.
     #[must_use]
     pub fn serves(&self) -> bool {
@@ -86,30 +101,25 @@ impl Health {
     }
 }
 
-/// `GET /health`: 200 when this node serves, else 503, with the state as JSON in both cases.
+/// `GET /health`: 200 when this node serves, else 503, with the state as JSON in both cases. Objects that
+/// cannot be read are counted in it.
 pub(crate) async fn get(extract::State(health): extract::State<Health>) -> impl IntoResponse {
-    let state = health.state();
-    answer(state, state == State::Ready)
+    let is_good = health.state() == State::Ready;
+    answer(&health, is_good)
 }
 
 /// `GET /health/any`: 200 when clients that come here are served, by this node or another one, else 503.
 pub(crate) async fn get_any(extract::State(health): extract::State<Health>) -> impl IntoResponse {
-    answer(health.state(), health.serves())
+    answer(&health, health.serves())
 }
 
-fn answer(state: State, is_good: bool) -> impl IntoResponse {
+fn answer(health: &Health, is_good: bool) -> impl IntoResponse + use<> {
     let status = if is_good {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    let body = match state {
-        State::Starting => "{\"status\":\"starting\"}\n",
-        State::StandingBy => "{\"status\":\"standing_by\"}\n",
-        State::Recovering => "{\"status\":\"recovering\"}\n",
-        State::Ready => "{\"status\":\"ok\"}\n",
-        State::Draining => "{\"status\":\"draining\"}\n",
-    };
+    let body = health.body();
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-store"),
@@ -129,6 +139,17 @@ mod tests {
             health.set(state);
         }
         assert_eq!(health.state(), State::Draining);
+    }
+
+    #[test]
+    fn lost_objects_are_told_while_there_are_some() {
+        let health = Health::new();
+        health.set(State::Ready);
+        assert_eq!(health.body(), "{\"status\":\"ok\"}\n");
+        health.set_lost_objects(2);
+        assert_eq!(health.body(), "{\"status\":\"ok\",\"lost_objects\":2}\n");
+        health.set_lost_objects(0);
+        assert_eq!(health.body(), "{\"status\":\"ok\"}\n");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - `watch`: notification of growth; `disk_space`: notification of free disk space
 //! - [`disk`]: the provider on local disk
 //! - `memory`: the provider in memory
-//! - `metrics`: metrics of a journal
+//! - `metrics`: metrics of a journal; `quantiles`: quantiles of their times
 //! - `manual_journal`: a journal controlled by a test, behind the feature `testing`
 //! - `simulated`: a disk with faults controlled by a test, behind the feature `testing`
 
@@ -19,6 +19,7 @@ mod disk_space;
 pub mod manual_journal;
 mod memory;
 mod metrics;
+mod quantiles;
 mod request_ids;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;
@@ -37,5 +38,6 @@ pub use disk_space::DiskSpace;
 pub use manual_journal::ManualJournal;
 pub use memory::MemoryJournal;
 pub use metrics::{Metrics, Observed, Observer};
+pub use quantiles::TimeQuantiles;
 pub use ticket::{ReadTicket, Ticket, TicketView, TimeTicket};
 pub use watch::Watch;

@@ -1,6 +1,6 @@
 //! The caller of a connection, and its rights in Kafka's words.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use stafett_access::{Action, Caller, Kind, Resource};
@@ -22,7 +22,9 @@ pub(crate) struct Identity {
     login: OnceLock<Arc<Caller>>,
     /// Time at which the last login expires, in ms since 1970; 0 for never.
     expires_ms: AtomicI64,
-    pub sasl: Lock<Sasl>,
+    sasl: Lock<Sasl>,
+    /// True from the begin of a login to its good end.
+    is_logging_in: AtomicBool,
 }
 
 impl Identity {
@@ -35,7 +37,22 @@ impl Identity {
             login: OnceLock::new(),
             expires_ms: AtomicI64::new(0),
             sasl: Lock::default(),
+            is_logging_in: AtomicBool::new(false),
         }
+    }
+
+    /// Replaces the state of the login.
+    pub(crate) fn set_sasl(&self, state: Sasl) -> Sasl {
+        let is_between = !matches!(state, Sasl::Start | Sasl::Done);
+        self.is_logging_in.store(is_between, Ordering::Release);
+        std::mem::replace(&mut *self.sasl.lock(), state)
+    }
+
+    /// Returns true while a login has begun and is not complete. A client may take no notice of a refusal that
+    /// asks for a last message; it goes on neither as the user of its certificate nor as that of an earlier
+    /// login.
+    pub(crate) fn is_logging_in(&self) -> bool {
+        self.is_logging_in.load(Ordering::Acquire)
     }
 
     pub(crate) fn caller(&self) -> &Arc<Caller> {

@@ -6,7 +6,7 @@
 //!                             └──OAUTHBEARER (RFC 7628)──────────────▶ Done
 //! ```
 //!
-//! Anything else is a failure, after which the connection is closed.
+//! Anything else is a failure, after which the connection is closed; so is another request before the end.
 
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ pub(crate) enum SaslError {
 pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Authenticated {
     let access = context.shared.broker.access();
     let peer = context.entry.peer.ip();
-    let state = std::mem::replace(&mut *context.identity.sasl.lock(), Sasl::Failed);
+    let state = context.identity.set_sasl(Sasl::Failed);
     let (answer, caller) = match state {
         Sasl::Chosen(Mechanism::Plain) => {
             let (user, password) = plain(&message).ok_or(SaslError::MalformedPlain)?;
@@ -93,7 +93,7 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
         }
         Sasl::Chosen(Mechanism::Scram(hash)) => {
             let (login, answer) = access.begin_scram(hash, &message, peer).await?;
-            *context.identity.sasl.lock() = Sasl::Proving(login);
+            context.identity.set_sasl(Sasl::Proving(login));
             return Ok((answer.into(), None));
         }
         Sasl::Chosen(Mechanism::OAuthBearer) => {
@@ -102,7 +102,7 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
                 Ok(caller) => (Bytes::new(), caller),
                 Err(LoginError::Busy) => return Err(LoginError::Busy.into()),
                 Err(_) => {
-                    *context.identity.sasl.lock() = Sasl::Refusing;
+                    context.identity.set_sasl(Sasl::Refusing);
                     return Ok((Bytes::from_static(br#"{"status":"invalid_token"}"#), None));
                 }
             }
@@ -117,7 +117,7 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
     if !context.identity.log_in(Arc::clone(&caller)) {
         return Err(SaslError::OtherUser);
     }
-    *context.identity.sasl.lock() = Sasl::Done;
+    context.identity.set_sasl(Sasl::Done);
     Ok((answer, Some(caller)))
 }
 

@@ -6,6 +6,7 @@
 //!
 //! - [`experiment`]: experiment files: questions, systems, loads and figures
 //! - [`statistics`], a crate of its own: means and ratios with their intervals, and designs of factors
+//! - [`analysis`], too: performance logs
 //! - [`grid`]: the points of an experiment, and their order
 //! - [`workload`]: the load: roles, rates, counts, latencies
 //! - [`drivers`]: clients of each protocol
@@ -19,7 +20,6 @@
 //! - [`page`]: all of this as a web page
 
 pub mod agents;
-pub mod analysis;
 pub mod clients;
 pub mod drivers;
 pub mod environment;
@@ -34,5 +34,6 @@ pub mod run;
 pub mod systems;
 pub mod workload;
 
+pub use stafett_perflog as analysis;
 pub use stafett_statistics as statistics;
 pub use stafett_statistics::factorial;

@@ -2,28 +2,21 @@
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
-/// Both signals, handled from the moment this exists.
-#[derive(Debug)]
-pub(crate) struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+/// Does work until it is done. A signal cancels `stop`, upon which the work comes to its end. Signals are
+/// handled before the work begins.
+/// Fails if they cannot be.
+pub(crate) async fn until_signal<T>(stop: CancellationToken, work: impl Future<Output = T>) -> io::Result<T> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return Ok(done),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
-
-    /// Waits for either of them.
-    pub(crate) async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
+    stop.cancel();
+    Ok(work.await)
 }

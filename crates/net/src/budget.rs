@@ -148,6 +148,12 @@ impl ByteBudget {
             + self.overdrawn.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of connections that wait for bytes.
+    #[must_use]
+    pub fn waiting(&self) -> u64 {
+        u64::try_from(self.waiting.get()).unwrap_or_default()
+    }
+
     /// Reserves `bytes`, after earlier callers of the same class. Safe to cancel.
     ///
     /// # Errors

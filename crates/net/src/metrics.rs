@@ -1,6 +1,7 @@
 //! Metrics of connections. Handles are resolved once per listener and then only incremented.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -46,6 +47,7 @@ pub struct NetMetrics {
     receive_seconds: Family<ListenerLabel, Histogram>,
     errors: Family<ErrorLabels, Counter>,
     shed: Family<ShedLabels, Counter>,
+    shed_all: Arc<AtomicU64>,
     waiting_oldest: Family<ListenerLabel, Seconds>,
     waiting: Family<ListenerLabel, Gauge>,
     handshakes: Family<ListenerLabel, Counter>,
@@ -65,6 +67,7 @@ impl Default for NetMetrics {
             receive_seconds: Family::new_with_constructor(receive_seconds),
             errors: Family::default(),
             shed: Family::default(),
+            shed_all: Arc::default(),
             waiting_oldest: Family::default(),
             waiting: Family::default(),
             handshakes: Family::default(),
@@ -181,11 +184,18 @@ impl NetMetrics {
         (oldest, self.waiting.get_or_create(&label).clone())
     }
 
+    /// Returns the amount of work that all listeners refused since the start.
+    #[must_use]
+    pub fn shed_all(&self) -> u64 {
+        self.shed_all.load(Ordering::Relaxed)
+    }
+
     /// Returns the counters of refused work of a listener.
     pub(crate) fn shed(&self, listener: &'static str) -> ShedCounters {
         ShedCounters {
             listener,
             family: self.shed.clone(),
+            all: Arc::clone(&self.shed_all),
         }
     }
 
@@ -214,11 +224,14 @@ impl NetMetrics {
 pub(crate) struct ShedCounters {
     listener: &'static str,
     family: Family<ShedLabels, Counter>,
+    /// Work of all listeners together.
+    all: Arc<AtomicU64>,
 }
 
 impl ShedCounters {
     pub(crate) fn add(&self, what: &'static str, count: u64) {
         let listener = self.listener;
+        self.all.fetch_add(count, Ordering::Relaxed);
         self.family
             .get_or_create(&ShedLabels { listener, what })
             .inc_by(count);

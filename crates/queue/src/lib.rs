@@ -6,7 +6,7 @@
 //! the gaps between settled offsets, never on the number of waiting messages.
 //!
 //! - `settings`: settings of a queue; `changed_settings`: those changed while it exists;
-//!   `policy_settings`: those that a policy makes
+//!   `policy_settings`: those that a policy makes; `settings_codec`: the stored form of each
 //! - `offset_set`: a compressed set of offsets
 //! - [`lane`]: delivery state over one log; a queue has one per priority in use
 //! - `state`: all lanes of a queue, and the order between them
@@ -25,6 +25,7 @@ pub mod lane;
 mod offset_set;
 mod policy_settings;
 mod settings;
+mod settings_codec;
 mod state;
 mod state_codec;
 

@@ -138,6 +138,9 @@ impl Core {
     /// to recover.
     pub(crate) async fn failed(&self) -> String {
         loop {
+            if let Some(ownership) = &self.ownership {
+                ownership.show();
+            }
             let loss = || self.ownership.as_ref().and_then(Ownership::loss);
             if let Some(reason) = self.journal.failure().or_else(loss) {
                 return reason;

@@ -88,6 +88,7 @@ impl Process {
         self.serve_management(&mut sockets, connections_max, access)
             .await?;
         self.serve_prometheus(connections_max).await?;
+        self.serve_own(connections_max).await?;
         Ok(sockets)
     }
 
@@ -104,6 +105,18 @@ impl Process {
         let opened = self.open(alone(plain, tls, connections_max)).await?;
         let router = stafett_http::stamped(self.management.router(access));
         sockets.add(self, opened.listeners, HttpServer::new(router));
+        Ok(())
+    }
+
+    /// Starts the listener with TLS of what each node answers itself, if it has one. It is not relayed.
+    async fn serve_own(&self, connections_max: usize) -> Result<(), Failure> {
+        let tls = ("own-tls", "http.tls_own", &self.settings.http.tls_own);
+        let opened = self
+            .open(alone(("own", "http.tls_own", &None), tls, connections_max))
+            .await?;
+        let router = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let router = stafett_http::stamped(stafett_admin::guard(self.admin.broker.clone(), router));
+        self.http.serve(opened.listeners, HttpServer::new(router));
         Ok(())
     }
 

@@ -34,6 +34,12 @@ pub(crate) fn connections_max(wanted: u64, descriptors: u64) -> usize {
     usize::try_from(wanted.min(possible)).unwrap_or(usize::MAX)
 }
 
+/// Returns how many of the `wanted` relayed connections are possible: each has a descriptor on both sides.
+pub(crate) fn relays_max(wanted: u64, descriptors: u64) -> usize {
+    let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(16) / 2;
+    usize::try_from(wanted.min(possible)).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +49,8 @@ mod tests {
         assert_eq!(connections_max(20_000, 1_000_000), 20_000);
         assert_eq!(connections_max(20_000, 20_000), 19_488);
         assert_eq!(connections_max(20_000, 100), 16);
+        assert_eq!(relays_max(10_000, 1_000_000), 10_000);
+        assert_eq!(relays_max(10_000, 1_512), 500);
+        assert_eq!(relays_max(1, 1_000_000), 1);
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct ThisNode {
     pub(crate) descriptors_max: u64,
     /// Latest reading of the machine.
     pub(crate) usage: Lock<Usage>,
+    /// Time since which a listener refuses work, in ms since 1970.
+    pub(crate) overloaded_since: Lock<Option<i64>>,
     /// This node in a cluster.
     pub(crate) member: Option<Arc<Member>>,
 }
@@ -132,6 +134,16 @@ pub(crate) fn told(advertised: Option<&(String, u16)>, address: SocketAddr) -> S
 }
 
 impl Node for ThisNode {
+    fn name(&self) -> String {
+        let member = self.member.as_ref();
+        let of_machine = || usage::host_name().unwrap_or_else(|| "stafett".to_owned());
+        member.map_or_else(of_machine, |member| format!("node-{}", member.view().own))
+    }
+
+    fn overloaded_since(&self) -> Option<i64> {
+        *self.overloaded_since.lock()
+    }
+
     fn state(&self) -> &'static str {
         self.health.state().word()
     }
@@ -159,6 +171,7 @@ impl Node for ThisNode {
         ProcessMemory {
             resident_bytes: usage::resident_bytes().and_then(|bytes| u64::try_from(bytes).ok()),
             requests: (self.budget.in_use() as u64, self.request_bytes_max),
+            waiting: self.budget.waiting(),
         }
     }
 

@@ -17,6 +17,7 @@ pub(crate) async fn run(broker: &Broker, node: &ThisNode) {
     let mut machine = MachineReader::new(node.data_dir.clone(), node.descriptors_max);
     let mut due = interval(Duration::from_millis(STEP_MS.unsigned_abs()));
     due.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut shed = node.net.shed_all();
     loop {
         due.tick().await;
         let steady = begun.elapsed();
@@ -32,7 +33,21 @@ pub(crate) async fn run(broker: &Broker, node: &ThisNode) {
         } else if was_short && !is_short {
             tracing::info!(target: EVENTS, kind = "alarm.ends", name = "space_short", free, "publishers go on");
         }
+        shed = note_overload(node, shed);
     }
+}
+
+/// Notes whether work was refused since the last call. `before` is the number then; returns the one now.
+fn note_overload(node: &ThisNode, before: u64) -> u64 {
+    let now = node.net.shed_all();
+    let mut since = node.overloaded_since.lock();
+    if now > before && since.is_none() {
+        *since = Some(Clock::system().now_ms());
+        tracing::warn!(target: EVENTS, kind = "alarm.begins", name = "overloaded", "new work is refused");
+    } else if now == before && since.take().is_some() {
+        tracing::info!(target: EVENTS, kind = "alarm.ends", name = "overloaded", refused = now, "work is taken again");
+    }
+    now
 }
 
 fn reading(node: &ThisNode, usage: &Usage) -> NodeReading {

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use prometheus_client::registry::Registry;
 use stafett_admin::events::Feeds;
-use stafett_admin::{Backend, JournalDesk, Operations, Overviews, PollingMembers, Reads, WebSockets};
+use stafett_admin::{Backend, JournalDesk, Masks, Operations, Overviews, PollingMembers, Reads, WebSockets};
 use stafett_amqp::Management;
 use stafett_broker::AuditTrail;
 use stafett_http::{Health, Slot};
@@ -152,7 +152,7 @@ async fn run_again(
         signals = signals.and_hangup().context("signals cannot be taken over")?;
     }
     let sockets = Arc::<Sockets>::default();
-    let member = Member::start(reload.settings()).await?;
+    let member = Member::start(reload.settings(), descriptors).await?;
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
@@ -272,6 +272,7 @@ impl Process {
             disk_free_bytes_min: settings.journal.disk_free_bytes_min,
             descriptors_max: descriptors,
             usage: Lock::default(),
+            overloaded_since: Lock::default(),
             member: member.clone(),
         });
         let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
@@ -344,10 +345,7 @@ impl Process {
 
         let sinks = Supervisor::start(self, core.shared(), [kafka, plain]);
         let cause = tokio::select! {
-            stop = signals.next() => {
-                tracing::info!(target: EVENTS, kind = "node.draining", by = stop.by, drain = ?stop.drain, "draining");
-                Cause::Stop(stop)
-            }
+            stop = self.told_to_stop(signals) => Cause::Stop(stop),
             reason = core.failed() => Cause::Failed(reason),
             order = self.ordered() => Cause::Order(order),
             () = reload.run(&core, &self.net) => Cause::ENDED,
@@ -389,6 +387,7 @@ fn backend(
 ) -> Backend {
     Backend {
         sinks: Arc::<SinksHere>::clone(sinks),
+        masks: Masks::of(&settings.http.mask),
         connections: Arc::clone(&front_ends.shared.connections),
         broker: Slot::default(),
         operations: Operations::default(),

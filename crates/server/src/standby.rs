@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stafett_http::State;
-use stafett_net::{Listener, Security, Shutdown};
+use stafett_net::{EVENTS, Listener, Security, Shutdown};
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Member, Move, Relay};
@@ -16,6 +16,7 @@ use crate::front_ends::Bound;
 use crate::http_listeners::HttpSockets;
 use crate::listeners::Listeners;
 use crate::serve::{Cause, DRAIN_MAX, END_MAX, End, HTTP_END_MAX, Process, TRACE_END_MAX};
+use crate::signals::{Stop, StopSignals};
 use crate::sinks::{END_MAX as SINKS_END_MAX, Supervisor};
 
 /// Time for connections to finish work in progress, where another node waits to serve them.
@@ -118,12 +119,28 @@ impl Process {
         member.on_released(None);
     }
 
+    /// Waits for a stop.
+    pub(crate) async fn told_to_stop(&self, signals: &mut StopSignals) -> Stop {
+        let stop = signals.next().await;
+        if let Some(member) = &self.member {
+            tokio::select! {
+                () = member.serve_out() => {}
+                // A second signal is in a hurry.
+                _ = signals.next() => {}
+            }
+        }
+        tracing::info!(target: EVENTS, kind = "node.draining", by = stop.by, drain = ?stop.drain, "draining");
+        stop
+    }
+
     /// Waits for an order to let go of the cell.
     pub(crate) async fn ordered(&self) -> Move {
-        match &self.member {
-            Some(member) => member.ordered().await,
-            None => pending().await,
-        }
+        let Some(member) = &self.member else {
+            return pending().await;
+        };
+        let order = member.ordered().await;
+        member.serve_out().await;
+        order
     }
 
     /// Returns the time to drain. In a cluster there is none after a failure, as another node may serve

@@ -86,6 +86,11 @@ pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output 
     SCOPE.scope(Scope { caller, standing }, task).await
 }
 
+/// Returns true if this task's caller has a right.
+pub(crate) fn may(broker: &Broker, action: Action, resource: &Resource<'_>) -> bool {
+    rights::check_thing(broker, &caller(broker), action, resource).is_ok()
+}
+
 /// Refuses an action of this task's caller on a thing that a body or a query names.
 pub(crate) fn check(broker: &Broker, action: Action, resource: &Resource<'_>) -> Result<(), Problem> {
     rights::check_thing(broker, &caller(broker), action, resource)?;

@@ -89,6 +89,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Method::POST => Operate,
             _ => Alter,
         }),
+        "/live/publish" => Needs::Live,
         _ if is_of_node(rest) => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
@@ -127,6 +128,7 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         "/queues/{queue}/messages" => (content, Kind::Queue),
         "/queues/{queue}/pause" | "/queues/{queue}/resume" => (Alter, Kind::Queue),
         "/queues/{queue}/discard"
+        | "/queues/{queue}/events"
         | "/queues/{queue}/messages/{id}"
         | "/queues/{queue}/move"
         | "/queues/{queue}/purge"

@@ -13,7 +13,7 @@ use stafett_broker::Broker;
 use stafett_groups::{CommitSender, GroupError, NewCommit};
 use stafett_http::api::{delete, post, put};
 use stafett_http::body::{self, Object};
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, stamp};
 use stafett_topics::Topic;
 
 use super::{IF_EPOCH, check_epoch, no_such_group};
@@ -214,7 +214,7 @@ async fn store(broker: &Broker, group: &str, commits: Vec<NewCommit>) -> Result<
     check_name(group)?;
     let staged = broker.groups().commit(group, &NO_MEMBER, commits);
     let staged = staged.map_err(|why| of_group(&why, group))?;
-    let stored = staged.durable().await;
+    let stored = stamp::storing(staged.durable()).await;
     stored.map_err(|why| refusals::of_storage(why, why))
 }
 
@@ -376,7 +376,7 @@ async fn forget(
     };
     let deleted = broker.transactions().delete_commits(&group, &places, is_allowed);
     let (_, ticket) = deleted.map_err(|why| of_group(&why, &group))?;
-    let stored = ticket.durable().await;
+    let stored = stamp::storing(ticket.durable()).await;
     stored.map_err(|why| refusals::of_storage(why, why))?;
     Ok(answer(
         StatusCode::OK,

@@ -14,6 +14,7 @@ use stafett_store::wall_ms;
 use super::{Answer, BYTES_MAX};
 use crate::answer;
 use crate::content::Form;
+use crate::mask::Masks;
 use crate::message::{Choice, HolderOf, MessageOf, SHOWN_BYTES_MAX, Shown, message_id, parse_message_id};
 use crate::time::rfc3339;
 
@@ -23,6 +24,7 @@ pub(super) async fn list(
     queue: &Arc<Queue>,
     query: &Query,
     (choice, count): (&Choice, u64),
+    masks: &Masks,
 ) -> Result<Response, Problem> {
     let form = Form::of(query.get("as"))?;
     let after = query.get("after").map(|text| {
@@ -58,7 +60,7 @@ pub(super) async fn list(
         };
         let mut shown = MessageOf::of(queue, id, &message, shown);
         shown.holder = Some(holder_of(broker, queue, holder));
-        found.messages.push(shown);
+        found.messages.push(shown.masked(masks));
     }
     found.next = last.filter(|_| has_more).map(|id| message_id(queue.id, id));
     Ok(answer(StatusCode::OK, &found))

@@ -20,6 +20,8 @@ use crate::content::{self, Headers};
 
 /// Bound on the records of a body.
 pub(super) const RECORDS_MAX: usize = 100_000;
+/// Bound on the records that may be refused where the others are stored.
+pub(super) const REFUSED_MAX: usize = 100;
 
 /// Shape of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub(super) struct Template {
     keyless: Keyless,
     partition: Option<u32>,
     headers: Vec<(Bytes, Option<Bytes>)>,
+    /// True if records beside refused ones are stored.
+    pub(super) partial: bool,
 }
 
 /// Records of a body.
@@ -75,6 +79,8 @@ pub(super) struct Incoming {
     pub(super) lines: Vec<usize>,
     pub(super) read: usize,
     pub(super) keyed: usize,
+    /// Lines of refused records, with the reasons.
+    pub(super) refused: Vec<(usize, Problem)>,
 }
 
 /// A record with everything that it can have.
@@ -154,6 +160,7 @@ impl Template {
             keyless,
             partition: partition.and_then(|number| u32::try_from(number).ok()),
             headers: headers(query)?,
+            partial: query.flag("partial")?,
         })
     }
 
@@ -197,7 +204,8 @@ impl Template {
             Format::Lines => {
                 for (at, line) in text(body)?.lines().enumerate() {
                     if !line.trim().is_empty() {
-                        self.read_document(body, at + 1, line, &mut incoming)?;
+                        let read = self.read_document(body, at + 1, line, &mut incoming);
+                        self.pass(at + 1, read, &mut incoming)?;
                     }
                 }
             }
@@ -220,8 +228,14 @@ impl Template {
         };
         for (at, document) in documents.into_iter().enumerate() {
             let in_line = |why: Problem| why.with("line", at + 1).with("stored", 0);
-            let event = CloudEvent::read(document).map_err(in_line)?;
             incoming.read += 1;
+            let event = match CloudEvent::read(document) {
+                Ok(event) => event,
+                Err(why) => {
+                    self.pass(at + 1, Err(in_line(why)), incoming)?;
+                    continue;
+                }
+            };
             let mut record = self.record(event.data);
             record.key = record.key.or(event.key);
             record.headers.extend(event.headers);
@@ -244,12 +258,29 @@ impl Template {
             for (at, document) in documents.into_iter().enumerate() {
                 // In lines of lists, the line is more of use than the place in it.
                 let at = if line == 1 { at + 1 } else { line };
-                self.read_one(body, at, document, incoming)?;
+                let read = self.read_one(body, at, document, incoming);
+                self.pass(at, read, incoming)?;
             }
             return Ok(());
         }
-        let document: &RawValue = body::parse(json.as_bytes()).map_err(in_line)?;
+        let document: &RawValue = match body::parse(json.as_bytes()) {
+            Ok(document) => document,
+            Err(why) => {
+                incoming.read += 1;
+                return Err(in_line(why));
+            }
+        };
         self.read_one(body, line, document, incoming)
+    }
+
+    /// Passes over a refused record if the others are stored.
+    fn pass(&self, line: usize, read: Result<(), Problem>, incoming: &mut Incoming) -> Result<(), Problem> {
+        let Err(why) = read else { return Ok(()) };
+        if !self.partial || incoming.refused.len() >= REFUSED_MAX || incoming.read > RECORDS_MAX {
+            return Err(why);
+        }
+        incoming.refused.push((line, why));
+        Ok(())
     }
 
     fn read_one(
@@ -324,6 +355,16 @@ impl Template {
 }
 
 impl Incoming {
+    /// Takes a record out that the topic refuses.
+    pub(super) fn refuse(&mut self, index: usize, why: Problem) {
+        if index < self.records.len() {
+            let record = self.records.remove(index);
+            self.keyed -= usize::from(record.key.is_some());
+            let line = self.lines.remove(index);
+            self.refused.push((line, why));
+        }
+    }
+
     fn add(&mut self, line: usize, record: NewRecord) {
         self.read = self.read.max(1);
         self.keyed += usize::from(record.key.is_some());

@@ -9,12 +9,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::post;
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, stamp};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, openapi, stamp};
 use stafett_store::{NotStored, wall_ms};
-use stafett_topics::{Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic};
+use stafett_topics::{
+    Outcome, PlacedBatch, RecordError, RecordRefusal, RecordsAppend, Refusal, Topic, TopicCatalog,
+};
 
 use super::cloud_events;
-use super::incoming::{Format, Incoming, RecordBody, Template};
+use super::incoming::{Format, Incoming, REFUSED_MAX, RecordBody, Template};
 use crate::caller::Caller;
 use crate::coding::packing;
 use crate::content::JSON;
@@ -38,7 +40,10 @@ struct Produced {
     keyed: usize,
     /// Records that are stored; null with `ack=none`.
     stored: Option<usize>,
+    /// Records that are not stored, with `partial=true`.
     refused: usize,
+    /// The refused ones by line, with `partial=true`.
+    refusals: Vec<RefusedRecord>,
     /// Documents without the field of the key, which were left out.
     skipped: usize,
     /// Durability that the records have now.
@@ -46,6 +51,15 @@ struct Produced {
     /// True if an earlier request with the same `Idempotency-Key` stored them.
     repeated: bool,
     places: Vec<Place>,
+}
+
+/// A record that is not stored.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RefusedRecord {
+    /// Line in the body, or place in a list, from 1.
+    line: usize,
+    #[schemars(schema_with = "openapi::refusal")]
+    refusal: serde_json::Value,
 }
 
 /// Place of records that stand together.
@@ -77,6 +91,10 @@ pub(super) fn routes(routes: Routes) -> Routes {
             Parameter::text("keyless", "`refuse`, the default, `store` or `skip` values without that field."),
             Parameter::number("partition", u64::from(u32::MAX), "Partition of all records."),
             Parameter::text("header.", "Header of all records."),
+            Parameter::flag(
+                "partial",
+                "Stores the records beside refused ones, of which there are 100 at most; the answer has those.",
+            ),
             Parameter::text("ack", "`stored`, the default, or `none`: answered before it is stored."),
         ])
         .body::<RecordBody>()
@@ -113,7 +131,7 @@ async fn produce(
     // A topic that is made again under the name has none of the records.
     let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read_packed(request, LIMIT, packing).await?;
-    let incoming = template.read(body.bytes(), format, kind.as_deref(), attributes)?;
+    let mut incoming = template.read(body.bytes(), format, kind.as_deref(), attributes)?;
     let broker = broker.get()?;
     // The settings may be others than before the body came.
     let topic = broker
@@ -123,17 +141,18 @@ async fn produce(
     let keyless = key.map_or_else(|| uuid::Uuid::new_v4().into_bytes(), |key| key.request().0);
     let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
     let catalog = broker.catalog();
-    let built = catalog.records_append(&topic, &incoming.records, keyless, wall_ms());
-    let RecordsAppend { mut append, batches } = built.map_err(|why| refused(&why, &incoming, &topic))?;
+    let built = build(catalog, &topic, &mut incoming, (keyless, template.partial));
+    let RecordsAppend { mut append, batches } = built?;
     let mut produced = Produced {
         read: incoming.read,
         keyed: incoming.keyed,
         stored: waits.then_some(incoming.records.len()),
-        refused: 0,
-        skipped: incoming.read - incoming.records.len(),
+        refused: incoming.refused.len(),
+        skipped: incoming.read - incoming.records.len() - incoming.refused.len(),
         durability: catalog.log_spec(&topic).durability.to_string(),
         repeated: false,
         places: Vec::new(),
+        refusals: refusals_of(std::mem::take(&mut incoming.refused)),
     };
     drop(incoming);
     if batches.is_empty() {
@@ -159,6 +178,36 @@ async fn produce(
     produced.repeated = placed.iter().any(|batch| batch.duplicate);
     produced.places = places(&topic, &placed, &batches);
     Ok(answer(StatusCode::OK, &produced))
+}
+
+/// Builds the append of the records, without those that the topic refuses if `partial` is true.
+fn build(
+    catalog: &TopicCatalog,
+    topic: &Topic,
+    incoming: &mut Incoming,
+    (keyless, partial): (u32, bool),
+) -> Result<RecordsAppend, Problem> {
+    loop {
+        let why = match catalog.records_append(topic, &incoming.records, keyless, wall_ms()) {
+            Ok(built) => return Ok(built),
+            Err(why) => why,
+        };
+        let problem = refused(&why, incoming, topic);
+        if !partial || incoming.refused.len() >= REFUSED_MAX {
+            return Err(problem);
+        }
+        incoming.refuse(why.index, problem);
+    }
+}
+
+/// Returns refused records by line.
+fn refusals_of(mut refused: Vec<(usize, Problem)>) -> Vec<RefusedRecord> {
+    refused.sort_by_key(|(line, _)| *line);
+    let shown = refused.into_iter().map(|(line, why)| RefusedRecord {
+        line,
+        refusal: why.to_value(),
+    });
+    shown.collect()
 }
 
 /// True if the answer comes once the records are stored.

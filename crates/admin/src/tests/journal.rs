@@ -63,6 +63,8 @@ async fn a_journal_is_shown_backed_up_and_scrubbed() {
     assert_eq!((status, &scrub["damaged"]), (StatusCode::OK, &json!(0)));
     let (_, shown) = world.ask("GET /v1/journal").await;
     assert_eq!((&shown["scrub"], &shown["last_backup"]), (&scrub, &backup));
+    assert!(shown["sync"]["p99_ms"].is_f64(), "{shown}");
+    assert_eq!(shown["append"].as_object().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -170,3 +170,44 @@ async fn a_queue_shows_its_lanes_and_bindings_and_is_deleted_by_id() {
     );
     assert_eq!(world.ask("GET /v1/queues/work").await.0, StatusCode::NOT_FOUND);
 }
+
+#[tokio::test]
+async fn messages_are_published_one_or_several() {
+    let world = World::new().await;
+    for body in [
+        r#"{"topic": "charts", "payload": {"n": 1.50}}"#,
+        r#"[{"topic": "a", "payload": null, "timestamp": 5}, {"topic": "b", "payload_base64": "/w=="}]"#,
+    ] {
+        let (status, counts) = world.send("POST /v1/live/publish", body).await;
+        let nobody = json!({ "receivers": 0, "duplicates": 0, "stored": 0 });
+        assert_eq!((status, counts), (StatusCode::OK, nobody), "{body}");
+    }
+    assert_eq!(world.ok("GET /v1/live").await["counters"]["published"], 3);
+    let long = format!(r#"{{"topic": "{}", "payload": 1}}"#, "x".repeat(1025));
+    for (body, code) in [
+        ("", "bad_json"),
+        (r#"{"topic": "a"}"#, "bad_request"),
+        (
+            r#"{"topic": "a", "payload": 1, "payload_base64": ""}"#,
+            "bad_request",
+        ),
+        (r#"{"topic": "a", "payload_base64": "?"}"#, "bad_request"),
+        (r#"{"topic": "a", "payload": 1, "content": 1}"#, "unknown_field"),
+        (&long, "bad_request"),
+    ] {
+        let (status, why) = world.send("POST /v1/live/publish", body).await;
+        assert_eq!(
+            (status.as_u16(), &why["code"]),
+            (400, &json!(code)),
+            "{body}: {why}"
+        );
+    }
+    let second = r#"[{"topic": "a", "payload": 1}, {"payload": 1}]"#;
+    let (_, why) = world.send("POST /v1/live/publish", second).await;
+    assert_eq!(why["line"], 2, "{why}");
+    assert_eq!(
+        world.ok("GET /v1/live").await["counters"]["published"],
+        3,
+        "all or none"
+    );
+}

@@ -242,8 +242,14 @@ async fn the_overview_has_totals_rates_and_the_longest_backlogs() {
     for _ in 0..5 {
         world.publish("short", b"x", 0, None).await;
     }
+    world.queue("/", "long").await;
+    world.queue("/", "third").await;
     world.sweep(2);
     let (_, overview) = world.ask("GET /v1/overview").await;
+    assert_eq!(overview["node"], "n1");
+    assert_eq!(overview["rates"]["queues_declared"], 0.4, "2 within 5 s");
+    assert_eq!(overview["rates"]["queues_created"], 0.2);
+    assert_eq!(overview["rates"]["queues_deleted"], 0.0);
     assert_eq!(overview["rates"]["published"], 1.0);
     assert_eq!(overview["top"]["queues"][0]["name"], "short");
 }

@@ -19,15 +19,20 @@ async fn a_node_shows_itself() {
     assert_eq!(node["listeners"][0], kafka);
     let (_, nodes) = world.ask("GET /v1/nodes").await;
     let addresses = json!({ "kafka": "127.0.0.1:9092", "http": "127.0.0.1:7070" });
-    assert_eq!(nodes["items"], json!([{ "state": "ok", "addresses": addresses }]));
+    assert_eq!(
+        nodes["items"],
+        json!([{ "name": "n1", "state": "ok", "addresses": addresses }])
+    );
     let (_, threads) = world.ask("GET /v1/node/threads?log=true").await;
     assert_eq!(threads["threads"][0]["name"], "journal-sync");
     assert_eq!(threads["operations"], 0);
+    assert_eq!(threads["connections"]["running"], 0, "{threads}");
+    assert_eq!(threads["connections"]["waits_for"]["journal"], 0);
     world.queue("/", "q").await;
     let (_, memory) = world.ask("GET /v1/node/memory").await;
     assert_eq!(
         memory["request_memory"],
-        json!({ "used_bytes": 1, "max_bytes": 2 })
+        json!({ "used_bytes": 1, "max_bytes": 2, "waiting": 0 })
     );
     assert_eq!(memory["queues"], json!({ "count": 1, "in_flight": 0 }));
     let (_, settings) = world.ask("GET /v1/node/settings?columns=key,source&q=DUR").await;

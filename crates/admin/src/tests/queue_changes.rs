@@ -262,6 +262,8 @@ async fn queues_are_listed_by_id_client_and_kind() {
         after = format!("&after={next}");
     }
     assert_eq!(found, ["a", "b", "c", "client.ann", "over"]);
+    assert_eq!(world.ask("GET /v1/queues/over").await.1["over"], "t");
+    assert_eq!(world.ask("GET /v1/queues/a").await.1["over"], json!(null));
 }
 
 #[tokio::test]

@@ -518,3 +518,45 @@ async fn a_wait_ends_when_the_server_stops() {
         "{events}"
     );
 }
+
+#[tokio::test]
+async fn records_beside_refused_ones_are_stored_if_that_is_wanted() {
+    let world = world(r#"{"settings": {"message_bytes_max": 1000}}"#).await;
+    let lines = format!("1\n{{\n\"{}\"\n4\n", "x".repeat(1000));
+    let (status, stored) = world.produce("?partial=true", &[NDJSON], &lines).await;
+    assert_eq!(status, StatusCode::OK, "{stored}");
+    let counts = ["read", "stored", "refused", "skipped"].map(|name| stored[name].as_u64());
+    assert_eq!(counts, [4, 2, 2, 0].map(Some));
+    let refusals = stored["refusals"].as_array().unwrap().iter();
+    let refusals = refusals.map(|one| (one["line"].as_u64(), one["refusal"]["code"].as_str()));
+    assert_eq!(
+        refusals.collect::<Vec<_>>(),
+        [(Some(2), Some("bad_json")), (Some(3), Some("too_large"))]
+    );
+    let (_, found) = world.ask("GET /v1/topics/t/partitions/0/records?as=text").await;
+    assert_eq!(field(&found, "value"), [&json!("1"), &json!("4")]);
+    let (status, why) = world
+        .produce("?partial=true", &[NDJSON], &"{\n".repeat(101))
+        .await;
+    assert_eq!((status.as_u16(), &why["line"]), (400, &json!(101)), "{why}");
+    let list = r#"[{"value": "a"}, {"valeu": "b"}, {"value": "c", "partition": 7}]"#;
+    let (_, stored) = world.produce("?partial=true&as=record", &[JSON], list).await;
+    assert_eq!(
+        (&stored["stored"], &stored["refused"]),
+        (&json!(1), &json!(2)),
+        "{stored}"
+    );
+}
+
+#[tokio::test]
+async fn partitions_show_the_latest_timestamp_of_their_records() {
+    let world = world(r#"{"partitions": 2}"#).await;
+    let record = r#"{"value": "a", "timestamp": "2026-11-22T16:00:00.123Z", "partition": 1}"#;
+    world.produce("?as=record", &[JSON], record).await;
+    let (_, partitions) = world.ask("GET /v1/topics/t/partitions").await;
+    let last = |at: usize| &partitions["items"][at]["last_at"];
+    assert_eq!(
+        [last(0), last(1)],
+        [&Value::Null, &json!("2026-11-22T16:00:00.123Z")]
+    );
+}

@@ -12,7 +12,7 @@ use serde_json::json;
 use stafett_broker::Broker;
 use stafett_http::api::{delete, patch, put};
 use stafett_http::body::{self, Object};
-use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, stamp};
 use stafett_topics::{CreateError, NewTopic, PARTITIONS_MAX, Topic, TopicSettings, is_internal};
 
 use super::settings::{FieldChange, Settings, SettingsChange};
@@ -175,7 +175,7 @@ async fn make(
             },
         ));
     }
-    match catalog.create(vec![new]).await.pop() {
+    match stamp::storing(catalog.create(vec![new])).await.pop() {
         Some(Ok(topic)) => Ok(answer(StatusCode::CREATED, &TopicShown::of(&broker, &topic))),
         // Made meanwhile by another request.
         Some(Err(CreateError::Exists)) => found(&broker, &*find(&broker, &name)?, &wanted, &query),
@@ -303,7 +303,7 @@ async fn delete_topic(
         check_unused(&broker, &topic)?;
     }
     let Totals { records, bytes } = Totals::of(broker.catalog(), &topic);
-    let deleted = broker.delete_topic(topic.id).await;
+    let deleted = stamp::storing(broker.delete_topic(topic.id)).await;
     deleted.map_err(|why| of_topic_deletion(why, &name))?;
     Ok(answer(StatusCode::OK, &Freed { records, bytes }))
 }

@@ -5,14 +5,15 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stafett_broker::Broker;
 use stafett_http::api::{get, post};
 use stafett_http::body::{self, Object};
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 use stafett_journal::RecoveryReport;
-use stafett_model::Offset;
-use stafett_topics::{Topic, TopicCatalog, TruncateError};
+use stafett_model::{BatchHeader, LogId, Offset};
+use stafett_topics::{TimeQuery, Topic, TopicCatalog, TruncateError};
 
 use super::changes::{IF_ID, check_id};
 use super::{check_mutable, find};
@@ -38,6 +39,8 @@ pub(crate) struct PartitionStatus {
     bytes: u64,
     /// Number of this start of the broker, which new batches get.
     epoch: u32,
+    /// Latest timestamp of its records; null without one. With `columns` it needs `partition` beside it.
+    last_at: Option<String>,
     /// `ok`; `damaged`: the start found offsets lost; `fenced`: damage in it, so that it takes no appends.
     state: &'static str,
     /// Offsets that were lost to damage.
@@ -167,7 +170,23 @@ async fn list(
     let report = journal.as_ref().map(|journal| journal.report());
     let of = |partition| status(broker.catalog(), &topic, partition, report);
     let all = (0..topic.partitions()).filter_map(of);
-    Ok(answer(StatusCode::OK, &PARTITIONS.page(&query, all.collect())?))
+    let mut page = PARTITIONS.page(&query, all.collect())?;
+    for shown in &mut page.items {
+        let number = shown.get("partition").and_then(Value::as_u64);
+        let log = number.and_then(|number| topic.log(u32::try_from(number).ok()?));
+        if let (Some(log), Some(last)) = (log, shown.get_mut("last_at")) {
+            *last = last_at(broker.catalog(), log).await.map(rfc3339).into();
+        }
+    }
+    Ok(answer(StatusCode::OK, &page))
+}
+
+/// Returns the latest timestamp of the records of a log.
+async fn last_at(catalog: &TopicCatalog, log: LogId) -> Option<i64> {
+    catalog.bounds(log).filter(|bounds| bounds.end > bounds.start)?;
+    let batch = catalog.find_time(log, TimeQuery::Latest).finish().await;
+    let header = BatchHeader::parse(&batch.ok()?.ok()??).ok()?;
+    Some(header.max_timestamp).filter(|time| *time >= 0)
 }
 
 fn status(
@@ -201,6 +220,8 @@ fn status(
         records: bounds.end.0.saturating_sub(bounds.start.0),
         bytes: bounds.bytes,
         epoch: catalog.epoch().0,
+        // Of those that are shown alone, as it is read from the journal.
+        last_at: None,
         name: format!("{partition:05}"),
     })
 }

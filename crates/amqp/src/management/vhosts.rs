@@ -26,7 +26,8 @@ pub(super) async fn vhost(call: &Call, name: &str) -> Answered {
         }
         Method::DELETE => {
             let vhost = call.vhost(name).ok_or_else(Refusal::no_object)?;
-            let deleted = call.context.broker.delete_namespace(&vhost).await;
+            let broker = &call.context.broker;
+            let deleted = broker.delete_namespace(&call.user.caller, &vhost).await;
             deleted.map_err(|error| refused(&error))?;
             Ok(changed(false))
         }

@@ -352,3 +352,6 @@ fn text(arguments: &Table, name: &str) -> Option<ByteString> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! Clients of a virtual host that is deleted, or cannot be made.
 
+use std::sync::Arc;
+
+use stafett_access::Caller;
 use stafett_amqp_wire::methods::{Basic, Connection, basic};
 use stafett_amqp_wire::{Method, ReplyCode};
 use stafett_model::Namespace;
@@ -25,7 +28,11 @@ async fn a_client_that_does_nothing_and_wants_no_heartbeats_is_told_too() {
     let mut idle = server.client_in("shop").await;
     assert_eq!(idle.waiting().await, 0);
     let shop = Namespace::new("shop");
-    server.broker.delete_namespace(&shop).await.unwrap();
+    server
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await
+        .unwrap();
     // The client's own virtual host is gone, even if a new one has its name.
     let (_, stored) = server
         .broker
@@ -52,7 +59,11 @@ async fn consumers_and_publishers_of_a_deleted_virtual_host_are_told_and_others_
     consumer.method().await;
     publisher.want_confirms().await;
     let shop = Namespace::new("shop");
-    server.broker.delete_namespace(&shop).await.unwrap();
+    server
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await
+        .unwrap();
     is_ended(consumer).await;
     publisher.publish(&["too late"]).await;
     is_ended(publisher).await;

@@ -203,6 +203,7 @@ impl Machine {
             from,
         };
         self.tell(&worker, kind, effects);
+        self.drain_later_claim(&worker, now_ms, effects);
         // Workers may have come and gone meanwhile.
         self.balance(now_ms, effects);
     }

@@ -181,6 +181,19 @@ impl Machine {
         }
     }
 
+    /// Hands over a task that a drained worker had claimed, or got back from a split, when it had nothing else
+    /// left.
+    pub(super) fn drain_later_claim(&mut self, name: &Arc<str>, now_ms: i64, effects: &mut Vec<Effect>) {
+        if let Some(drain) = self
+            .drains
+            .get_mut(name)
+            .filter(|drain| drain.next_ms == i64::MAX)
+        {
+            drain.next_ms = now_ms;
+            self.drain_due(now_ms, effects);
+        }
+    }
+
     /// Returns the tasks that a worker holds, and of which no move has begun.
     fn held(&self, name: &str) -> Vec<TaskId> {
         let holds = |task: &Task| {

@@ -325,6 +325,17 @@ fn a_drain_hands_over_one_task_a_step() {
 }
 
 #[test]
+fn a_drain_takes_a_task_whose_claim_was_not_stored_when_it_began() {
+    let mut world = World::new(1, Balance::Count);
+    let effects = &mut Vec::new();
+    world.machine.join("a", SPEC, 0, effects).unwrap();
+    world.machine.drain("a", 0, 0, effects).unwrap();
+    world.machine.on_time(1, effects);
+    world.machine.on_claimed(TaskId::whole(0), 1, true, 2, effects);
+    assert_eq!(world.told("a"), ["claimed 0 1 start", "revoke 0 1"]);
+}
+
+#[test]
 fn a_pin_moves_a_task_and_waits_or_not() {
     let mut world = World::new(2, Balance::Count);
     world.join("a");

@@ -12,6 +12,7 @@ mod kept;
 mod lost_topics;
 mod model;
 mod power;
+mod slices;
 mod split;
 mod split_power;
 mod split_reads;

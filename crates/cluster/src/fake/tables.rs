@@ -17,7 +17,7 @@ impl Tables {
         };
         let rows = self.rows.values().filter_map(|row| row.object.as_ref()).map(of);
         let parts = self.parts.values().flat_map(|(_, parts)| parts).map(of);
-        let garbage = self.garbage.iter().map(|(object, bytes)| Reference {
+        let garbage = self.garbage.iter().map(|(object, (bytes, _))| Reference {
             object: object.clone(),
             bytes: *bytes,
             is_garbage: true,
@@ -89,7 +89,7 @@ impl Tables {
         );
         for part in gone {
             if !kept.iter().any(|it| it.object == part.object) {
-                self.garbage.insert(part.object, part.bytes.into());
+                self.garbage.insert(part.object, (part.bytes.into(), self.now));
             }
         }
     }

@@ -30,6 +30,7 @@ mod support;
 mod faults;
 mod former_owners;
 mod leases;
+mod lost;
 mod node;
 mod nodes;
 mod objects;

@@ -35,6 +35,7 @@ pub fn quick() -> StorageSettings {
         pause: Duration::ZERO,
         linger: Duration::ZERO,
         slow_put_after: Duration::MAX,
+        inline_bytes_per_second: u64::MAX,
         ..StorageSettings::default()
     }
 }
@@ -126,6 +127,10 @@ impl Storage for Kept {
 
     fn is_append_only(&self) -> bool {
         self.0.is_append_only()
+    }
+
+    fn may_recover(&self) -> bool {
+        self.0.may_recover()
     }
 
     fn sync_threads(&self) -> usize {

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::position::SegmentId;
 use super::scan::{Chain, scan};
 use super::segment::{HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead};
-use super::sidecar::Sidecar;
+use super::sidecar::{Sidecar, SidecarError};
 
 /// Interval between two segments.
 const SEGMENT_EVERY: Duration = Duration::from_mins(10);
@@ -54,6 +54,7 @@ impl Scrubber {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScrubReport {
     pub segments: usize,
+    /// Segments that are damaged, or cannot be read.
     pub damaged: usize,
 }
 
@@ -74,7 +75,8 @@ pub(crate) fn scrub_each(
     report
 }
 
-/// Reads a whole sealed segment and reports damage. True if it is intact, or has no sidecar yet.
+/// Reads a whole sealed segment and reports damage. True if it is intact, or has no sidecar yet. One that
+/// cannot be read is damaged, unless the storage may recover.
 pub(crate) fn scrub(core: &Engine, segment: &Segment) -> bool {
     match damage(core, segment) {
         Ok(None) => {
@@ -84,6 +86,10 @@ pub(crate) fn scrub(core: &Engine, segment: &Segment) -> bool {
         Ok(Some(damage)) => {
             core.metrics.damaged_segments.inc();
             tracing::error!(segment = segment.id.0, damage, "a stored segment is damaged");
+            false
+        }
+        Err(error) if core.storage.may_recover() => {
+            tracing::warn!(segment = segment.id.0, %error, "a stored segment cannot be read now");
             false
         }
         Err(error) => {
@@ -102,6 +108,7 @@ fn damage(core: &Engine, segment: &Segment) -> std::io::Result<Option<String>> {
     };
     let summary = match Sidecar::open(&*index, segment.id) {
         Ok(sidecar) => sidecar.summary,
+        Err(SidecarError::Io(error)) => return Err(error),
         Err(error) => return Ok(Some(format!("its sidecar: {error}"))),
     };
     let file = core.files.get(segment.role())?;

@@ -7,6 +7,7 @@ use super::engine::Engine;
 use super::position::SegmentId;
 use super::segment::{HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
 use super::storage::read_exact_at;
+use crate::quantiles::TimeQuantiles;
 
 /// Figures of a journal.
 #[derive(Debug, Clone)]
@@ -39,6 +40,11 @@ pub struct JournalStatus {
     pub is_space_short: bool,
     /// Segments found damaged since the start.
     pub damaged_segments: u64,
+    /// Times of syncs of the disk.
+    pub sync: TimeQuantiles,
+    /// Times from staging an append until it was written, and until it was synced.
+    pub append_written: TimeQuantiles,
+    pub append_synced: TimeQuantiles,
 }
 
 /// A segment file.
@@ -78,6 +84,9 @@ pub(crate) fn status(core: &Engine) -> JournalStatus {
         free_bytes_min: core.settings.disk_free_bytes_min,
         is_space_short: core.pool.shortage().is_short(),
         damaged_segments: core.metrics.damaged_segments.get(),
+        sync: TimeQuantiles::of(&core.metrics.sync_seconds),
+        append_written: TimeQuantiles::of(&core.metrics.append_written_seconds),
+        append_synced: TimeQuantiles::of(&core.metrics.append_synced_seconds),
     }
 }
 

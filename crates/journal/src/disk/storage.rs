@@ -31,6 +31,11 @@ pub trait Storage: Send + Sync + fmt::Debug {
     fn is_append_only(&self) -> bool {
         false
     }
+    /// Returns true if bytes that cannot be read may be readable later, as in a store behind a network: then
+    /// a failed read is no damage.
+    fn may_recover(&self) -> bool {
+        false
+    }
     /// Returns the number of threads that sync.
     fn sync_threads(&self) -> usize {
         1

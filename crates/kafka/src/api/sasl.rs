@@ -28,7 +28,7 @@ pub(super) fn sasl_handshake(context: &RequestContext, call: Call, body: Decoder
         Some(_) | None => (ErrorCode::UnsupportedSaslMechanism, Some(Sasl::Failed)),
     };
     if let Some(sasl) = sasl {
-        *context.identity.sasl.lock() = sasl;
+        context.identity.set_sasl(sasl);
     }
     let names = offered().filter(|_| has_users);
     let response = SaslHandshakeResponse {

@@ -43,7 +43,7 @@ fn rule(kind: Kind, name: &str, actions: &[Action]) -> Change {
 }
 
 /// Closes the broker; `ann` has no rules.
-fn close(server: &Server) {
+pub(crate) fn close(server: &Server) {
     let verifiers = Verifiers::of_password(b"secret", b"a salt of 16 byt");
     server.broker.access().directory().apply([
         Change::PutUser(User::new("root", verifiers.clone(), &[SUPERUSER]).unwrap()),
@@ -55,7 +55,7 @@ fn apply(server: &Server, changes: impl IntoIterator<Item = Change>) {
     server.broker.access().directory().apply(changes);
 }
 
-async fn logged_in(server: &Server, user: &str) -> Client {
+pub(crate) async fn logged_in(server: &Server, user: &str) -> Client {
     let mut client = server.client().await;
     let handshake = SaslHandshakeRequest {
         mechanism: "PLAIN".into(),
@@ -119,6 +119,33 @@ async fn a_refused_login_is_answered_and_ends_the_connection() {
         let refused = client.call(2, &proof).await.error_code;
         assert_eq!(refused, ErrorCode::SaslAuthenticationFailed as i16);
         assert_eq!(client.frame().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_not_complete_lets_no_other_request_through() {
+    let server = Server::start().await;
+    close(&server);
+    let all = MetadataRequest {
+        topics: None,
+        ..MetadataRequest::default()
+    };
+    for mechanism in ["PLAIN", "SCRAM-SHA-256"] {
+        // One that logs in again has a user all the time.
+        let mut ann = logged_in(&server, "ann").await;
+        assert!(ann.call(12, &all).await.topics.is_empty());
+        let handshake = SaslHandshakeRequest {
+            mechanism: mechanism.into(),
+        };
+        assert_eq!(ann.call(1, &handshake).await.error_code, 0);
+        if mechanism != "PLAIN" {
+            let first = SaslAuthenticateRequest {
+                auth_bytes: b"n,,n=ann,r=nonce".to_vec().into(),
+            };
+            assert_eq!(ann.call(2, &first).await.error_code, 0);
+        }
+        ann.send(12, &all).await;
+        assert_eq!(ann.frame().await, None, "{mechanism}");
     }
 }
 

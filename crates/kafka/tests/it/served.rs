@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use stafett_kafka_wire::messages::*;
 use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, frame};
 
+use crate::group_offsets::commit;
 use crate::peer::{Client, Server};
+use crate::rights::{close, logged_in};
 
 /// Sends a default request. Any readable answer is correct.
 async fn ask<R: Request>(server: &Server, version: i16) {
@@ -65,7 +67,33 @@ macro_rules! ask_for_each {
                 }
             )*
         }
+
+        #[tokio::test]
+        async fn no_api_that_is_named_tells_a_name_to_a_user_without_rules() {
+            let server = Server::start().await;
+            let mut open = server.client().await;
+            open.create("hidden-topic", 1).await;
+            let committed = open.call(9, &commit("hidden-group", "hidden-topic", 0, 7)).await;
+            assert_eq!(committed.topics[0].partitions[0].error_code, 0);
+            let named = named(&mut open).await;
+            assert!(tells::<ListGroupsRequest>(&mut open).await, "what others may see is found");
+            close(&server);
+            $(
+                if named.contains_key(&ApiKey::$api) && ApiKey::$api != ApiKey::Produce {
+                    let mut ann = logged_in(&server, "ann").await;
+                    assert!(!tells::<$request>(&mut ann).await, "{}", ApiKey::$api.name());
+                }
+            )*
+        }
     };
+}
+
+/// Returns true if the answer to a default request, which asks for all in many APIs, has one of the names.
+async fn tells<R: Request>(client: &mut Client) -> bool {
+    client.send(R::VERSIONS.max, &R::default()).await;
+    // Some end the connection.
+    let payload = client.frame().await.unwrap_or_default();
+    payload.windows(7).any(|bytes| bytes == b"hidden-")
 }
 
 stafett_kafka_wire::for_each_api!(ask_for_each);

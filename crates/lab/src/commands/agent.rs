@@ -11,7 +11,7 @@ use stafett_lab::systems;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use crate::signals::StopSignals;
+use crate::signals::until_signal;
 
 /// Run load for `stafett lab run --agent` on another machine
 #[derive(Debug, Args)]
@@ -64,18 +64,14 @@ async fn serve(address: &str, secret: Option<Secret>) -> Result<(), Failure> {
     let agent = agents::Agent::bind(address, secret, systems::lean_drivers(), say)
         .await
         .map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut signals = StopSignals::listen().context("signals cannot be heard")?;
     let at = agent.address().context("the agent has no address")?;
-    writeln!(io::stdout(), "agent listening on {at}").context("nobody hears where the agent is")?;
     let stop = CancellationToken::new();
-    let serving = agent.serve(stop.clone());
-    tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        () = signals.next() => {
-            stop.cancel();
-            serving.await;
-        }
-    }
-    Ok(())
+    let stopped = stop.clone();
+    let serving = async {
+        writeln!(io::stdout(), "agent listening on {at}").context("nobody hears where the agent is")?;
+        agent.serve(stopped).await;
+        anyhow::Ok(())
+    };
+    let served = until_signal(stop, serving).await;
+    Ok(served.context("signals cannot be heard")??)
 }

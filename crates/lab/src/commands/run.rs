@@ -11,13 +11,13 @@ use stafett_lab::agents::AgentAddress;
 use stafett_lab::experiment::check::SYSTEMS;
 use stafett_lab::experiment::{Source, library};
 use stafett_lab::results::{self, Status};
-use stafett_lab::run::{OVER_AMQP, Request, RunError};
+use stafett_lab::run::{OVER_AMQP, Request, RunError, Watch};
 use tokio_util::sync::CancellationToken;
 
 use super::agent::SecretFile;
 use super::progress::Progress;
 use crate::failure::Failure;
-use crate::signals::StopSignals;
+use crate::signals::until_signal;
 
 /// Run an experiment, or go on with one that was interrupted
 #[derive(Debug, Args)]
@@ -76,10 +76,13 @@ impl Run {
         let runtime = super::runtime()?;
         let out = request.out.clone();
         let progress = Arc::new(Progress::new());
-        let done = runtime.block_on(watched(request, Arc::clone(&progress)));
+        let stop = CancellationToken::new();
+        let watch: Arc<dyn Watch> = Arc::<Progress>::clone(&progress);
+        let running = stafett_lab::run::run(request, watch, stop.clone());
+        let done = runtime.block_on(until_signal(stop, running));
         progress.end();
         runtime.shutdown_background();
-        let run = match done {
+        let run = match done.context("signals cannot be heard")? {
             Ok(run) => run,
             Err(error @ (RunError::Experiment(_) | RunError::Request(_))) => {
                 return Err(Failure::Usage(error.to_string()));
@@ -120,21 +123,6 @@ impl Run {
             command: format!("stafett lab {}", command.join(" ")),
         })
     }
-}
-
-/// Runs it until it is done or a signal interrupts it.
-async fn watched(request: Request, progress: Arc<Progress>) -> Result<results::Run, RunError> {
-    let stop = CancellationToken::new();
-    let running = stafett_lab::run::run(request, progress, stop.clone());
-    tokio::pin!(running);
-    let Ok(mut signals) = StopSignals::listen() else {
-        return running.await;
-    };
-    tokio::select! {
-        run = &mut running => return run,
-        () = signals.next() => stop.cancel(),
-    }
-    running.await
 }
 
 /// An experiment by name, or by its file.

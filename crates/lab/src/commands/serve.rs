@@ -9,7 +9,7 @@ use stafett_lab::page::{self, Logins, PageError, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
-use crate::signals::StopSignals;
+use crate::signals::until_signal;
 
 /// Serve the lab as a web page: experiments, runs that are watched live, and their analysis
 #[derive(Debug, Args)]
@@ -51,31 +51,18 @@ impl Serve {
             secret_file: self.secret_file,
         };
         let runtime = super::runtime()?;
-        let served = runtime.block_on(served(settings));
-        match served {
+        let ready = |address| {
+            // Standard output may be closed.
+            let _ = writeln!(io::stdout(), "the lab is at http://{address}/lab/");
+            let _ = io::stdout().flush();
+        };
+        let stop = CancellationToken::new();
+        let serving = page::serve(settings, ready, stop.clone());
+        let served = runtime.block_on(until_signal(stop, serving));
+        match served.context("signals cannot be heard")? {
             Err(error @ PageError::NotLoopback(_)) => Err(Failure::Usage(error.to_string())),
             Err(error) => Err(Failure::Run(error.into())),
             Ok(()) => Ok(()),
         }
     }
-}
-
-/// Serves until a signal.
-async fn served(settings: Settings) -> Result<(), PageError> {
-    let stop = CancellationToken::new();
-    let ready = |address| {
-        // Standard output may be closed.
-        let _ = writeln!(io::stdout(), "the lab is at http://{address}/lab/");
-        let _ = io::stdout().flush();
-    };
-    let serving = page::serve(settings, ready, stop.clone());
-    tokio::pin!(serving);
-    let Ok(mut signals) = StopSignals::listen() else {
-        return serving.await;
-    };
-    tokio::select! {
-        ended = &mut serving => return ended,
-        () = signals.next() => stop.cancel(),
-    }
-    serving.await
 }

@@ -6,9 +6,10 @@
 //! fetched again and again. A stub that is *filled* has every topic that is asked for, with a number of
 //! records of 100 bytes in each partition: one batch, fetched again and again under other offsets.
 //!
-//! - [`groups`]: members of groups
+//! - `topics`: topics; `records`: their records; `groups`: members of groups
 
 mod groups;
+mod records;
 mod topics;
 
 use std::collections::HashMap;
@@ -18,20 +19,21 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use stafett_kafka_wire::messages::api_versions::ApiVersion;
-use stafett_kafka_wire::messages::fetch::{FetchableTopicResponse, PartitionData};
 use stafett_kafka_wire::messages::produce::{PartitionProduceResponse, TopicProduceResponse};
 use stafett_kafka_wire::messages::{
-    ApiVersionsRequest, ApiVersionsResponse, FetchRequest, FetchResponse, FindCoordinatorRequest,
-    HeartbeatRequest, HeartbeatResponse, InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest,
-    LeaveGroupResponse, ProduceRequest, ProduceResponse,
+    ApiVersionsRequest, ApiVersionsResponse, FindCoordinatorRequest, HeartbeatRequest, HeartbeatResponse,
+    InitProducerIdRequest, InitProducerIdResponse, LeaveGroupRequest, LeaveGroupResponse, ProduceRequest,
+    ProduceResponse,
 };
 use stafett_kafka_wire::{
-    ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Records, Request, RequestHeader, Str, Uuid, frame,
+    ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Request, RequestHeader, Str, Uuid, frame,
 };
-use stafett_model::{BatchBuilder, BatchError, BatchHeader, Codec, Lock, LockGuard, Record};
+use stafett_model::{BatchBuilder, BatchError, Codec, Lock, LockGuard, Record};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
+
+use self::records::{Filled, Partition};
 
 const OFFSET_BYTES: usize = 8;
 /// Of a stub that is filled.
@@ -53,25 +55,9 @@ pub struct Stub {
     filled: Option<Arc<Filled>>,
 }
 
-/// Content of every topic.
-#[derive(Debug)]
-struct Filled {
-    partitions: usize,
-    records: i64,
-    /// Without its base offset.
-    batch: Bytes,
-}
-
 #[derive(Debug, Default)]
 struct Topic {
     partitions: Vec<Partition>,
-}
-
-#[derive(Debug, Default, Clone)]
-struct Partition {
-    end: i64,
-    /// The newest batch, without its base offset, and how many records it has.
-    newest: Option<(Bytes, i64)>,
 }
 
 /// Reason why a connection ended.
@@ -223,117 +209,8 @@ impl Connection {
         write::<ProduceRequest>(header, &response).map(Some)
     }
 
-    async fn fetch(&self, header: &RequestHeader, body: Decoder) -> Result<Encoded, Ended> {
-        let request: FetchRequest = frame::read_request(body, header.version)?;
-        let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(FETCH_WAIT_MAX);
-        let (responses, found) = self.fetched(&request)?;
-        if !found {
-            tokio::time::sleep(wait).await;
-        }
-        let response = FetchResponse {
-            responses,
-            ..FetchResponse::default()
-        };
-        write::<FetchRequest>(header, &response)
-    }
-
-    /// Returns the rows of a fetch, and true if they have records.
-    fn fetched(&self, request: &FetchRequest) -> Result<(Vec<FetchableTopicResponse>, bool), Ended> {
-        let mut left = usize::try_from(request.max_bytes)?;
-        let end = self.filled.as_ref().map_or(i64::MAX, |filled| filled.records);
-        let mut found = false;
-        let mut responses = Vec::new();
-        for topic in &request.topics {
-            let mut rows = Vec::new();
-            for asked in &topic.partitions {
-                let bytes_max = usize::try_from(asked.partition_max_bytes).unwrap_or(0).min(left);
-                let records = self.records(&topic.topic, asked.partition, asked.fetch_offset, bytes_max);
-                left = left.saturating_sub(records.len());
-                found |= !records.is_empty();
-                rows.push(PartitionData {
-                    partition_index: asked.partition,
-                    high_watermark: end,
-                    last_stable_offset: end,
-                    log_start_offset: 0,
-                    aborted_transactions: None,
-                    records: Some(records),
-                    ..PartitionData::default()
-                });
-            }
-            responses.push(FetchableTopicResponse {
-                topic: topic.topic.clone(),
-                topic_id: topic.topic_id,
-                partitions: rows,
-            });
-        }
-        Ok((responses, found))
-    }
-
-    /// The newest batch of a partition, under offsets from the asked one on.
-    fn records(&self, topic: &Str, partition: i32, offset: i64, bytes_max: usize) -> Records {
-        if let Some(filled) = &self.filled {
-            return filled.records(offset, bytes_max);
-        }
-        let mut records = Records::new();
-        let topics = self.topics();
-        let place = usize::try_from(partition).unwrap_or(usize::MAX);
-        let partition = topics.get(topic).and_then(|topic| topic.partitions.get(place));
-        let Some((batch, count)) = partition.and_then(|partition| partition.newest.clone()) else {
-            return records;
-        };
-        drop(topics);
-        let whole = OFFSET_BYTES + batch.len();
-        let mut base = offset;
-        for _ in 0..REPEATS_MAX {
-            let is_full = !records.is_empty() && records.len() + whole > bytes_max;
-            if is_full || base > i64::MAX - count {
-                break;
-            }
-            records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
-            records.push(batch.clone());
-            base += count;
-        }
-        records
-    }
-
     fn topics(&self) -> LockGuard<'_, HashMap<Str, Topic>> {
         self.topics.lock()
-    }
-}
-
-impl Filled {
-    /// Batches from the one that holds an offset on.
-    fn records(&self, offset: i64, bytes_max: usize) -> Records {
-        let mut records = Records::new();
-        let mut base = offset - offset.rem_euclid(BATCH_RECORDS);
-        let whole = OFFSET_BYTES + self.batch.len();
-        while base + BATCH_RECORDS <= self.records
-            && (records.is_empty() || records.len() + whole <= bytes_max)
-        {
-            records.push(Bytes::copy_from_slice(&base.to_be_bytes()));
-            records.push(self.batch.clone());
-            base += BATCH_RECORDS;
-        }
-        records
-    }
-}
-
-impl Partition {
-    /// Takes records; returns the offset of the first.
-    fn take(&mut self, records: Option<Bytes>) -> i64 {
-        let base_offset = self.end;
-        let Some((header, bytes)) = records.and_then(|bytes| Some((BatchHeader::parse(&bytes).ok()?, bytes)))
-        else {
-            return base_offset;
-        };
-        let count = i64::from(header.record_count.max(1));
-        self.end += count;
-        if self.newest.is_none() {
-            // One is enough, and the memory of a request is not held for ever.
-            let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
-            self.newest = Some((Bytes::copy_from_slice(body), count));
-        }
-        base_offset
     }
 }
 

@@ -41,7 +41,11 @@ pub fn loopback() -> io::Result<Network> {
 
 /// Returns true if `HOST:PORT` is on this machine's loopback.
 pub fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    is_loopback_host(address.rsplit_once(':').map_or(address, |(host, _)| host))
+}
+
+/// Returns true if a host, in brackets or not, is this machine's loopback.
+pub fn is_loopback_host(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }

@@ -1,5 +1,7 @@
 //! Runs and their points.
 
+mod shown;
+
 use std::fs;
 
 use axum::Json;
@@ -12,10 +14,10 @@ use stafett_http::api::{delete, get, patch, post};
 use stafett_http::list::{List, Page};
 use stafett_http::{Api, Code, Parameter, Path, Problem, Query, body};
 
-use super::known::Brief;
+use self::shown::Shown;
 use super::notes::Notes;
-use super::{Lab, events, failed};
-use crate::results::{Environment, Folder, OutcomeKind, Point, Run, Status};
+use super::{Lab, failed};
+use crate::results::Point;
 use crate::run::live;
 
 const STATE: Parameter = Parameter::text("state", "Only runs in this state.");
@@ -95,61 +97,6 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     )
 }
 
-/// State of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum RunState {
-    Queued,
-    /// Its program is up, and has measured nothing yet.
-    Starting,
-    Running,
-    Finished,
-    /// Ended by its user, or its program was killed. It can be resumed.
-    Interrupted,
-    /// Ended by an error, such as a full disk. It can be resumed.
-    Stopped,
-    /// Its program took the request for wrong.
-    Refused,
-}
-
-impl RunState {
-    fn name(self) -> String {
-        let value = serde_json::to_value(self).unwrap_or_default();
-        value.as_str().unwrap_or_default().to_owned()
-    }
-}
-
-/// A run.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Run")]
-pub(super) struct Shown {
-    id: String,
-    state: RunState,
-    experiment: String,
-    question: String,
-    systems: Vec<String>,
-    /// Milliseconds since 1970.
-    begun: Option<i64>,
-    ended: Option<i64>,
-    points: usize,
-    done: usize,
-    failed: usize,
-    lost: usize,
-    skipped: usize,
-    scale: Option<f64>,
-    /// Command that repeats the run.
-    command: String,
-    /// Reason of an early end.
-    reason: Option<String>,
-    /// Estimated rest, in s.
-    left_s: Option<f64>,
-    /// The point under way.
-    now: Option<Value>,
-    notes: Notes,
-    #[schemars(with = "Option<Value>")]
-    environment: Option<Environment>,
-}
-
 const LIST: List<Shown, Value> = List {
     name: |run| ("", &run.id),
     sorts: &[("begun", |run| {
@@ -205,105 +152,7 @@ struct Changes {
     text: Option<String>,
 }
 
-impl Lab {
-    /// Ids of all runs in the folder, those included that wait.
-    pub(super) fn run_ids(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.settings.runs).into_iter().flatten();
-        let names = entries.filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = entry.file_name().into_string().ok()?;
-            let is_run = super::checked_name(&name).is_ok() && entry.path().is_dir();
-            is_run.then_some(name)
-        });
-        names.collect()
-    }
-
-    pub(super) fn run_of(&self, id: &str) -> Result<(Run, Folder), Problem> {
-        let folder = Folder::new(self.known_run(id)?);
-        let run = folder
-            .read_run()
-            .map_err(|error| Problem::new(Code::NoSuchRun, error))?;
-        Ok((run, folder))
-    }
-
-    async fn run_shown(&self, id: &str) -> Result<Shown, Problem> {
-        let folder = self.known_run(id)?;
-        let notes = Notes::read(&folder);
-        let waiting = self.queue.waiting().into_iter().find(|it| it.id == id);
-        // In this order: a run that begins meanwhile is alive.
-        let is_starting = self.queue.is_starting(id, &folder);
-        let is_alive = live::is_alive(&folder).await;
-        // Read last: a run that has just ended is no interrupted one.
-        let run = self.runs.read(id, &folder);
-        let state = match &run {
-            _ if waiting.is_some() => RunState::Queued,
-            _ if is_alive => RunState::Running,
-            _ if is_starting => RunState::Starting,
-            None => RunState::Refused,
-            Some(run) => match run.status {
-                Status::Finished => RunState::Finished,
-                Status::Running | Status::Interrupted => RunState::Interrupted,
-                Status::Stopped => RunState::Stopped,
-            },
-        };
-        let mut shown = of_run(id, state, run.as_deref(), notes);
-        if let Some(waiting) = waiting {
-            shown.experiment = waiting.experiment;
-        }
-        if let Some(run) = &run {
-            let outcomes = self.runs.outcomes(id, run, &Folder::new(&folder));
-            shown.count(&outcomes);
-        }
-        if state == RunState::Running {
-            let now = events::now(&folder);
-            shown.left_s = now.as_ref().and_then(|now| now.get("left_s")?.as_f64());
-            shown.now = now;
-        }
-        Ok(shown)
-    }
-}
-
-impl Shown {
-    fn count(&mut self, outcomes: &[OutcomeKind]) {
-        self.done = outcomes.len();
-        for outcome in outcomes {
-            match outcome {
-                OutcomeKind::Done => {}
-                OutcomeKind::Lost => self.lost += 1,
-                OutcomeKind::Failed | OutcomeKind::Refused => self.failed += 1,
-                OutcomeKind::Skipped => self.skipped += 1,
-            }
-        }
-    }
-}
-
-fn of_run(id: &str, state: RunState, run: Option<&Brief>, notes: Notes) -> Shown {
-    let is_over = !matches!(state, RunState::Running | RunState::Starting | RunState::Queued);
-    Shown {
-        id: id.to_owned(),
-        state,
-        experiment: run.map(|run| run.name.clone()).unwrap_or_default(),
-        question: run.map(|run| run.question.clone()).unwrap_or_default(),
-        systems: run.map(|run| run.systems.clone()).unwrap_or_default(),
-        begun: run.map(|run| run.started_ms),
-        ended: run.and_then(|run| run.ended_ms).filter(|_| is_over),
-        points: run.map_or(0, |run| run.numbers.len()),
-        done: 0,
-        failed: 0,
-        lost: 0,
-        skipped: 0,
-        scale: run.map(|run| run.scale),
-        command: run.map(|run| run.command.clone()).unwrap_or_default(),
-        reason: run
-            .and_then(|run| run.reason.clone())
-            .or_else(|| notes.refused.clone())
-            .filter(|_| is_over),
-        left_s: None,
-        now: None,
-        notes,
-        environment: run.map(|run| run.environment.clone()),
-    }
-}
+impl Lab {}
 
 async fn list(State(lab): State<Lab>, query: Query) -> Result<Json<Page<Value>>, Problem> {
     let is_archived = query.flag("archived")?;

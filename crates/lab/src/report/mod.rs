@@ -2,20 +2,20 @@
 //!
 //! Everything is made from the folder of a run, so a report can be written again without measuring again.
 //!
-//! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`], [`numbers`]: how things are
-//!   written
-//! - [`chart`]: charts as SVG; [`figures`]: which charts an experiment asks for
+//! - [`load`]: runs in folders; [`cells`]: repetitions put together; [`names`]: names of things
+//! - [`figures`]: which charts (of the crate `charts`) an experiment asks for
 //! - [`page`]: the HTML; [`data`]: CSV and JSON; [`side_by_side`]: runs compared, as data
 
 mod cells;
-pub(crate) mod chart;
 mod data;
 mod figures;
 mod load;
 mod names;
-mod numbers;
 mod page;
 mod side_by_side;
+
+pub(crate) use stafett_charts as chart;
+pub(crate) use stafett_charts::numbers;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,23 +1,24 @@
 //! One point: its system, its load, its result.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+mod loading;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use self::loading::{destinations, run_here};
 use super::live::Ends;
 use super::verdict::{self, VerdictInput};
 use super::{Request, Watch, metrics, now_ms};
 use crate::agents::Crew;
-use crate::agents::controller::Order;
 use crate::clients::{self, Client};
-use crate::drivers::{Destinations, Driver, DriverError};
-use crate::experiment::{Does, ExchangeKind, Plan, Restart, Role, Topics};
+use crate::drivers::DriverError;
+use crate::experiment::{Does, Plan, Restart};
 use crate::measure::space::Space;
 use crate::results::{self, Ceiling, FORMAT, Outcome, Planned, Point};
 use crate::systems::data_dir::Ground;
 use crate::systems::{self, Place, System, durability};
-use crate::workload::load::Second;
-use crate::workload::{Load, Loaded};
+use crate::workload::Loaded;
 use crate::workload::{filter, sessions};
 
 /// Topics may take as long to be created as a point lasts, and not less than this.
@@ -213,85 +214,6 @@ impl Bench {
             .then(|| process.status().unwrap_or_else(|| "it ended".to_owned()))
     }
 
-    /// Creates topics, runs the load, deletes the topics.
-    async fn load(
-        &mut self,
-        (driver, client): (&Arc<dyn Driver>, Option<&mut Client>),
-        plan: &Arc<Plan>,
-        topic_settings: &[(String, String)],
-        tag: &str,
-    ) -> Result<LoadResult, DriverError> {
-        let began = Instant::now();
-        let destinations = destinations(plan, topic_settings, tag);
-        prepare(driver, plan, &destinations).await?;
-        let prepared = began.elapsed();
-        let stop = self.ends.now.child_token();
-        let of_load = stop.clone();
-        let process = self.system.as_ref().and_then(|system| system.process.as_ref());
-        let watch = Arc::clone(&self.watch);
-        let brokers = process.map(|process| process.pid).into_iter().collect();
-        let ended = process.map(|process| process.ended.clone());
-        let (shortage, space) = (OnceLock::new(), &self.space);
-        let stores_here = process.is_some();
-        let spoiled = async {
-            match ended {
-                Some(ended) => tokio::select! {
-                    () = ended.cancelled() => {}
-                    said = space.runs_short() => {
-                        let _ = shortage.set(said);
-                    }
-                },
-                // It stores elsewhere.
-                None => std::future::pending().await,
-            }
-            stop.cancel();
-            // The load sees that and ends.
-            std::future::pending::<()>().await;
-        };
-        let (system, address) = self.whereabouts(plan);
-        let crew = self.crew.as_mut();
-        let order = Order {
-            plan: Arc::clone(plan),
-            system,
-            address,
-            tag: tag.to_owned(),
-            topic_settings: topic_settings.to_vec(),
-            brokers,
-            stop: of_load,
-            on_second: Box::new(move |second: &Second| watch.second(second)),
-        };
-        let running = async {
-            match (crew, client) {
-                (Some(crew), _) => crew.run(order, true).await,
-                (None, Some(client)) => client.run(order, true).await,
-                (None, None) => run_here(order, driver, destinations.clone(), true).await,
-            }
-        };
-        let loaded = tokio::select! {
-            loaded = running => loaded,
-            () = spoiled => Err(DriverError::Failed("the system ended".to_owned())),
-        };
-        // It may have failed for want of space between two looks.
-        let space = stores_here.then_some(&self.space);
-        self.shortage = shortage.into_inner().or_else(|| space?.shortage());
-        let loaded = loaded?;
-        // A broker that does not delete is still measured.
-        for set in destinations.values() {
-            let _ = tokio::time::timeout(Duration::from_secs(30), driver.discard(set)).await;
-        }
-        Ok(LoadResult {
-            prepare_s: (prepared + loaded.connected).as_secs_f64(),
-            loaded,
-        })
-    }
-
-    /// The system's name, and where it is spoken to.
-    fn whereabouts(&self, plan: &Plan) -> (String, String) {
-        let system = self.system.as_ref();
-        let known = system.map(|system| (system.name.clone(), system.address(plan).unwrap_or_default()));
-        known.map_or_else(Default::default, |(name, address)| (name, address.to_owned()))
-    }
-
     /// Measures a system without a load.
     async fn rest(&self, point: &mut Point, plan: &Plan) {
         let pid = self
@@ -313,110 +235,6 @@ impl Bench {
         if let Some(status) = self.death() {
             point.outcome = verdict::of_error(DriverError::Failed(verdict::death(&status)));
         }
-    }
-}
-
-/// Runs a load in this program.
-pub(crate) async fn run_here(
-    order: Order,
-    driver: &Arc<dyn Driver>,
-    destinations: BTreeMap<String, Arc<Destinations>>,
-    ends_early: bool,
-) -> Result<Loaded, DriverError> {
-    let load = Load {
-        contents: Load::contents(&order.plan).map_err(DriverError::Refused)?,
-        plan: order.plan,
-        driver: Arc::clone(driver),
-        destinations,
-        brokers: order.brokers,
-        seating: Arc::default(),
-        together: None,
-        ends_early,
-        precise: true,
-        stop: order.stop,
-        on_second: order.on_second,
-    };
-    load.run().await
-}
-
-/// Creates destinations, within a bound: a system that takes too long for it is a result.
-async fn prepare(
-    driver: &Arc<dyn Driver>,
-    plan: &Plan,
-    destinations: &BTreeMap<String, Arc<Destinations>>,
-) -> Result<(), DriverError> {
-    let patience = plan.run.duration.0.max(PREPARED_WITHIN);
-    for set in destinations.values() {
-        let preparing = tokio::time::timeout(patience, driver.prepare(set));
-        preparing.await.unwrap_or_else(|_| {
-            let (count, seconds) = (set.names.len(), patience.as_secs());
-            Err(DriverError::Failed(format!(
-                "creating {count} topics or queues took longer than {seconds} s"
-            )))
-        })?;
-    }
-    Ok(())
-}
-
-/// The topics of a point by their set.
-pub(crate) fn destinations(
-    plan: &Plan,
-    settings: &[(String, String)],
-    tag: &str,
-) -> BTreeMap<String, Arc<Destinations>> {
-    let sets = plan.topics.iter().map(|(set, topics)| {
-        let names = (0..topics.count)
-            .map(|place| format!("lab-{tag}-{set}-{place}"))
-            .collect();
-        let mut settings = settings.to_vec();
-        let own = [
-            ("x-queue-type", topics.queue_type.clone()),
-            ("x-max-length", topics.length_max.map(|most| most.to_string())),
-        ];
-        settings.extend(
-            own.into_iter()
-                .filter_map(|(name, value)| Some((name.to_owned(), value?))),
-        );
-        let (exchange, audiences) = audiences(plan, set, topics);
-        let destinations = Destinations {
-            kind: topics.kind,
-            names,
-            partitions: topics.partitions,
-            settings,
-            exchange,
-            audiences,
-            one_queue: topics.one_queue,
-            is_stored: topics.stored,
-            format: topics.format,
-        };
-        (set.clone(), Arc::new(destinations))
-    });
-    sets.collect()
-}
-
-/// Returns the audiences that get everything of a set, by the names of their groups, and the exchange before
-/// them, if one is needed.
-fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, Vec<String>) {
-    let reads = |role: &Role| {
-        matches!(role.does, Does::Consume | Does::Respond | Does::Filter)
-            && role.topics.as_deref().is_none_or(|topics| topics == set)
-    };
-    let mut audiences = Vec::new();
-    let mut fans_out = false;
-    for (name, role) in plan.roles.iter().filter(|(_, role)| reads(role)) {
-        fans_out |= role.fan_out;
-        if role.fan_out {
-            audiences
-                .extend((0..role.clients).map(|client| crate::workload::clients::group(name, role, client)));
-        } else {
-            audiences.push(crate::workload::clients::group(name, role, 0));
-        }
-    }
-    match topics.exchange {
-        Some(kind) => (Some(kind), audiences),
-        None if topics.one_queue => (Some(ExchangeKind::Direct), audiences),
-        None if fans_out || audiences.len() > 1 => (Some(ExchangeKind::Fanout), audiences),
-        None => (None, Vec::new()),
     }
 }
 

@@ -13,7 +13,6 @@ pub mod rabbitmq;
 pub mod stafett;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,14 +39,6 @@ pub struct Place {
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
-}
-
-impl Place {
-    /// Returns true if systems are for this machine alone.
-    pub fn is_loopback(&self) -> bool {
-        let host = self.host.trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    }
 }
 
 /// A system that answers.

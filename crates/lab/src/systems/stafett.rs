@@ -6,6 +6,7 @@ use super::launch::Launch;
 use super::{Place, System, protocol};
 use crate::drivers::DriverError;
 use crate::experiment::{Plan, TopicKind};
+use crate::measure::network::is_loopback_host;
 
 const READY_WITHIN: Duration = Duration::from_mins(1);
 /// Start of the names of the lab's topics.
@@ -22,7 +23,7 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverEr
     let listeners = ["--kafka", "--amqp", "--http"];
     let mut launch = Launch::new("stafett", &place.stafett, place, &listeners)?;
     launch.command.args(["--log-level", "warn"]);
-    if !place.is_loopback() {
+    if !is_loopback_host(&place.host) {
         // Agents have to reach it, and it lives as long as the run.
         launch.command.args(["--set", "allow_unauthenticated=true"]);
     }

@@ -9,23 +9,24 @@
 //! - A *filter* sends on messages that are new to its role, as they came.
 //! - A *responder* sends back the asking stream, the question's number and its intended moment.
 
+mod traffic;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::client_placement::Seating;
 use super::filter::SeenMessages;
-use super::message::{Message, Received};
+use super::message::Message;
 use super::pace::Pace;
 use super::patience::{Waited, before_the_end};
 use super::recorder::{Recorder, Reports};
-use super::size;
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
 use crate::measure::timer::Timer;
@@ -241,151 +242,5 @@ impl Exchanger {
         let next = self.pace.as_ref().map(Pace::next);
         let next = next.map(|next| self.recorder.started() + Duration::from_nanos(next));
         next.map_or(look, |next| next.min(look))
-    }
-
-    fn take(&self, received: &[Received], state: &mut State, outgoing: &mut Vec<Message>) {
-        for message in received {
-            let moment = [(message.intended, 1)];
-            // Two clocks are not compared; a question comes back to the one that its moment is of.
-            let (moment, elsewhere) = if self.seating.has_stream(message.stream) {
-                (&moment[..], 0)
-            } else {
-                (&[][..], 1)
-            };
-            let bytes = u64::from(message.size);
-            match self.inbound.role.does {
-                Does::Relay => self.pass_on(state, outgoing),
-                Does::Filter => {
-                    let now = self.recorder.now();
-                    let is_new = |seen: &SeenMessages| seen.is_new(message.stream, message.sequence, now);
-                    if !self.seen.as_ref().is_none_or(is_new) {
-                        self.recorder.received(&[], 0, bytes, 1);
-                        continue;
-                    }
-                    outgoing.push(filtered(message));
-                }
-                Does::Respond => outgoing.push(self.answer(message, &mut state.random)),
-                Does::Request | Does::Produce | Does::Consume | Does::Assemble | Does::Idle => {
-                    let is_ours = message.stream == self.stream;
-                    if !is_ours || state.waiting.remove(&message.sequence).is_none() {
-                        continue;
-                    }
-                }
-            }
-            self.recorder.received(moment, elsewhere, bytes, 0);
-        }
-    }
-
-    /// A relay has a message to send on: at once, or at one of its moments.
-    fn pass_on(&self, state: &mut State, outgoing: &mut Vec<Message>) {
-        let now = self.recorder.now();
-        if self.pace.is_some() {
-            state.held.push_back(now);
-        } else {
-            outgoing.push(self.passed_on(now, &mut state.random));
-        }
-    }
-
-    /// Sends on messages that were there at the moments that have come.
-    fn send_on(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
-        let Some(pace) = &mut self.pace else { return };
-        let mut moments = Vec::new();
-        pace.due(self.recorder.now(), usize::MAX, &mut moments);
-        for moment in moments {
-            let there = state.held.pop_front_if(|came| *came <= moment);
-            if there.is_some() {
-                outgoing.push(self.passed_on(moment, &mut state.random));
-            }
-        }
-    }
-
-    fn passed_on(&self, intended: u64, random: &mut SmallRng) -> Message {
-        let clients = self.outbound.clients;
-        // Any but this one.
-        let step = if clients > 1 {
-            random.random_range(1..clients)
-        } else {
-            0
-        };
-        Message {
-            stream: self.stream,
-            reply: 0,
-            sequence: self.sequence.fetch_add(1, Ordering::Relaxed),
-            intended,
-            topic: (self.outbound.client + step) % clients.max(1),
-            size: size::draw(&self.outbound.role.size, random),
-        }
-    }
-
-    fn answer(&self, question: &Received, random: &mut SmallRng) -> Message {
-        let topics = u32::try_from(self.outbound.destinations.names.len()).unwrap_or(u32::MAX);
-        Message {
-            stream: question.stream,
-            reply: 0,
-            sequence: question.sequence,
-            intended: question.intended,
-            topic: question.reply.saturating_sub(1) % topics.max(1),
-            size: size::draw(&self.outbound.role.size, random),
-        }
-    }
-
-    /// In nanoseconds.
-    fn patience(&self) -> u64 {
-        u64::try_from(self.inbound.role.patience.0.as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// Gives up questions whose answers take too long.
-    fn lose_patience(&self, state: &mut State) {
-        let (now, patience) = (self.recorder.now(), self.patience());
-        self.give_up(state, |intended| now.saturating_sub(intended) > patience);
-    }
-
-    /// Gives up questions by their intended moments. They count with the patience at least.
-    fn give_up(&self, state: &mut State, is_over: impl Fn(u64) -> bool) {
-        let given_up = state.waiting.extract_if(.., |_, intended| is_over(*intended));
-        let moments: Vec<(u64, u64)> = given_up.map(|(_, intended)| (intended, 1)).collect();
-        if !moments.is_empty() {
-            let count = moments.len() as u64;
-            self.recorder.count(|counts| counts.timed_out += count);
-            self.recorder.waited_in_vain(&moments, self.patience());
-        }
-    }
-
-    /// Gives up late questions, and asks those that are due.
-    fn ask(&mut self, state: &mut State, outgoing: &mut Vec<Message>) {
-        self.lose_patience(state);
-        let now = self.recorder.now();
-        let mut moments = Vec::new();
-        if let Some(pace) = &mut self.pace {
-            pace.due(now, usize::MAX, &mut moments);
-        } else {
-            let window = usize::try_from(self.outbound.role.window.unwrap_or(1)).unwrap_or(1);
-            moments.resize(window.saturating_sub(state.waiting.len()), now);
-        }
-        for intended in moments {
-            let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-            state.waiting.insert(sequence, intended);
-            let topics = u32::try_from(self.outbound.destinations.names.len()).unwrap_or(1);
-            outgoing.push(Message {
-                stream: self.stream,
-                reply: self.outbound.client + 1,
-                sequence,
-                intended,
-                topic: state.random.random_range(0..topics.max(1)),
-                size: size::draw(&self.outbound.role.size, &mut state.random),
-            });
-        }
-    }
-}
-
-/// Returns the message as it came, to its sender's destination, which stands in place of an answer's.
-fn filtered(message: &Received) -> Message {
-    Message {
-        stream: message.stream,
-        reply: 0,
-        sequence: message.sequence,
-        intended: message.intended,
-        topic: message.reply.saturating_sub(1),
-        size: message.size,
     }
 }

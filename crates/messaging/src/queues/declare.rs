@@ -88,6 +88,7 @@ impl Queues {
         name: &str,
         declare: Declare,
     ) -> Result<DeclaredQueue, DeclareError> {
+        self.metrics.declared.inc();
         if let Some(queue) = self.get(namespace, name) {
             return self.declare_again(queue, &declare);
         }

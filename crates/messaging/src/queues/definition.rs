@@ -8,22 +8,17 @@
 //!     32 with arguments, 64 paused, 128 with changed settings),
 //! text namespace, text name
 //! number logs, each: u8 priority, number log
-//! number settings, each: u8 tag (`stored_settings`), number or text
-//! number changed settings, each: u8 tag, u8 1 if it has a value, the value: only with such; the value of
-//!     `DEAD_LETTER` is text exchange, u8 1 if it has a key, text key
+//! settings, and changed settings: only with such; both in the form of `stafett_queue`
 //! bytes arguments: only with such
 //! u128 topic, little-endian: only over a topic; the queue's own log is then empty and only gives it its id
 //! ```
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_model::codec::{get, get_compact, get_compact_text, get_number, put_compact};
 use stafett_model::{LogId, Namespace, write_number};
 use stafett_queue::{ChangedSettings, QueueSettings};
 use stafett_topics::TopicId;
-
-use super::stored_settings::{
-    byte, decode_changed, decode_settings, encode_changed, encode_settings, number, put, take, text,
-};
 
 /// Owner of exclusive queues: one connection. Ids are not reused while the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,19 +117,19 @@ impl Definition {
             | flag(self.is_paused, PAUSED)
             | flag(!self.changed.is_empty(), CHANGED);
         let mut out = vec![VERSION, flags];
-        put(self.namespace.as_str().as_bytes(), &mut out);
-        put(self.name.as_bytes(), &mut out);
+        put_compact(self.namespace.as_str().as_bytes(), &mut out);
+        put_compact(self.name.as_bytes(), &mut out);
         write_number(self.logs.len() as u64, &mut out);
         for (priority, log) in &self.logs {
             out.push(*priority);
             write_number(log.0, &mut out);
         }
-        encode_settings(&self.settings, &mut out);
+        self.settings.encode(&mut out);
         if !self.changed.is_empty() {
-            encode_changed(&self.changed, &mut out);
+            self.changed.encode(&mut out);
         }
         if let Some(arguments) = &self.arguments {
-            put(arguments, &mut out);
+            put_compact(arguments, &mut out);
         }
         if let Some(topic) = self.over {
             out.extend_from_slice(&topic.0.to_le_bytes());
@@ -147,22 +142,26 @@ impl Definition {
         let ([VERSION, flags], mut rest) = bytes.split_first_chunk::<2>()? else {
             return None;
         };
-        let namespace = Namespace::new(text(&mut rest)?);
-        let name = text(&mut rest)?.into();
-        let count = number(&mut rest)?;
+        let namespace = Namespace::new(get_compact_text(&mut rest)?);
+        let name = get_compact_text(&mut rest)?.into();
+        let count = get_number(&mut rest)?;
         let logs = (0..count)
-            .map(|_| Some((byte(&mut rest)?, LogId(number(&mut rest)?))))
+            .map(|_| {
+                let [priority] = get(&mut rest)?;
+                Some((priority, LogId(get_number(&mut rest)?)))
+            })
             .collect::<Option<Vec<_>>>()?;
-        let settings = decode_settings(&mut rest)?;
+        let settings = QueueSettings::decode(&mut rest)?;
         let changed = match flags & CHANGED {
             0 => ChangedSettings::default(),
-            _ => decode_changed(&mut rest)?,
+            _ => ChangedSettings::decode(&mut rest)?,
         };
         // Earlier builds stored arguments without the flag, empty if the front end had none.
         let topic_bytes = if flags & OVER == 0 { 0 } else { size_of::<u128>() };
         let is_older = flags & (ARGUMENTS | CHANGED) == 0 && rest.len() > topic_bytes;
         let arguments = if is_older || flags & ARGUMENTS != 0 {
-            Some(Bytes::copy_from_slice(take(&mut rest)?)).filter(|bytes| !is_older || !bytes.is_empty())
+            Some(Bytes::copy_from_slice(get_compact(&mut rest)?))
+                .filter(|bytes| !is_older || !bytes.is_empty())
         } else {
             None
         };

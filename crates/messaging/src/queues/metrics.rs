@@ -17,6 +17,7 @@ use stafett_delivery::DeliveryContext;
 pub(crate) struct QueueMetrics {
     pub(super) published: Counter,
     pub(super) refused: Counter,
+    pub(super) declared: Counter,
     pub(super) created: Counter,
     pub(super) deleted: Counter,
 }
@@ -35,6 +36,11 @@ impl QueueMetrics {
                 "refused",
                 "Messages refused by a queue at its limit",
                 &self.refused,
+            ),
+            (
+                "declared",
+                "Declarations of queues, of those that were there too",
+                &self.declared,
             ),
             ("created", "Queues that were created", &self.created),
             ("deleted", "Queues that were deleted", &self.deleted),

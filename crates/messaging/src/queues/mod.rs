@@ -1,7 +1,7 @@
 //! Queues: declared, found, filled and deleted by name. Their messages are handed out by dispatchers
 //! ([`stafett_delivery`]), one per queue, over one log per priority in use.
 //!
-//! - `definition`: the definition of a queue, and its stored format; `stored_settings`: that of its settings
+//! - `definition`: the definition of a queue, and its stored format
 //! - `queue`: one queue
 //! - `registry`: all queues; `table`: queues by name, id and order; `load`: loading at the start
 //! - `pending`: queues that may have messages
@@ -28,7 +28,6 @@ mod queue;
 mod receive;
 mod registry;
 mod removal;
-mod stored_settings;
 mod table;
 #[cfg(test)]
 mod tests;

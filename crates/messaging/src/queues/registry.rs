@@ -130,6 +130,11 @@ impl Queues {
         registry.register_collector(Box::new(QueueGauges(Arc::downgrade(self))));
     }
 
+    /// Returns the number of declarations since the start, of queues that were there too.
+    pub fn declared(&self) -> u64 {
+        self.metrics.declared.get()
+    }
+
     /// Returns the number of queues that were created since the start.
     pub fn created(&self) -> u64 {
         self.metrics.created.get()

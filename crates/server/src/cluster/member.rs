@@ -10,7 +10,7 @@ use stafett_cluster::{Key, Node, NodeFacts, Nonce, PostgresDirectory, Registry, 
 use stafett_http::{Code, Health, Problem, slot};
 use stafett_model::Lock;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ use super::report::report;
 use super::{peers, watch as watching};
 use crate::config::Settings;
 use crate::failure::Failure;
+use crate::limits;
 use crate::node::told;
 
 /// The one cell that there is.
@@ -48,6 +49,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(6);
 const FACTS_MAX: Duration = Duration::from_secs(2);
 /// Time for another node to take the cell that this one let go.
 const TURN_LEASES: u32 = 3;
+
+/// Time for which an owner serves before it lets go for another node.
+const SERVING_MIN: Duration = Duration::from_secs(2);
 
 /// Makes this process unmistakable, also after a failure of its journal.
 pub(super) static NODE: LazyLock<Nonce> = LazyLock::new(nonce);
@@ -87,6 +91,10 @@ pub(crate) struct Member {
     pub(super) owner: watch::Sender<Option<Arc<Node>>>,
     pub(super) phase: watch::Sender<Phase>,
     claimed_at: Lock<Option<Instant>>,
+    /// Begin of its time as the owner that serves.
+    serving_since: Lock<Option<Instant>>,
+    /// One for each connection that may be relayed.
+    relay_turns: Arc<Semaphore>,
     /// Whether the owner answers this node.
     reaches_owner: AtomicBool,
     /// Nothing came from the owner for too long.
@@ -115,7 +123,7 @@ pub(crate) struct Member {
 
 impl Member {
     /// Begins to listen for other nodes. `None` if the node is alone.
-    pub(crate) async fn start(settings: &Settings) -> Result<Option<Arc<Self>>, Failure> {
+    pub(crate) async fn start(settings: &Settings, descriptors: u64) -> Result<Option<Arc<Self>>, Failure> {
         let cluster = &settings.cluster;
         let Some(database) = &cluster.database else {
             return Ok(None);
@@ -147,6 +155,11 @@ impl Member {
             owner: watch::Sender::default(),
             phase: watch::Sender::new(Phase::StandingBy),
             claimed_at: Lock::default(),
+            serving_since: Lock::default(),
+            relay_turns: Arc::new(Semaphore::new(limits::relays_max(
+                cluster.relays_max,
+                descriptors,
+            ))),
             reaches_owner: AtomicBool::new(false),
             silence: Notify::new(),
             health: Lock::default(),
@@ -289,6 +302,7 @@ impl Member {
             self.metrics.opening.observe(claimed_at.elapsed().as_secs_f64());
         }
         self.metrics.is_owner.set(1);
+        *self.serving_since.lock() = Some(Instant::now());
         self.phase.send_replace(Phase::Serving);
     }
 
@@ -306,7 +320,17 @@ impl Member {
     /// Notes that this node does not serve any more.
     pub(crate) fn stand_by(&self) {
         self.metrics.is_owner.set(0);
+        *self.serving_since.lock() = None;
         self.phase.send_replace(Phase::StandingBy);
+    }
+
+    /// Waits until this node has served for a moment, where another one is to take its place: clients get
+    /// answers between owners that end one after the other, so that their pauses do not add up.
+    pub(crate) async fn serve_out(&self) {
+        let since = *self.serving_since.lock();
+        if let Some(since) = since.filter(|_| self.view().others().next().is_some()) {
+            sleep(SERVING_MIN.saturating_sub(since.elapsed())).await;
+        }
     }
 
     /// Orders this node to let go of the cell.
@@ -397,6 +421,15 @@ impl Member {
 
     pub(super) fn take_ended(&self) -> Option<Nonce> {
         self.ended.lock().take()
+    }
+
+    /// Takes a place among the relayed connections; `None` if there are too many.
+    pub(super) fn relay_turn(&self) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.relay_turns).try_acquire_owned().ok();
+        if turn.is_none() {
+            self.metrics.refused_relays.inc();
+        }
+        turn
     }
 
     /// Has the list of nodes read again.

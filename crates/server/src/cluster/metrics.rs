@@ -18,6 +18,7 @@ pub(crate) struct Metrics {
     pub(super) epoch: Gauge,
     pub(super) relays: Gauge,
     pub(super) relayed: Counter,
+    pub(super) refused_relays: Counter,
     pub(super) unserved: Counter,
     pub(super) strangers: Counter,
     pub(super) claims: Counter,
@@ -45,6 +46,7 @@ impl Metrics {
             epoch: Gauge::default(),
             relays: Gauge::default(),
             relayed: Counter::default(),
+            refused_relays: Counter::default(),
             unserved: Counter::default(),
             strangers: Counter::default(),
             claims: Counter::default(),
@@ -111,6 +113,11 @@ impl Metrics {
             "relayed",
             "Connections that were relayed to the owner.",
             self.relayed.clone(),
+        );
+        registry.register(
+            "refused_relays",
+            "Connections that were closed because as many were relayed as cluster.relays_max allows.",
+            self.refused_relays.clone(),
         );
         registry.register(
             "unserved",

@@ -29,9 +29,16 @@ pub(crate) struct Ownership {
     lease: Option<Lease>,
     cutoff: Cutoff,
     folder: LocalFolder,
+    health: Health,
+    stored: stafett_cluster::Metrics,
 }
 
 impl Ownership {
+    /// Has the health of the process show lost objects.
+    pub(crate) fn show(&self) {
+        self.health.set_lost_objects(self.stored.lost_objects());
+    }
+
     /// Returns why this node cannot go on as the owner.
     pub(crate) fn loss(&self) -> Option<String> {
         let loss = self.lease.as_ref().and_then(Lease::loss);
@@ -99,6 +106,7 @@ pub(crate) async fn open(
     let member = Arc::clone(member);
     let (claimed, keeping) = (Arc::new(Claimed::new(database, claim)), Arc::clone(&member));
     let opening = Arc::clone(&claimed);
+    let (health, stored) = (health.clone(), storage.metrics.clone());
     let mut opened = spawn_blocking(move || {
         let lease = opening.keep(&keeping)?;
         let opened = opening.open((&lease, &keeping.stopping), &scratch, storage, journal, metrics);
@@ -109,6 +117,8 @@ pub(crate) async fn open(
                     lease,
                     cutoff,
                     folder,
+                    health,
+                    stored,
                 };
                 Ok((journal, ownership))
             }

@@ -1,14 +1,15 @@
 //! Connections of clients while this node stands by: bytes go to the owner and back, TLS as it is.
 //!
 //! A client that comes while there is no owner waits for a while. Its first byte is not read before a node
-//! takes the connection, so that attempts can be repeated.
+//! takes the connection, so that attempts can be repeated. Those that wait and those that are relayed have
+//! one bound together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_cluster::{Node, Wish};
-use stafett_net::{Connection, Handed, Protocol, Stream};
+use stafett_net::{Connection, EVENTS, Handed, Protocol, Stream};
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -89,10 +90,19 @@ impl Relay {
             self.hand(socket, peer).await;
             return;
         }
+        let Some(turn) = self.member.relay_turn() else {
+            tracing::debug!(target: EVENTS, kind = "connection.refused", via = self.listener, from = %peer,
+                "refused: this node relays as many connections as cluster.relays_max allows");
+            return;
+        };
         match self.find(peer, &drain).await {
             Found::Owner(stream, owner) => self.copy(socket, stream, &owner, &drain).await,
-            Found::Here => self.hand(socket, peer).await,
+            Found::Here => {
+                drop(turn);
+                self.hand(socket, peer).await;
+            }
             Found::Nowhere => {
+                drop(turn);
                 self.member.metrics.unserved.inc();
                 if self.answers && !drain.is_cancelled() {
                     self.hand(socket, peer).await;

@@ -135,6 +135,7 @@ fn listeners(settings: &Settings, findings: &mut Findings) -> Result<(), Failure
         ("amqp.tls_listen", &amqp.tls_listen, Edge::Amqp),
         ("amqp.tls_management", &amqp.tls_management, Edge::Http),
         ("amqp.tls_prometheus", &amqp.tls_prometheus, Edge::Http),
+        ("http.tls_own", &settings.http.tls_own, Edge::Http),
         ("http.tls_listen", &http.tls_listen, Edge::Http),
     ];
     for (key, address, edge) in encrypted {

@@ -295,6 +295,10 @@ settings! {
         /// Whether `http.listen` takes TLS as well as plain connections, told apart by their first byte.
         listen_takes_tls: Switch = "false";
 
+        /// Where `/health`, `/health/any` and `/metrics` of this node alone are served, with TLS. In a
+        /// cluster they are relayed to the owner where they come with TLS to another listener.
+        tls_own: OptionalListen = "";
+
         /// Connections to this listener, those to live topics among them.
         connections_max: Count = "10000", in 1..=10_000_000;
 
@@ -305,6 +309,10 @@ settings! {
         /// Names by which the API may be called, beside addresses and `localhost`, such as `broker.example`.
         /// Programs in containers call by such names.
         hosts: HostList = "";
+
+        /// Names of JSON fields and of headers, separated by commas, whose values are shown as `•••` where
+        /// messages of queues are looked at, unless the caller may operate the broker. Receiving shows all.
+        mask: Words = "";
 
         /// Behaviour when more is asked for than can be done. `backpressure`: requests wait. `shed`:
         /// requests that waited longer than `shed.waiting_ms` are refused with 503 `overloaded`, and messages
@@ -491,6 +499,10 @@ settings! {
         /// Age at which objects are deleted to which nothing refers any more. Above the time to which the
         /// database may be set back.
         garbage_after_ms: Time = "1h", in 0..=365 * DAY;
+
+        /// Connections that this node relays to the owner, of all listeners together. Each takes two open
+        /// descriptors and 32 KiB. What is beyond is closed, and counted.
+        relays_max: Count = "10000", in 1..=10_000_000;
     }
     trace: Trace {
         /// Folder of the performance log: a line of JSON for each sampled request, append and sync, with the

@@ -5,12 +5,14 @@ use std::process::Command;
 
 use crate::common::{Folder, Running, serve};
 
-/// Returns the lines of curl, and those that pack for it, in the blocks of a document.
+/// Returns the commands with curl in the blocks of a document: lines, those that pack for it, and lines tied
+/// by `&&`.
 fn curl_lines(document: &str) -> Vec<String> {
     let blocks = document.split("```sh\n").skip(1);
     let text: String = blocks.filter_map(|block| block.split("```").next()).collect();
-    let text = text.replace("\\\n", " ");
-    let is_command = |line: &&str| line.starts_with("curl ") || line.starts_with("gzip ");
+    let text = text.replace("\\\n", " ").replace("&&\n", "&& ");
+    let begins = ["curl ", "gzip ", "MEMBER="];
+    let is_command = |line: &&str| begins.iter().any(|begin| line.starts_with(begin));
     let lines = text.lines().filter(is_command);
     lines.map(str::to_owned).collect()
 }

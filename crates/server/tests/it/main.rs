@@ -2,6 +2,7 @@
 //!
 //! One program for all of them, so that tests that wait for processes wait beside each other.
 
+mod apps;
 mod audit;
 mod bearer;
 mod check;
@@ -15,6 +16,7 @@ mod guard;
 mod ingest;
 mod lab;
 mod layering;
+mod management_rights;
 mod messages;
 mod node;
 mod policies;

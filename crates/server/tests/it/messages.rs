@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::common::{Folder, Running, serve};
 
 /// Runs a command with this input, and returns its output. Panics unless it succeeds.
-fn run(http: SocketAddr, arguments: &[&str], input: &[u8]) -> String {
+pub(crate) fn run(http: SocketAddr, arguments: &[&str], input: &[u8]) -> String {
     let (code, out, error) = run_any(http, arguments, input);
     assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}");
     out
 }
 
-fn run_any(http: SocketAddr, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
+pub(crate) fn run_any(http: SocketAddr, arguments: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_stafett"))
         .env_clear()
         .args(arguments)

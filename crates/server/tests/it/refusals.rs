@@ -87,6 +87,12 @@ fn requests_to_the_api_are_refused_with_a_code() {
     ] {
         assert!(head.contains(header), "{head}");
     }
+    let message = r#"{"to": {"queues": ["timed"]}, "content": "x"}"#;
+    for (request, body) in [("PUT /v1/queues/timed", "{}"), ("POST /v1/messages", message)] {
+        let (status, head, _) = ask(http, request, &[&host], body);
+        let waits = head.contains("store;dur=") && !head.contains("store;dur=0.000");
+        assert!(status == 201 && waits, "{request} waits for the disk: {head}");
+    }
 }
 
 #[test]

@@ -25,26 +25,12 @@ const FREE: &[&str] = &[
 /// Routes that answer a user without rules: its own state, or nothing of others.
 const OWN: &[&str] = &["/v1/whoami", "/v1/logout", "/v1/pending", "/v1/receive"];
 
-/// Requests to other paths of the port.
+/// Requests to other paths of the port. Those under `/api` are in `management_rights`.
 const OTHERS: &[&str] = &[
     "GET /metrics",
     "GET /metrics/detailed",
     "GET /live",
     "POST /live/publish",
-    "GET /api/overview",
-    "GET /api/queues",
-    "GET /api/users",
-    "GET /api/definitions",
-    "POST /api/definitions",
-    "PUT /api/queues/%2F/q",
-    "DELETE /api/queues/%2F/q",
-    "POST /api/queues/%2F/q/get",
-    "POST /api/exchanges/%2F/amq.default/publish",
-    "PUT /api/users/eve",
-    "PUT /api/permissions/%2F/eve",
-    "DELETE /api/vhosts/%2F",
-    "GET /api/connections",
-    "GET /api/nodes",
 ];
 
 fn basic(user: &str) -> String {

@@ -242,7 +242,7 @@ fn long_files_give_a_reason() {
     let violations: Vec<String> = sources().iter().filter(is_long).map(describe).collect();
     hold(
         "files over 500 lines without a line `//! Length: REASON`",
-        4,
+        0,
         &violations,
     );
 }
@@ -441,7 +441,7 @@ fn no_crate_grows_beyond_its_size() {
         }
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 10_100), ("lab", 25_000)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_300)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

@@ -1,6 +1,7 @@
 //! A namespace that is created and deleted with everything in it.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 
 use stafett_model::Namespace;
@@ -108,7 +109,8 @@ impl World {
         space.client.lose(&mut space.copies, now_ms);
         space.is_going = true;
         self.rest(server, 5).await?;
-        let deleting = server.broker.delete_namespace(&namespace);
+        let caller = server.broker.access().anonymous(Ipv4Addr::LOCALHOST.into());
+        let deleting = server.broker.delete_namespace(&caller, &namespace);
         match self.wait_for(server, deleting).await? {
             Ok(()) => {
                 self.forget_space(server)?;

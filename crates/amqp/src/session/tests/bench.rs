@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use prometheus_client::registry::Registry;
-use stafett_access::Caller;
+use stafett_access::{Caller, Change, SUPERUSER, User, Verifiers};
 use stafett_amqp_wire::frame;
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::ManualJournal;
@@ -27,7 +27,7 @@ use crate::session::{ConnectionEnd, Session};
 use crate::settings::AmqpSettings;
 
 /// The broker and its clients.
-pub(super) struct Bench {
+pub(in crate::session) struct Bench {
     journal: Arc<ManualJournal>,
     context: Arc<AmqpContext>,
     budget: Arc<ByteBudget>,
@@ -40,7 +40,7 @@ pub(super) struct Bench {
 struct Names(HashMap<&'static str, String>);
 
 impl Bench {
-    pub(super) async fn start(options: &[String]) -> Self {
+    pub(in crate::session) async fn start(options: &[String]) -> Self {
         let number = |name: &str| {
             let value = options
                 .iter()
@@ -77,7 +77,7 @@ impl Bench {
     }
 
     /// Performs a command. `more` are the other lines of frames that arrive together with it.
-    pub(super) async fn perform(&mut self, line: &str, more: &[String]) {
+    pub(in crate::session) async fn perform(&mut self, line: &str, more: &[String]) {
         let mut words = split(line);
         let number = |words: &[String]| words.get(1).map_or(0, |word| word.parse().unwrap());
         match words[0].as_str() {
@@ -113,7 +113,11 @@ impl Bench {
             }
             "delete-vhost" => {
                 let namespace = Namespace::new(&words[1]);
-                self.context.broker.delete_namespace(&namespace).await.unwrap();
+                self.context
+                    .broker
+                    .delete_namespace(&Arc::new(Caller::internal()), &namespace)
+                    .await
+                    .unwrap();
             }
             _ => {
                 let name = client_name(&mut words);
@@ -170,6 +174,29 @@ impl Bench {
             State::Open(Box::new(self.session(agreed)))
         };
         self.clients.push(Client::new(&words[1], state));
+    }
+
+    /// Makes a user without rules, closes the broker, and opens a session of the user.
+    pub(in crate::session) fn session_of(&self, user: &str) -> Session {
+        let access = self.context.broker.access();
+        let put =
+            |name: &str, tags: &[&str]| Change::PutUser(User::new(name, Verifiers::default(), tags).unwrap());
+        access
+            .directory()
+            .apply([put("root", &[SUPERUSER]), put(user, &[])]);
+        let agreed = Agreed {
+            user: user.to_owned().into(),
+            mechanism: "PLAIN".into(),
+            client: ClientProperties::default(),
+            channels_max: 10,
+            frame_bytes_max: 131_072,
+            heartbeat: Duration::ZERO,
+            virtual_host: Namespace::DEFAULT.into(),
+            is_internal: false,
+        };
+        let caller = access.trusted(user, std::net::Ipv4Addr::LOCALHOST.into());
+        let (context, budget) = (Arc::clone(&self.context), Arc::clone(&self.budget));
+        Session::new(context, agreed, caller.unwrap(), budget, Output::default())
     }
 
     fn session(&self, agreed: Agreed) -> Session {

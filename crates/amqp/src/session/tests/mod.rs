@@ -30,7 +30,7 @@
 //!
 //! `UPDATE_SCRIPTS=1` writes the observed lines into the files.
 
-mod bench;
+pub(super) mod bench;
 mod client;
 mod wire;
 

@@ -1,4 +1,7 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
+use stafett_access::Caller;
 use stafett_messaging::Published;
 use stafett_messaging::exchanges::{
     BindError, DeclareError, DeleteError, Difference, NamespaceError, UnbindError,
@@ -307,11 +310,21 @@ async fn namespaces_keep_to_themselves_and_come_back() {
     let exchanges = world.broker.messaging().exchanges();
     assert_eq!(exchanges.namespaces(), [Namespace::default(), shop.clone()]);
     assert!(exchanges.get(&shop, "x").is_some());
-    world.broker.delete_namespace(&shop).await.unwrap();
+    world
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await
+        .unwrap();
     assert!(!exchanges.has_namespace(&shop));
-    let again = world.broker.delete_namespace(&shop).await;
+    let again = world
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await;
     assert_eq!(again, Err(NamespaceError::NoSuchNamespace));
-    let default = world.broker.delete_namespace(&Namespace::default()).await;
+    let default = world
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &Namespace::default())
+        .await;
     assert_eq!(default, Err(NamespaceError::IsDefault));
     let (_, stored) = exchanges.create_namespace(&shop).unwrap();
     stored.await.unwrap();
@@ -348,7 +361,11 @@ async fn a_deleted_namespace_takes_its_queues_and_declared_topics_along() {
     };
     world.broker.catalog().create(vec![new]).await.remove(0).unwrap();
     assert!(world.broker.topics().in_namespace(&shop, "s").is_some());
-    world.broker.delete_namespace(&shop).await.unwrap();
+    world
+        .broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await
+        .unwrap();
     assert!(queue.is_deleted());
     let left = |world: &World| {
         let queues = world.broker.messaging().queues().all();

@@ -1,10 +1,12 @@
 //! Messages that wait at an exchange. Time in these tests advances only while all tasks wait for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use stafett_access::Caller;
 use stafett_journal::{Journal, StateItem, StateSpace};
 use stafett_messaging::NewExchange;
 use stafett_messaging::queues::{Declare, Overflow, QueueSettings};
@@ -272,7 +274,11 @@ async fn what_waited_in_a_deleted_namespace_does_not_come_into_the_next_of_its_n
             if round == 0 {
                 let published = world.publish_all("late", vec![later("a", 500)]).await;
                 assert_eq!(published, [Published::Stored]);
-                world.broker.delete_namespace(&shop).await.unwrap();
+                world
+                    .broker
+                    .delete_namespace(&Arc::new(Caller::internal()), &shop)
+                    .await
+                    .unwrap();
             }
         }
         let published = world.publish_all("late", vec![later("a", 600)]).await;

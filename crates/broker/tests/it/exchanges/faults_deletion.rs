@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stafett_access::Caller;
 use stafett_broker::Broker;
 use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{DiskJournal, Journal, StateItem, StateSpace};
@@ -233,6 +234,11 @@ fn a_namespace_goes_with_all_that_is_in_it() {
             };
             broker.catalog().create(vec![stream]).await;
         },
-        &async |broker| broker.delete_namespace(&shop()).await.is_ok(),
+        &async |broker| {
+            broker
+                .delete_namespace(&Arc::new(Caller::internal()), &shop())
+                .await
+                .is_ok()
+        },
     );
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stafett_access::Caller;
 use stafett_messaging::NewExchange;
 use stafett_messaging::exchanges::{DeclareError, NamespaceError};
 use stafett_messaging::queues::{Declare, DeclareError as DeclareQueueError, DeleteQueueError, OwnerId};
@@ -224,7 +225,7 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     let (world, shop) = crowded_namespace().await;
     let (broker, exchanges) = (&world.broker, world.broker.messaging().exchanges());
     let mut deleting = JoinSet::new();
-    deleting.spawn(broker.delete_namespace(&shop));
+    deleting.spawn(broker.delete_namespace(&Arc::new(Caller::internal()), &shop));
     while exchanges.has_namespace(&shop) {
         yield_now().await;
     }
@@ -242,7 +243,9 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
     assert_eq!(nowhere.err(), Some(PublishError::NoSuchNamespace));
     let anew = exchanges.create_namespace(&shop).err();
     assert_eq!(anew, Some(NamespaceError::Closing));
-    let again = broker.delete_namespace(&shop).await;
+    let again = broker
+        .delete_namespace(&Arc::new(Caller::internal()), &shop)
+        .await;
     assert_eq!(again, Err(NamespaceError::Closing));
     let mut turns = 0_u64;
     while deleting.try_join_next().is_none() {
@@ -267,7 +270,9 @@ async fn a_namespace_is_gone_at_once_and_what_was_in_it_goes_in_steps() {
 async fn a_crash_while_a_namespace_goes_leaves_none_of_it() {
     for turns in [0, 1, 2, 3, 5, 8, 13] {
         let (world, shop) = crowded_namespace().await;
-        let deleting = world.broker.delete_namespace(&shop);
+        let deleting = world
+            .broker
+            .delete_namespace(&Arc::new(Caller::internal()), &shop);
         while world.broker.messaging().exchanges().has_namespace(&shop) {
             yield_now().await;
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_access::Caller;
 use stafett_journal::MemoryJournal;
 use stafett_messaging::queues::{
     AppendOutcome, BadPolicy, Declare, NewPolicy, Overflow, PolicyError, PolicyKind, PolicyScope,
@@ -204,7 +205,10 @@ async fn policies_are_for_their_kinds_of_queues_and_their_namespace() {
     put.await.unwrap();
     assert_eq!(world.length_max("plain"), None);
     // A namespace that is made again begins without.
-    broker.delete_namespace(&other).await.unwrap();
+    broker
+        .delete_namespace(&Arc::new(Caller::internal()), &other)
+        .await
+        .unwrap();
     broker
         .messaging()
         .exchanges()

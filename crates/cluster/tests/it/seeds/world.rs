@@ -9,12 +9,18 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use stafett_cluster::fake::{Call, FakeDatabase, FakeNode, Fate, Weather};
-use stafett_cluster::{Candidate, Claim, Database, Look, Objects, Settings, SharedStorage, agreement, nonce};
-use stafett_journal::{Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, StateWait};
+use stafett_cluster::fake::{Call, FakeDatabase, FakeNode, Fate};
+use stafett_cluster::{
+    Candidate, Claim, Clock, Database, Look, Objects, Settings, SharedStorage, agreement, nonce,
+};
+use stafett_journal::disk::Clock as JournalClock;
+use stafett_journal::{
+    Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Settings as JournalSettings, StateWait,
+};
 use stafett_model::{Durability, LogId, Offset};
 
 use super::model::Known;
+use super::weather::NodeWeather;
 use crate::node::{NO_LEASE, quick, storage_with, with_objects};
 use crate::support::{batch, read_all, rewriting};
 
@@ -38,6 +44,9 @@ pub(super) struct Totals {
     pub(super) late: u64,
     pub(super) failed_openings: u64,
     pub(super) deleted_objects: u64,
+    pub(super) lost_objects: u64,
+    /// Openings and reads that failed for a lost object.
+    pub(super) shut: u64,
 }
 
 impl Totals {
@@ -52,6 +61,8 @@ impl Totals {
             late,
             failed_openings,
             deleted_objects,
+            lost_objects,
+            shut,
         } = other;
         self.claims += claims;
         self.acknowledged += acknowledged;
@@ -62,6 +73,8 @@ impl Totals {
         self.late += late;
         self.failed_openings += failed_openings;
         self.deleted_objects += deleted_objects;
+        self.lost_objects += lost_objects;
+        self.shut += shut;
     }
 }
 
@@ -99,44 +112,19 @@ pub(super) struct World {
     is_calm: AtomicBool,
     /// Largest commit in the database; `None`: there are no objects.
     inline_bytes_max: Option<usize>,
+    garbage_after: Duration,
     this: Weak<Self>,
-}
-
-/// The calls of a node.
-struct NodeWeather {
-    world: Weak<World>,
-    number: usize,
-}
-
-impl fmt::Debug for NodeWeather {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "weather of node {}", self.number)
-    }
-}
-
-impl Weather for NodeWeather {
-    fn fate(&self, call: Call) -> Fate {
-        let Some(world) = self.world.upgrade() else {
-            return Fate::Answered;
-        };
-        // Deletions run at the same time.
-        if call != Call::Delete {
-            world.pause(self.number, call);
-        }
-        world.fate(self.number, call)
-    }
-
-    fn under_way(&self) {
-        if let Some(world) = self.world.upgrade() {
-            world.pause(self.number, Call::Commit);
-        }
-    }
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> Arc<Self> {
         let mut random = SmallRng::seed_from_u64(seed);
         let inline_bytes_max = [None, Some(0), Some(8 << 10)][random.random_range(0..3)];
+        let garbage_after = Duration::from_secs([0, 60, 600][random.random_range(0..3)]);
+        let database = FakeDatabase::default();
+        if random.random_range(0..2) == 0 {
+            database.list_late();
+        }
         let state = State {
             random,
             idle: Vec::new(),
@@ -151,10 +139,11 @@ impl World {
         };
         Arc::new_cyclic(|this| Self {
             seed,
-            database: FakeDatabase::default(),
+            database,
             state: Mutex::new(state),
             is_calm: AtomicBool::new(false),
             inline_bytes_max,
+            garbage_after,
             this: Weak::clone(this),
         })
     }
@@ -174,6 +163,11 @@ impl World {
             state.story.join("\n"),
             self.seed
         ))
+    }
+
+    /// Returns the steps so far.
+    pub(super) fn story(&self) -> Vec<String> {
+        self.state().story.clone()
     }
 
     /// Notes what must not be. The rest is calm: nothing unwinds through a node that pauses.
@@ -219,7 +213,8 @@ impl World {
     }
 
     /// Has the others go on in the middle of a call, now and then.
-    fn pause(&self, number: usize, call: Call) {
+    pub(super) fn pause(&self, node: &NodeWeather, call: Call) {
+        let number = node.number;
         if self.is_calm.load(Ordering::Relaxed) {
             return;
         }
@@ -227,7 +222,7 @@ impl World {
             Call::Commit | Call::Publish | Call::Put | Call::Claim => 12,
             Call::Delete | Call::Other => 60,
         };
-        if !self.is_one_in(odds) {
+        if node.draw(0..odds) != 0 {
             return;
         }
         {
@@ -239,7 +234,7 @@ impl World {
         }
         self.tell(format_args!("node {number} pauses in {call:?}"));
         self.state().depth += 1;
-        let steps = self.draw(1..8);
+        let steps = node.draw(1..8);
         // It holds no locks of the one that pauses.
         let took = std::thread::scope(|scope| scope.spawn(|| (0..steps).for_each(|_| self.step())).join());
         self.check(took.is_ok(), || "a step panicked".to_owned());
@@ -247,20 +242,14 @@ impl World {
         self.tell(format_args!("node {number} goes on"));
     }
 
-    fn fate(&self, number: usize, call: Call) -> Fate {
+    pub(super) fn fate(&self, node: &NodeWeather, call: Call) -> Fate {
         if self.is_calm.load(Ordering::Relaxed) {
             return Fate::Answered;
         }
-        let (kind, is_done) = (self.draw(0..1000), self.is_one_in(2));
-        let fate = match (kind, call) {
-            (0..2, Call::Other) | (0..10, Call::Claim | Call::Commit | Call::Publish | Call::Put) => {
-                Fate::Death { is_done }
-            }
-            (10..40, _) => Fate::Unanswered { is_done },
-            (40..70, Call::Commit) => Fate::Late,
-            (70..120, Call::Commit) => Fate::Twice,
-            _ => return Fate::Answered,
-        };
+        let (number, fate) = (node.number, node.course(call));
+        if fate == Fate::Answered {
+            return fate;
+        }
         self.tell(format_args!("node {number}: {call:?} is {fate:?}"));
         let mut state = self.state();
         match fate {
@@ -277,6 +266,7 @@ impl World {
         if self.has_failed() {
             return;
         }
+        self.database.advance(Duration::from_secs(self.draw(0..30)));
         match self.draw(0..100) {
             0..12 => self.take_over(),
             12..16 => self.kill(),
@@ -290,8 +280,35 @@ impl World {
                 }
             }
             26..30 => self.database.land_puts(),
+            30..33 => self.lose(),
+            33..36 => self.bring_back(),
+            36..39 => self.database.catch_up(false),
             _ => self.work(),
         }
+    }
+
+    /// Loses an object for a while.
+    fn lose(&self) {
+        let index = usize::try_from(self.draw(0..1 << 20)).unwrap();
+        if let Some(name) = self.database.lose(index) {
+            self.tell(format_args!("{name} is lost"));
+            self.state().totals.lost_objects += 1;
+        }
+    }
+
+    /// Returns the number of objects that are lost, and of all that were.
+    fn losses(&self) -> (usize, u64) {
+        (self.database.lost(), self.state().totals.lost_objects)
+    }
+
+    /// Returns true if an object was lost at some time since `before`.
+    fn has_lost_since(&self, before: (usize, u64)) -> bool {
+        before.0 > 0 || self.losses().1 > before.1
+    }
+
+    fn bring_back(&self) {
+        let count = self.database.bring_back();
+        self.tell(format_args!("{count} lost objects are back"));
     }
 
     /// Ends a process, which may be in the middle of a call.
@@ -351,7 +368,27 @@ impl World {
         let objects: Arc<dyn Objects> = Arc::<FakeNode>::clone(node);
         match self.inline_bytes_max {
             None => quick(),
-            Some(bytes) => with_objects(objects, bytes),
+            Some(bytes) => Settings {
+                garbage_after: self.garbage_after,
+                // One after the other: a seed takes one course.
+                requests_max: 1,
+                clock: self.clock(),
+                ..with_objects(objects, bytes)
+            },
+        }
+    }
+
+    fn clock(&self) -> Clock {
+        let database = self.database.clone();
+        Clock::new(move || database.now())
+    }
+
+    fn journal_settings(&self) -> JournalSettings {
+        let database = self.database.clone();
+        let now_ms = move || 1_700_000_000_000 + i64::try_from(database.now().as_millis()).unwrap();
+        JournalSettings {
+            clock: JournalClock::new(now_ms),
+            ..rewriting(MERGED_BYTES)
         }
     }
 
@@ -365,10 +402,9 @@ impl World {
             state.next_node += 1;
             state.next_node
         };
-        let fake = self.database.node_in(Arc::new(NodeWeather {
-            world: Weak::clone(&self.this),
-            number,
-        }));
+        let seed = self.seed << 16 | number as u64;
+        let weather = NodeWeather::new(Weak::clone(&self.this), number, seed);
+        let fake = self.database.node_in(Arc::new(weather));
         self.state().processes.push((number, Arc::clone(&fake)));
         let Some(node) = self.open(number, &fake) else {
             self.state().totals.failed_openings += 1;
@@ -395,14 +431,16 @@ impl World {
             state.totals.claims += 1;
         }
         self.tell(format_args!("node {number} owns the cell, epoch {}", claim.epoch));
+        let before = self.losses();
         let opened = storage_with(&database, claim, self.settings(fake)).map(Arc::new);
         let opened = opened.map_err(|error| error.to_string()).and_then(|storage| {
             let shared = Arc::<SharedStorage>::clone(&storage);
             storage.fetch_begins().map_err(|error| error.to_string())?;
-            let journal = DiskJournal::open_on(shared, rewriting(MERGED_BYTES), Metrics::new());
+            let journal = DiskJournal::open_on(shared, self.journal_settings(), Metrics::new());
             Ok((storage, journal.map_err(|error| error.to_string())?))
         });
         let is_owner = !fake.is_dead() && self.is_owner(claim);
+        let has_all = !self.has_lost_since(before);
         match opened {
             Ok((storage, journal)) => {
                 let report = journal.report();
@@ -418,7 +456,9 @@ impl World {
             }
             Err(why) => {
                 self.tell(format_args!("node {number} did not open the journal: {why}"));
-                self.check(!is_owner, || format!("node {number}: {why}"));
+                // A lost object keeps the cell shut.
+                self.check(!is_owner || !has_all, || format!("node {number}: {why}"));
+                self.state().totals.shut += u64::from(is_owner);
                 None
             }
         }
@@ -562,7 +602,7 @@ impl World {
     fn read(&self, node: &Node) -> usize {
         let logs = self.state().known.logs();
         for log in logs {
-            let was_complete = self.is_owner(node.claim);
+            let (was_complete, before) = (self.is_owner(node.claim), self.losses());
             let start = node.journal.bounds(log).map(|bounds| bounds.start.0);
             let found = read_all(&node.journal, log, 1 << 20);
             let is_current = was_complete
@@ -570,6 +610,13 @@ impl World {
                 && !node.fake.is_dead()
                 && node.journal.failure().is_none();
             match found {
+                Err(error) if self.has_lost_since(before) => {
+                    self.tell(format_args!(
+                        "node {} does not read {log:?}: {error}",
+                        node.number
+                    ));
+                    self.state().totals.shut += 1;
+                }
                 Ok(found) => {
                     let checked = self.state().known.check(log, start.unwrap(), &found, is_current);
                     self.check(checked.is_ok(), || format!("node {}: {checked:?}", node.number));
@@ -595,6 +642,8 @@ impl World {
             self.database.land_late_commit(0);
         }
         self.database.land_puts();
+        self.bring_back();
+        self.database.catch_up(true);
         self.check_violations();
         for number in 1..3 {
             let fake = self.database.node();
@@ -609,6 +658,7 @@ impl World {
             let mut kept = vec![node.storage.seal()];
             for _ in 0..2 {
                 kept.extend([node.storage.delete_garbage(), node.storage.sweep()]);
+                self.database.advance(self.garbage_after);
             }
             self.check(kept.iter().all(Result::is_ok), || format!("{kept:?}"));
             self.read(&node);

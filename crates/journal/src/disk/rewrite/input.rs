@@ -1,5 +1,6 @@
 //! Input of a merge: a segment's file, its index, and the parts of its frames that belong to it.
 
+use std::io;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::super::engine::Engine;
 use super::super::frame::FrameEntry;
 use super::super::position::SegmentId;
 use super::super::segment::{HeadBlock, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
-use super::super::sidecar::{EntryCursor, IndexEntry, Sidecar, Summary};
+use super::super::sidecar::{EntryCursor, IndexEntry, Sidecar, SidecarError, Summary};
 use super::super::storage::{StorageFile, read_exact_at};
 use super::merge::MergeError;
 
@@ -43,15 +44,18 @@ pub(crate) struct LivenessCheck<'a> {
 impl Input {
     pub(super) fn open(core: &Engine, id: SegmentId) -> Result<Self, MergeError> {
         let damaged = || MergeError::Damaged { segment: id, byte: 0 };
+        let unreadable = |error| unreadable(id, error);
         let segment = core.segments.get(id).ok_or(MergeError::Stopped)?;
-        let file = core.files.get(segment.role())?;
-        let index = core.files.get(segment.sidecar_role())?;
-        let summary = Sidecar::open(&*index, id).map_err(|_| damaged())?.summary;
+        let file = core.files.get(segment.role()).map_err(unreadable)?;
+        let index = core.files.get(segment.sidecar_role()).map_err(unreadable)?;
+        let summary = Sidecar::open(&*index, id)
+            .map_err(|error| of_sidecar(id, error))?
+            .summary;
         let made_for = match segment.kind {
             SegmentKind::Arrival => None,
             SegmentKind::Sorted => {
                 let mut block = vec![0; SEGMENT_HEAD_BYTES];
-                read_exact_at(&*file, &mut block, 0)?;
+                read_exact_at(&*file, &mut block, 0).map_err(unreadable)?;
                 let HeadBlock::Head(head) = SegmentHead::decode(&block) else {
                     return Err(damaged());
                 };
@@ -60,7 +64,7 @@ impl Input {
         };
         Ok(Self {
             segment,
-            bytes: file.bytes()?,
+            bytes: file.bytes().map_err(unreadable)?,
             file,
             index,
             summary,
@@ -89,6 +93,10 @@ impl Input {
             segment: self.id(),
             byte,
         }
+    }
+
+    pub(super) fn unreadable(&self, error: io::Error) -> MergeError {
+        unreadable(self.id(), error)
     }
 
     /// Returns true if a part of one of its frames belongs here, not to a copy of the frame.
@@ -129,7 +137,7 @@ impl Input {
             buffer.resize(bytes, 0);
         }
         let wanted = buffer.get_mut(..bytes).unwrap_or_default();
-        read_exact_at(&*self.file, wanted, byte.into())?;
+        read_exact_at(&*self.file, wanted, byte.into()).map_err(|error| self.unreadable(error))?;
         Ok(wanted)
     }
 }
@@ -137,8 +145,18 @@ impl Input {
 impl Entries {
     pub(super) fn next(&mut self) -> Result<Option<IndexEntry>, MergeError> {
         let segment = self.segment;
-        let next = self.cursor.next();
-        next.map_err(|_| MergeError::Damaged { segment, byte: 0 })
+        self.cursor.next().map_err(|error| of_sidecar(segment, error))
+    }
+}
+
+fn unreadable(segment: SegmentId, error: io::Error) -> MergeError {
+    MergeError::Unreadable { segment, error }
+}
+
+fn of_sidecar(segment: SegmentId, error: SidecarError) -> MergeError {
+    match error {
+        SidecarError::Io(error) => unreadable(segment, error),
+        SidecarError::Damaged(_) | SidecarError::Newer(_) => MergeError::Damaged { segment, byte: 0 },
     }
 }
 

@@ -39,6 +39,12 @@ pub(crate) enum MergeError {
         segment: SegmentId,
         byte: u32,
     },
+    /// An input cannot be read now. It is no damage.
+    Unreadable {
+        segment: SegmentId,
+        error: io::Error,
+    },
+    /// An output cannot be written.
     Io(io::Error),
 }
 
@@ -277,7 +283,7 @@ fn read_frame<'b>(
         let (head, table) = chunk::last_frame(frame).ok_or_else(damaged)?;
         let (head, body) = table.assemble(input.file(), &head).map_err(|error| match error {
             AssembleError::Damaged => damaged(),
-            AssembleError::Io(error) => MergeError::Io(error),
+            AssembleError::Io(error) => input.unreadable(error),
         })?;
         return Ok((head, FrameBody::Assembled(body)));
     }

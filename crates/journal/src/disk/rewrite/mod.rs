@@ -3,6 +3,7 @@
 //!
 //! `policy` selects the work from a few numbers per segment. `merge` does it (it reads `input`s, `ties` tells
 //! which logs are stored together, `output` writes). `compaction` has it done with a filter of records.
+//! `postponed` are segments that cannot be read now.
 //! `retire` puts the result into force and releases the replaced segments. It can be interrupted at any
 //! point: the result takes effect by one control frame.
 
@@ -11,6 +12,7 @@ mod input;
 mod merge;
 mod output;
 mod policy;
+mod postponed;
 mod retire;
 mod room;
 mod stats;
@@ -32,6 +34,7 @@ pub(crate) use self::input::LivenessCheck;
 use self::merge::MergedSegment;
 pub use self::policy::RewritePolicy;
 use self::policy::{Plan, Room, SegmentView, fitting};
+use self::postponed::Postponed;
 pub(crate) use self::retire::RetiringSegments;
 use self::room::{RoomFinder, needed};
 pub(crate) use self::stats::Statistics;
@@ -60,6 +63,7 @@ pub(crate) struct Rewriter {
     room: RoomFinder,
     /// Segments found damaged: they are left as they are.
     damaged: Vec<SegmentId>,
+    postponed: Postponed,
     compactor: Compactor,
     /// True if compaction comes first in the next step: both get their turns.
     compacts_first: bool,
@@ -72,7 +76,8 @@ impl Rewriter {
         self.statistics.refresh(core);
         self.statistics.export_metrics(core);
         let covered = core.checkpointed();
-        let segments = self.statistics.segments(core, covered, &self.damaged);
+        let held = self.held(core);
+        let segments = self.statistics.segments(core, covered, &held);
         if core.has_failed() || core.rewriting.is_closed() {
             return false;
         }
@@ -88,6 +93,13 @@ impl Rewriter {
             })
     }
 
+    /// Returns the segments that are left as they are.
+    fn held(&mut self, core: &Engine) -> Vec<SegmentId> {
+        self.postponed.retain(|id| core.segments.get(id).is_some());
+        let damaged = self.damaged.iter().copied();
+        damaged.chain(self.postponed.all(core.now_ms())).collect()
+    }
+
     /// Recycles dead segments, or merges some.
     fn rewrite(&mut self, core: &Engine, segments: &[SegmentView]) -> bool {
         match self.plan(core, segments) {
@@ -98,7 +110,7 @@ impl Rewriter {
             }
             Some(Plan::Merge(inputs)) => match self.merge(core, segments, inputs, None) {
                 Merged::Done { inputs, outputs } => self.swap(core, &inputs, outputs),
-                Merged::Damaged => true,
+                Merged::Without => true,
                 Merged::Failed => false,
             },
         }
@@ -180,7 +192,14 @@ impl Rewriter {
                     "a segment that was to be rewritten is damaged"
                 );
                 self.damaged.push(segment);
-                Merged::Damaged
+                Merged::Without
+            }
+            Err(merge::MergeError::Unreadable { segment, error }) => {
+                if self.postponed.on_failed(segment, core.now_ms()) {
+                    tracing::warn!(%error, segment = segment.0,
+                        "a segment cannot be read, and is rewritten later: others are meanwhile");
+                }
+                Merged::Without
             }
             Err(merge::MergeError::Io(error)) => {
                 tracing::warn!(%error, "segments could not be rewritten now");
@@ -207,8 +226,8 @@ enum Merged {
         inputs: Vec<SegmentId>,
         outputs: Vec<MergedSegment>,
     },
-    /// A segment is damaged, and was noted as such.
-    Damaged,
+    /// A segment is damaged or cannot be read, which was noted: the next plan does without it.
+    Without,
     Failed,
 }
 

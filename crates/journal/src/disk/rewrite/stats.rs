@@ -14,12 +14,14 @@ use super::super::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentKind};
 use super::super::sidecar::{EntryCursor, Row, Sidecar, SidecarError};
 use super::input::LivenessCheck;
 use super::policy::SegmentView;
+use super::postponed::Postponed;
 
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
     known: BTreeMap<SegmentId, SegmentStats>,
     /// Value of the counter `freed` at the last computation.
     computed_at: Option<u64>,
+    postponed: Postponed,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,13 +52,22 @@ impl Statistics {
                 self.known.insert(segment.id, SegmentStats::dead(core, &segment));
                 continue;
             }
+            let now = core.now_ms();
+            if self.postponed.has(segment.id, now) {
+                continue;
+            }
             match measure(core, &segment, before) {
                 Ok(known) => {
+                    self.postponed.forget(segment.id);
                     self.known.insert(segment.id, known);
                 }
                 // The active segment, and segments without a sidecar yet.
                 Err(SidecarError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => tracing::error!(%error, segment = segment.id.0, "a sidecar cannot be read"),
+                Err(error) => {
+                    if self.postponed.on_failed(segment.id, now) {
+                        tracing::error!(%error, segment = segment.id.0, "a sidecar cannot be read");
+                    }
+                }
             }
         }
         self.computed_at = Some(freed);
@@ -65,6 +76,7 @@ impl Statistics {
     pub(crate) fn forget(&mut self, ids: &[SegmentId]) {
         for id in ids {
             self.known.remove(id);
+            self.postponed.forget(*id);
         }
     }
 

@@ -8,14 +8,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokio::time::sleep;
 
 use super::TABLE;
 use super::board::Board;
 use super::sessions::Sessions;
-use super::words::{
-    Claim, Command, Commit, Commits, Credit, Head, Join, Joined, OfTask, Page, Records, Scan,
-};
+use super::words::{Command, Commit, Commits, Head, Joined, OfTask, Page, Records};
 use crate::drivers::websocket::Link;
 use crate::drivers::{DriverError, Receiver, Seat};
 use crate::experiment::{LiveFormat, Session};
@@ -23,10 +22,7 @@ use crate::workload::Received;
 
 const PROTOCOL: &str = "stafett.work.json";
 /// Records and bytes that may be delivered and not committed.
-const CREDIT: Credit = Credit {
-    records: 10_000,
-    bytes: 8 << 20,
-};
+const CREDIT: (u32, u32) = (10_000, 8 << 20);
 /// Bytes of messages whose records go into one commit.
 const COMMIT_BYTES: usize = 2 << 20;
 
@@ -83,10 +79,9 @@ impl Assembler {
             asked: 0,
             beat: Duration::ZERO,
         };
-        let join = Join {
-            worker: format!("{}-{number}", seat.group),
-            credit: CREDIT,
-        };
+        let (records, bytes) = CREDIT;
+        let credit = json!({"records": records, "bytes": bytes});
+        let join = json!({"worker": format!("{}-{number}", seat.group), "credit": credit});
         let joined: Joined = assembler.ask("join", join).await?;
         assembler.beat = Duration::from_millis(joined.worker_timeout_ms) / 4;
         board.joined(number, joined.tasks);
@@ -150,7 +145,7 @@ impl Assembler {
             came = self.read() => return came,
             () = sleep(beat) => {}
         }
-        self.tell("beat", serde_json::Map::new()).await?;
+        self.tell("beat", json!({})).await?;
         Ok(Vec::new())
     }
 
@@ -165,12 +160,7 @@ impl Assembler {
         let mut sessions = Sessions::default();
         let (mut after, mut is_done) = (None, entries == 0);
         while !is_done {
-            let claim = Claim { task: &task, epoch };
-            let scan = Scan {
-                claim,
-                table: TABLE,
-                after,
-            };
+            let scan = json!({"task": task, "epoch": epoch, "table": TABLE, "after": after});
             let page: Page = self.ask("scan", scan).await?;
             page.entries.into_iter().for_each(|entry| sessions.restore(entry));
             after = page.next;
@@ -184,7 +174,8 @@ impl Assembler {
 
     async fn release(&mut self, task: &str, epoch: u64) -> Result<(), DriverError> {
         self.forget(task);
-        self.tell("release", Claim { task, epoch }).await.map(|_| ())
+        let claim = json!({"task": task, "epoch": epoch});
+        self.tell("release", claim).await.map(|_| ())
     }
 
     fn forget(&mut self, task: &str) {

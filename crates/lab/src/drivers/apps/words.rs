@@ -86,32 +86,6 @@ pub(super) struct Command<'a, T> {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Join {
-    pub(super) worker: String,
-    pub(super) credit: Credit,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Credit {
-    pub(super) records: u32,
-    pub(super) bytes: u32,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Claim<'a> {
-    pub(super) task: &'a str,
-    pub(super) epoch: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Scan<'a> {
-    #[serde(flatten)]
-    pub(super) claim: Claim<'a>,
-    pub(super) table: &'a str,
-    pub(super) after: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
 pub(super) struct Commits<'a> {
     pub(super) tasks: &'a [Commit],
 }

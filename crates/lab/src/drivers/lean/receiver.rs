@@ -9,7 +9,7 @@ use stafett_kafka_client::batches::Batches;
 use stafett_kafka_client::values::Values;
 use stafett_kafka_client::{Client, FetchSettings, Fetched, Fetcher};
 use stafett_model::batch::HEADER_BYTES;
-use stafett_model::{Codec, records};
+use stafett_model::{BatchError, Codec, records};
 
 use super::failed;
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
@@ -66,6 +66,10 @@ impl LeanReceiver {
     }
 }
 
+fn damaged(error: BatchError) -> DriverError {
+    DriverError::Failed(format!("a batch came damaged: {error}"))
+}
+
 fn topics(seat: &Seat) -> u32 {
     u32::try_from(seat.destinations.names.len())
         .unwrap_or(u32::MAX)
@@ -73,8 +77,6 @@ fn topics(seat: &Seat) -> u32 {
 }
 
 fn read(fetched: Fetched, into: &mut Vec<Received>) -> Result<(), DriverError> {
-    let damaged =
-        |error: stafett_model::BatchError| DriverError::Failed(format!("a batch came damaged: {error}"));
     // TCP has checked the bytes; damage by the broker shows in missing messages.
     for batch in Batches::unverified(fetched.bytes) {
         let (header, bytes) = batch.map_err(damaged)?;
@@ -89,8 +91,6 @@ fn read(fetched: Fetched, into: &mut Vec<Received>) -> Result<(), DriverError> {
 }
 
 fn unpack(batch: &Bytes, into: &mut Vec<Received>) -> Result<(), DriverError> {
-    let damaged =
-        |error: stafett_model::BatchError| DriverError::Failed(format!("a batch came damaged: {error}"));
     for record in records(batch, DECOMPRESSED_MAX).map_err(damaged)? {
         let value = record.map_err(damaged)?.value.unwrap_or_default();
         into.extend(Received::read(&value));

@@ -20,12 +20,12 @@ mod table;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::chart::STYLE;
 use super::load::Recorded;
 
 pub(crate) use experiment::main_metric;
 pub(crate) use sign::LEVELS_BETWEEN;
 
-const STYLE: &str = include_str!("style.css");
 /// Nothing is loaded from anywhere, whatever a measured system has written into its messages.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";

@@ -3,8 +3,7 @@
 //! ```text
 //! stored key    u8 (0 user's, 1 operator's), text namespace, text name
 //! stored value  u8 version (1), i32 priority, u8 scope (1 plain queues, 2 those with two priorities), text pattern,
-//!               settings: number of them, each u8 tag and its value (`stored_settings`), then the definition in the
-//!               format of the front end
+//!               settings in the form of `stafett_queue`, then the definition in the format of the front end
 //! ```
 
 use bytes::Bytes;
@@ -13,8 +12,6 @@ use stafett_access::{BadPattern, Pattern};
 use stafett_model::codec::{get, get_text, put_text};
 use stafett_model::{NAME_BYTES_MAX, Namespace};
 use stafett_queue::{PolicySettings, QueueSettings};
-
-use super::super::stored_settings::{decode_policy_settings, encode_policy_settings};
 
 /// Format of stored values.
 const VERSION: u8 = 1;
@@ -127,7 +124,7 @@ impl Policy {
         value.extend(priority.to_le_bytes());
         value.push(flag(scope.plain, PLAIN) | flag(scope.two_priorities, TWO_PRIORITIES));
         put_text(pattern, &mut value);
-        encode_policy_settings(settings, &mut value);
+        settings.encode(&mut value);
         value.extend_from_slice(definition);
         value
     }
@@ -139,7 +136,7 @@ impl Policy {
         let priority = i32::from_le_bytes(get(rest)?);
         let [scope] = get(rest)?;
         let pattern = get_text(rest)?.into();
-        let settings = decode_policy_settings(rest)?;
+        let settings = PolicySettings::decode(rest)?;
         let new = NewPolicy {
             name: name.into(),
             pattern,

@@ -1,0 +1,101 @@
+"""A worker against answers that a broker gives, without a broker."""
+
+import asyncio
+import unittest
+from typing import Any
+
+from stafett import App, Record, State
+from stafett.types import Refused
+from stafett.worker import RECORDS_MAX, Claim, Worker
+
+
+class Joined(Exception):
+    """The worker asked to join."""
+
+
+class Shelf:
+    """A session that refuses answers of more than 3 values."""
+
+    wait_ms = 0
+
+    async def ask(self, command: str, body: dict[str, Any]) -> Any:
+        if command == "fetch":
+            await asyncio.sleep(60)
+        if len(body["keys"]) > 3:
+            raise Refused(413, {"code": "too_large"})
+        return {"values": [{"value": int(key)} for key in body["keys"]]}
+
+
+class Operator:
+    """A client whose app was declared otherwise."""
+
+    def __init__(self, field: str):
+        self.field = field
+
+    async def ask(self, method: str, path: str, body: Any) -> Any:
+        if method == "PUT":
+            raise Refused(409, {"code": "exists_differently", "field": self.field})
+        raise Joined
+
+
+class Broker:
+    """A session that refuses commits of more than `takes` records."""
+
+    wait_ms = 0
+
+    def __init__(self, count: int, takes: int):
+        self.count, self.takes, self.place, self.delivered = count, takes, 0, 0
+        self.done = asyncio.Event()
+
+    async def ask(self, command: str, body: dict[str, Any]) -> Any:
+        if command == "fetch":
+            behind = min(self.count, self.place + body["records_max"])
+            self.delivered = behind - self.place
+            record = {"key": "a", "value": 1, "timestamp": 0, "headers": {}, "late": False}
+            records = [record | {"offset": offset} for offset in range(self.place, behind)]
+            return {"topic": "in", "due": [], "records": records, "next": {"in": behind}}
+        assert command == "commit"
+        if self.delivered > self.takes:
+            raise Refused(413, {"code": "too_large"})
+        self.place = body["next"]["in"]
+        if self.place == self.count:
+            self.done.set()
+            await asyncio.sleep(0)
+        return {}
+
+
+def counting() -> App:
+    app = App("app", topics=["in"])
+
+    @app.record
+    async def count(record: Record, state: State) -> None:
+        pass
+
+    return app
+
+
+class Workers(unittest.IsolatedAsyncioTestCase):
+    async def test_settings_that_an_operator_changed_end_no_worker(self) -> None:
+        for field, ends in [("dead_letter", Joined), ("time", Joined), ("tables", Refused), ("topics", Refused)]:
+            worker = Worker(counting(), "w", 1)
+            worker._client = Operator(field)  # type: ignore[assignment]
+            with self.assertRaises(ends):
+                await worker._session(asyncio.Event())
+
+    async def test_an_answer_that_is_too_large_is_asked_for_in_parts(self) -> None:
+        claim = Claim(Shelf(), counting().handlers(), {"task": "0", "epoch": 1, "seq": 0})  # type: ignore[arg-type]
+        keys = [str(key) for key in range(2500)]
+        self.assertEqual(await claim.get("t", keys), list(range(2500)))
+        await claim.drop()
+
+    async def test_a_commit_that_is_too_large_is_made_smaller(self) -> None:
+        broker = Broker(count=RECORDS_MAX, takes=RECORDS_MAX // 3)
+        event = {"task": "0", "epoch": 1, "seq": 0}
+        claim = Claim(broker, counting().handlers(), event)  # type: ignore[arg-type]
+        await broker.done.wait()
+        await claim.finish()
+        self.assertEqual(broker.place, RECORDS_MAX)
+
+
+if __name__ == "__main__":
+    unittest.main()

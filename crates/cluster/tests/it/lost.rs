@@ -1,0 +1,154 @@
+//! Lost objects beside a living owner: what needs them waits, everything else goes on, and nothing is noted as
+//! damage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_cluster::fake::FakeDatabase;
+use stafett_cluster::{Clock, Database, Metrics as StorageMetrics, Objects, Settings, SharedStorage};
+use stafett_journal::disk::storage::Storage;
+use stafett_journal::disk::{Clock as JournalClock, Settings as JournalSettings};
+use stafett_journal::{DiskJournal, Frame, Metrics};
+use stafett_model::{Durability, LogId, Offset};
+
+use crate::node::{claim, storage_with, with_objects};
+use crate::support::{Seen, batch, control, create, put, read_all, rewriting};
+
+struct Node {
+    storage: Arc<SharedStorage>,
+    journal: DiskJournal,
+    metrics: StorageMetrics,
+}
+
+/// Takes the cell over, by the clock of the database.
+fn node(database: &FakeDatabase) -> Node {
+    let fake = database.node();
+    let shared: Arc<dyn Database> = Arc::<_>::clone(&fake) as Arc<dyn Database>;
+    let objects: Arc<dyn Objects> = fake;
+    let (clock, journal_clock) = (database.clone(), database.clone());
+    let settings = Settings {
+        clock: Clock::new(move || clock.now()),
+        ..with_objects(objects, 0)
+    };
+    let metrics = settings.metrics.clone();
+    let storage = Arc::new(storage_with(&shared, claim(&shared), settings).unwrap());
+    let opened = Arc::<SharedStorage>::clone(&storage);
+    let now_ms = move || i64::try_from(journal_clock.now().as_millis()).unwrap();
+    let journal_settings = JournalSettings {
+        clock: JournalClock::new(now_ms),
+        ..rewriting(100 << 10)
+    };
+    let journal = DiskJournal::open_on(opened, journal_settings, Metrics::new()).unwrap();
+    Node {
+        storage,
+        journal,
+        metrics,
+    }
+}
+
+/// Fills some segments with records of 10 KB, in objects.
+fn fill(node: &Node) -> (LogId, Vec<Seen>) {
+    let log = pumped(node, |journal| create(journal, Durability::Sync));
+    let mut expected = Vec::new();
+    for number in 0..60_u64 {
+        let text = format!("{number:05}").repeat(2000);
+        pumped(node, |journal| put(journal, log, batch(&[&text])));
+        expected.push((number, text));
+    }
+    node.journal.checkpoint();
+    (log, expected)
+}
+
+/// Does something that waits, while another thread does the work of the journal's.
+fn pumped<R: Send>(node: &Node, work: impl FnOnce(&DiskJournal) -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(|| work(&node.journal));
+        while !done.is_finished() {
+            node.journal.pump();
+            std::thread::yield_now();
+        }
+        done.join().unwrap()
+    })
+}
+
+/// Loses an object of a sealed segment. Returns its name.
+fn lose_segment(database: &FakeDatabase) -> String {
+    let objects = database.objects();
+    let needed = objects.iter().filter(|(name, _)| database.needs(name));
+    let mut large = needed.enumerate().filter(|(_, (_, body))| body.len() > 30_000);
+    let (index, _) = large.nth(3).unwrap();
+    database.lose(index).unwrap()
+}
+
+#[test]
+fn a_segment_with_a_lost_object_waits_and_nothing_is_put_again_for_it() {
+    let database = FakeDatabase::default();
+    let former = node(&database);
+    let (log, expected) = fill(&former);
+    drop(former);
+    let owner = node(&database);
+    let lost = database.lose(20).unwrap();
+    let why = owner.storage.seal().unwrap_err().to_string();
+    assert!(why.contains(&lost), "{why}");
+    assert_eq!(owner.metrics.lost_objects(), 1);
+    let objects = database.objects().len();
+    for _ in 0..100 {
+        database.advance(Duration::from_secs(1));
+        assert_eq!(owner.storage.seal().unwrap(), 0, "all others are sealed");
+    }
+    assert_eq!(database.objects().len(), objects, "nothing is put");
+    assert_eq!(database.bring_back(), 1);
+    database.advance(Duration::from_mins(1));
+    assert_eq!(owner.storage.seal().unwrap(), 1);
+    assert_eq!(owner.metrics.lost_objects(), 0);
+    assert!(read_all(&owner.journal, log, 1 << 20).unwrap() == expected);
+}
+
+#[test]
+fn a_lost_object_that_nothing_needs_any_more_is_forgotten() {
+    let database = FakeDatabase::default();
+    let owner = node(&database);
+    let (log, _) = fill(&owner);
+    owner.storage.seal().unwrap();
+    let lost = lose_segment(&database);
+    assert!(read_all(&owner.journal, log, 1 << 20).is_err());
+    assert_eq!(owner.metrics.lost_objects(), 1);
+    let before = Offset(59);
+    pumped(&owner, |journal| {
+        control(journal, [Frame::Truncate { log, before }])
+    });
+    owner.journal.checkpoint();
+    owner.journal.rewrite();
+    owner.storage.sync_names().unwrap();
+    assert!(!database.needs(&lost));
+    database.advance(Duration::from_secs(1));
+    owner.storage.seal().unwrap();
+    assert_eq!(owner.metrics.lost_objects(), 0);
+}
+
+#[test]
+fn a_lost_object_keeps_no_other_segment_from_being_merged() {
+    let database = FakeDatabase::default();
+    let owner = node(&database);
+    let (log, expected) = fill(&owner);
+    owner.storage.seal().unwrap();
+    let arrivals = || owner.journal.status().arrival_segments;
+    let all = arrivals();
+    assert!(all > 6, "{all}");
+    lose_segment(&database);
+    owner.journal.rewrite();
+    let left = arrivals();
+    assert!(left < all - 3, "{left} of {all}");
+    assert_eq!(owner.journal.scrub(), 1, "it cannot be read");
+    database.bring_back();
+    database.advance(Duration::from_secs(2));
+    owner.journal.rewrite();
+    assert!(arrivals() < left, "{left}");
+    let damaged = owner.journal.status().damaged_segments;
+    assert_eq!((owner.journal.scrub(), damaged), (0, 0));
+    assert!(read_all(&owner.journal, log, 1 << 20).unwrap() == expected);
+    drop(owner);
+    let next = node(&database);
+    assert!(!next.journal.report().is_damaged());
+    assert!(read_all(&next.journal, log, 1 << 20).unwrap() == expected);
+}
