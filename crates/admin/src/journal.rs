@@ -113,6 +113,7 @@ struct SegmentCounts {
 
 /// Quantiles since the start, in milliseconds; null before the first sync.
 #[derive(Debug, Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "names of the answer say their unit")]
 struct SyncTimes {
     p50_ms: Option<f64>,
     p99_ms: Option<f64>,

@@ -100,7 +100,7 @@ async fn publish(State(broker): State<Slot<Broker>>, request: Request) -> Result
     let posted = body::read(request, LIMIT).await?;
     let broker = broker.get()?;
     let live = broker.live_topics();
-    let (counts, staged) = publish_all(live, read(posted.text()?)?)?;
+    let (counts, staged) = publish_all(live, &read(posted.text()?)?)?;
     if let Some(ticket) = live.store(staged) {
         stored(stamp::storing(ticket).await)?;
     }
@@ -135,7 +135,7 @@ fn one(text: &str) -> Result<Posted<'_>, Problem> {
 }
 
 /// Publishes messages that are all well formed. Those with a log are only staged.
-fn publish_all(live: &Live, posted: Vec<Posted<'_>>) -> Result<(Counts, PendingAppends), Problem> {
+fn publish_all(live: &Live, posted: &[Posted<'_>]) -> Result<(Counts, PendingAppends), Problem> {
     let bytes = |posted: &Posted<'_>| {
         let decoded = posted.payload_base64.as_deref().map(|text| STANDARD.decode(text));
         decoded

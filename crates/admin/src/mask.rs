@@ -93,7 +93,7 @@ impl Masks {
             Value::Array(values) => values
                 .iter_mut()
                 .fold(false, |any, value| self.mask_fields(value) | any),
-            _ => false,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
     }
 }

@@ -227,6 +227,7 @@ struct Member {
 
 /// Threads, and work in progress.
 #[derive(Debug, Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "names of the answer are a contract")]
 struct Threads {
     threads: Vec<Thread>,
     connections: WaitingConnections,

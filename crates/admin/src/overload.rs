@@ -30,9 +30,9 @@ pub fn kind_of(method: &Method, path: &str) -> Kind {
         }
         _ if method == Method::DELETE => Kind::Exempt,
         (_, Some(verb)) if ROOM.contains(&verb) => Kind::Exempt,
-        (Some("live"), None) if method == Method::POST => Kind::Write,
-        (Some("messages"), None) if method == Method::POST && !is_deeper => Kind::Write,
-        (_, Some("messages" | "records" | "publish")) if method == Method::POST => Kind::Write,
+        _ if method != Method::POST => Kind::New,
+        (Some("live"), None) | (_, Some("messages" | "records" | "publish")) => Kind::Write,
+        (Some("messages"), None) if !is_deeper => Kind::Write,
         _ => Kind::New,
     }
 }

@@ -259,12 +259,12 @@ impl Delivery {
     /// the one that is read now, task time does not go on.
     fn pace(&self, next: &[u64], reading: Option<usize>) -> Pace {
         let high = self.high_at(next);
-        let inputs = high.iter().zip(next).zip(&self.ends).enumerate();
+        let mut inputs = high.iter().zip(next).zip(&self.ends).enumerate();
         let waits = |(input, ((high, next), end)): (usize, ((&Option<i64>, &u64), &u64))| {
             high.is_none() && next < end && reading != Some(input)
         };
         Pace {
-            is_held: inputs.map(waits).any(|waits| waits),
+            is_held: inputs.any(waits),
             high,
             time: i64::MIN,
         }

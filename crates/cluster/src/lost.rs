@@ -173,7 +173,7 @@ mod tests {
         let mut now = Duration::from_secs(100);
         assert!(lost.on_lost("segment", &part, now));
         for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let early = now + Duration::from_secs(pause) - Duration::from_millis(1);
+            let early = now + Duration::from_millis(1000 * pause - 1);
             assert!(lost.due(early).is_empty(), "before {pause} s");
             assert!(!lost.on_lost("segment", &part, early), "a reader is no look");
             now += Duration::from_secs(pause);

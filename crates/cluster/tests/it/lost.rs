@@ -115,7 +115,7 @@ fn a_lost_object_that_nothing_needs_any_more_is_forgotten() {
     assert_eq!(owner.metrics.lost_objects(), 1);
     let before = Offset(59);
     pumped(&owner, |journal| {
-        control(journal, [Frame::Truncate { log, before }])
+        control(journal, [Frame::Truncate { log, before }]);
     });
     owner.journal.checkpoint();
     owner.journal.rewrite();

@@ -1,6 +1,10 @@
 //! Apps by command, with a worker that is driven by requests.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

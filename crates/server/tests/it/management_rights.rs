@@ -1,7 +1,11 @@
 //! What is reached under `/api` without a login, by a user without a tag, and by one that may enter no
 //! virtual host. The requests are made of the table of routes in the documentation.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeSet;
 

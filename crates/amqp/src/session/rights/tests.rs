@@ -60,11 +60,10 @@ fn sampled(class: u16, number: u16) -> Method {
 }
 
 fn is_refused(session: &mut Session, method: &Method) -> bool {
-    let checked = match method {
-        Method::Basic(Basic::Publish(publish)) => {
-            session.check_write(&publish.exchange).map_err(MethodError::from)
-        }
-        _ => session.check_rights(1, method),
+    let checked = if let Method::Basic(Basic::Publish(publish)) = method {
+        session.check_write(&publish.exchange).map_err(MethodError::from)
+    } else {
+        session.check_rights(1, method)
     };
     match checked {
         Ok(()) => false,
