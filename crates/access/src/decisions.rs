@@ -1,6 +1,6 @@
 //! Decisions that a caller remembers, until the directory changes.
 //!
-//! A table with few places for each decision, which follow that of a hash of what it is about. Requests
+//! A table with few places for each decision, which follow that of a hash of its subject. Requests
 //! repeat the same few, so that finding one costs a hash and a comparison. The table grows when half of it is
 //! taken, up to a bound; a decision whose places are all taken takes the first from the one before.
 

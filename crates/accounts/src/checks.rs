@@ -1,9 +1,9 @@
 //! Turns to check proofs that take work: few at once, and fewer while they are wrong.
 //!
 //! A wrong proof keeps its turn for a while, so that guesses take a small part of a processor however many
-//! are offered; right ones follow each other without a pause. Work that was begun keeps its turn to the end, also
-//! if its client has left. One address cannot have all places of those that wait: the fewer are free, the
-//! fewer it may have.
+//! are offered; right ones follow each other without a pause. Work that was begun keeps its turn to the end,
+//! also if its client has left. One address cannot have all places of those that wait: the fewer are free,
+//! the fewer it may have.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

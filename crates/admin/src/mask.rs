@@ -50,13 +50,17 @@ impl Masks {
         content_base64: &mut Option<String>,
         cut: bool,
     ) {
+        if self.0.is_empty() {
+            return;
+        }
         if let Some(masked) = content.as_deref().and_then(|shown| self.masked_json(shown, cut)) {
             *content = Some(masked);
         }
         let bytes = content_base64
             .as_deref()
             .and_then(|text| STANDARD.decode(text).ok());
-        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        // Bytes that are no text have no beginning of JSON less.
+        let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         if let Some(masked) = text.and_then(|text| self.masked_text(&text, cut)) {
             *content_base64 = Some(STANDARD.encode(masked));
         }
@@ -71,12 +75,17 @@ impl Masks {
         RawValue::from_string(masked).ok()
     }
 
+    /// Masks a text that begins like JSON: as a whole if it is cut or cannot be read, such as several
+    /// documents, since nothing is known of its fields then.
     fn masked_text(&self, text: &str, cut: bool) -> Option<String> {
-        let begins = text.trim_start().starts_with(['{', '[']);
-        if cut && begins {
-            return Some(MASK.to_owned());
+        let begun = text.trim_start_matches('\u{feff}').trim_start();
+        if !begun.starts_with(['{', '[']) {
+            return None;
         }
-        let mut value: Value = serde_json::from_str(text).ok().filter(|_| begins)?;
+        let read = serde_json::from_str::<Value>(begun).ok().filter(|_| !cut);
+        let Some(mut value) = read else {
+            return Some(MASK.to_owned());
+        };
         self.mask_fields(&mut value).then(|| value.to_string())
     }
 
@@ -93,7 +102,13 @@ impl Masks {
             Value::Array(values) => values
                 .iter_mut()
                 .fold(false, |any, value| self.mask_fields(value) | any),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            Value::String(text) => {
+                let inner = serde_json::from_str::<Value>(text).ok();
+                let is_json = inner.is_some_and(|inner| inner.is_object() || inner.is_array());
+                let masked = self.masked_text(text, false).filter(|_| is_json);
+                masked.map(|masked| *text = masked).is_some()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
 }
@@ -118,6 +133,10 @@ mod tests {
             (r#""{\"iban\":7}""#, r#""{\"iban\":\"•••\"}""#),
             (r#""a text with password""#, r#""a text with password""#),
             ("17", "17"),
+            (r#"{"a":"{\"iban\":7}"}"#, r#"{"a":"{\"iban\":\"•••\"}"}"#),
+            (r#""{\"iban\":7}\n{\"iban\":8}""#, r#""•••""#),
+            (r#""{\"iban\":1e999}""#, r#""•••""#),
+            (r#"{"a":"[a text"}"#, r#"{"a":"[a text"}"#),
         ] {
             assert_eq!(masked(content, false), shown);
         }
@@ -134,5 +153,12 @@ mod tests {
         let mut encoded = Some(STANDARD.encode(r#"{"iban":7}"#));
         Masks::of("iban").mask(&mut None, &mut encoded, false);
         assert_eq!(encoded, Some(STANDARD.encode(r#"{"iban":"•••"}"#)));
+        let latin = Some(STANDARD.encode(b"{\"iban\": \"M\xfcller\"}"));
+        let mut encoded = latin.clone();
+        Masks::of("iban").mask(&mut None, &mut encoded, false);
+        assert_ne!(encoded, latin);
+        let mut encoded = latin.clone();
+        Masks::of("").mask(&mut None, &mut encoded, true);
+        assert_eq!(encoded, latin);
     }
 }

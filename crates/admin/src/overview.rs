@@ -252,7 +252,7 @@ fn since(at_ms: Option<i64>) -> String {
 }
 
 impl JournalDesk {
-    /// Returns what is wrong with the journal. Damage is known since the start.
+    /// Returns the faults of the journal. Damage is known since the start.
     fn alarms(&self, started_at: i64) -> Vec<Alarm> {
         let Ok(journal) = self.journal.get() else {
             return Vec::new();

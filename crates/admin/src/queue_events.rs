@@ -129,8 +129,15 @@ impl Follower {
             let mut piece = String::new();
             // Nothing of a search is kept while the stream waits.
             let has_more = Box::pin(self.put_messages(&mut piece)).await;
+            // Also while there is always something new.
+            let draining = self.draining.clone();
+            tokio::select! {
+                biased;
+                () = draining.cancelled() => self.put_end(&mut piece, &slot::closed()),
+                _ = self.second.tick() => self.put_counts(&mut piece),
+                () = std::future::ready(()) => {}
+            }
             if piece.is_empty() && !has_more {
-                let draining = self.draining.clone();
                 tokio::select! {
                     () = changed => continue,
                     () = draining.cancelled() => self.put_end(&mut piece, &slot::closed()),

@@ -1,4 +1,4 @@
-//! Connections that wait, and for what.
+//! Connections that wait, and their reasons.
 
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -146,7 +146,7 @@ impl Build {
         self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
     }
 
-    /// Stores what is left of failures that a position has passed.
+    /// Stores the rest of failures that a position has passed.
     pub(crate) fn push_rest(&mut self, state: &TaskState, position: &Position) -> Result<(), AppError> {
         for (input, known) in state.failures() {
             let next = position.next.get(usize::from(*input));

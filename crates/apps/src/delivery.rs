@@ -14,7 +14,7 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, Topic
 
 use crate::definition::TimeRules;
 use crate::entry::Position;
-use crate::pace::{Lowest, Pace, raise};
+use crate::pace::{Lowest, Pace, raise, size};
 use crate::state::{DueTimer, TaskState};
 use crate::task::Slice;
 
@@ -223,7 +223,7 @@ impl Delivery {
         raise(&mut self.reached, &other.reached);
     }
 
-    /// Moves places over what is not for the task.
+    /// Moves places over records that are not for the task.
     pub(crate) fn pass_clear(&self, places: &mut [u64]) {
         raise(places, &self.clear);
     }
@@ -369,6 +369,12 @@ impl Delivery {
             }
         }
         let reached = *next;
+        self.note_read(input, began, reached, fetched);
+        Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
+    }
+
+    /// Notes that an input was read from one place to another.
+    fn note_read(&mut self, input: usize, began: u64, reached: u64, fetched: &mut Fetched) {
         fetched.input = input;
         if let Some(known) = self.reached.get_mut(input) {
             *known = reached.max(*known);
@@ -378,7 +384,6 @@ impl Delivery {
             Some(first) => self.note_clear(input, began, first.record.offset.0),
             None => self.note_clear(input, began, reached),
         }
-        Ok(!fetched.records.is_empty() || reached > began || fetched.gap.is_some())
     }
 
     /// Returns false if the task rests at a gap. Nothing is lost to a task that begins.
@@ -487,13 +492,4 @@ impl Gap {
             why,
         }
     }
-}
-
-fn size(record: &StoredRecord) -> usize {
-    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
-    let headers = record
-        .headers
-        .iter()
-        .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len));
-    length(&record.key) + length(&record.value) + headers.sum::<usize>()
 }

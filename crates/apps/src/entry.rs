@@ -249,6 +249,14 @@ fn get_places(inputs: u8, rest: &mut &[u8]) -> Option<(Vec<u64>, Vec<u64>)> {
     Some((next, safe))
 }
 
+/// Returns the key of an entry, of that of its record.
+pub(crate) fn key_of_entry(record_key: &Bytes) -> Option<Bytes> {
+    match EntryKey::decode(record_key)? {
+        EntryKey::State { key, .. } => Some(key),
+        EntryKey::Position | EntryKey::Done(_) | EntryKey::Timer { .. } | EntryKey::Failure { .. } => None,
+    }
+}
+
 /// Returns an error that names a range of a task's log if it is damaged. Other ranges without records were
 /// compacted away.
 pub(crate) fn intact(skipped: &Skipped) -> Result<(), String> {

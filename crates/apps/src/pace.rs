@@ -1,5 +1,6 @@
 //! Task time and places on the way through records.
 
+use bytes::Bytes;
 use stafett_model::StoredRecord;
 
 use crate::definition::TimeRules;
@@ -117,4 +118,14 @@ pub(crate) fn raise(places: &mut [u64], others: &[u64]) {
     for (place, other) in places.iter_mut().zip(others) {
         *place = (*place).max(*other);
     }
+}
+
+/// Returns the bytes of a record that count in a delivery.
+pub(crate) fn size(record: &StoredRecord) -> usize {
+    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    let headers = record
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.map_or(0, <[u8]>::len));
+    length(&record.key) + length(&record.value) + headers.sum::<usize>()
 }

@@ -12,7 +12,8 @@ use stafett_model::{LogId, Offset, StoredRecord, records};
 use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, TopicCatalog};
 
 use crate::entry::{
-    EntryKey, NEVER, POSITION, Position, intact, read_offsets, split_value, state_key, timer_key,
+    EntryKey, NEVER, POSITION, Position, intact, key_of_entry, read_offsets, split_value, state_key,
+    timer_key,
 };
 use crate::failure::Failure;
 use crate::index::{KeyHash, KeyHasher, KeyIndex, OFFSETS_MAX, counted};
@@ -474,14 +475,6 @@ pub(crate) async fn read_table(
             }
             Err(why) => return Err(why.to_string()),
         }
-    }
-}
-
-/// Returns the key of an entry, of that of its record.
-pub(crate) fn key_of_entry(record_key: &Bytes) -> Option<Bytes> {
-    match EntryKey::decode(record_key)? {
-        EntryKey::State { key, .. } => Some(key),
-        EntryKey::Position | EntryKey::Done(_) | EntryKey::Timer { .. } | EntryKey::Failure { .. } => None,
     }
 }
 

@@ -187,7 +187,7 @@ impl App {
     }
 
     /// Stores the place before which nothing is left for a task, now and then: its worker has nothing to
-    /// commit while the records of its log are those of other slices, yet they wait for nobody.
+    /// commit while the records of its log are those of other slices, which wait for no worker.
     pub(crate) async fn pass_left_out(
         &self,
         session: Session<'_>,

@@ -8,12 +8,13 @@ use stafett_topics::ReadEnd;
 use crate::app::{App, Claim, Session};
 use crate::definition::{Definition, Guarantee};
 use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Mark, Source};
+use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::machine::WorkerError;
 use crate::pace::raise;
 use crate::slot::Slot;
-use crate::state::{DueTimer, Entry, Scan, entry_of, key_of_entry, read_places, read_table, timer_of};
+use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
 use crate::task::TaskId;
 
 /// Bytes of the values that one request gets.
@@ -32,7 +33,7 @@ impl App {
     ) -> Result<Fetched, AppError> {
         let mut wait = std::pin::pin!(wait);
         let (mut is_over, mut is_again) = (false, false);
-        // Behind what was read and is not for the worker.
+        // Places behind records that were read and are not for the worker.
         let mut ahead = Vec::new();
         let topics = self.readable_topics().await?;
         let logs: Vec<_> = topics
@@ -138,26 +139,7 @@ impl App {
     ) -> Result<Fetched, AppError> {
         let catalog = &self.parts.catalog;
         let definition = self.stored().definition.clone();
-        let mut delivery = slot.delivery.lock().clone();
-        if from.iter().flatten().next().is_none() {
-            // Everything behind the last commit comes again, timers too.
-            delivery.told.clear();
-            delivery.alone = None;
-        }
-        let bounds = || logs.iter().filter_map(|log| catalog.bounds(*log));
-        let mut fetched = Fetched {
-            next: delivery.base.clone(),
-            end: bounds().map(|bounds| bounds.stable.0).collect(),
-            ..Fetched::default()
-        };
-        begin_at(&mut fetched.next, from, &delivery.reached, &definition)?;
-        raise(&mut fetched.next, ahead);
-        delivery.pass_clear(&mut fetched.next);
-        delivery.ends.clone_from(&fetched.end);
-        if !definition.time.of_records {
-            delivery.idle_ms = self.parts.clock.wall_ms();
-        }
-        fetched.time = delivery.time_at(definition.time, &fetched.next);
+        let (mut delivery, mut fetched) = self.begin_fetch(slot, (from, ahead), logs, &definition)?;
         let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
         let (due, mark, begins) = slot.with_state(|state| {
             let due = state.due(fetched.time, &delivery.told, DUE_MAX);
@@ -203,6 +185,37 @@ impl App {
             self.counts.gaps.inc();
         }
         Err(gap_error(claim.task, gap, &definition))
+    }
+
+    /// Returns the deliveries of a claim, and the answer with the place at which it begins.
+    fn begin_fetch(
+        &self,
+        slot: &Slot,
+        (from, ahead): (&[Option<u64>], &[u64]),
+        logs: &[stafett_model::LogId],
+        definition: &Definition,
+    ) -> Result<(Delivery, Fetched), AppError> {
+        let mut delivery = slot.delivery.lock().clone();
+        if from.iter().flatten().next().is_none() {
+            // Everything behind the last commit comes again, timers too.
+            delivery.told.clear();
+            delivery.alone = None;
+        }
+        let bounds = logs.iter().filter_map(|log| self.parts.catalog.bounds(*log));
+        let mut fetched = Fetched {
+            next: delivery.base.clone(),
+            end: bounds.map(|bounds| bounds.stable.0).collect(),
+            ..Fetched::default()
+        };
+        begin_at(&mut fetched.next, from, &delivery.reached, definition)?;
+        raise(&mut fetched.next, ahead);
+        delivery.pass_clear(&mut fetched.next);
+        delivery.ends.clone_from(&fetched.end);
+        if !definition.time.of_records {
+            delivery.idle_ms = self.parts.clock.wall_ms();
+        }
+        fetched.time = delivery.time_at(definition.time, &fetched.next);
+        Ok((delivery, fetched))
     }
 
     /// When nothing waits in any input, task time goes on with the clock.

@@ -295,9 +295,13 @@ impl SharedStorage {
             if garbage.is_empty() || self.is_ending() {
                 return Ok(deleted);
             }
-            self.delete(&garbage)?;
-            uplink.until_answered(|| uplink.database.forget_garbage(&garbage))?;
-            deleted += garbage.len();
+            let (gone, failure) = self.delete(&garbage);
+            if !gone.is_empty() {
+                uplink.until_answered(|| uplink.database.forget_garbage(&gone))?;
+                deleted += gone.len();
+            } else if let Some(error) = failure {
+                return Err(error);
+            }
         }
     }
 
@@ -327,8 +331,9 @@ impl SharedStorage {
                     names.push(name);
                 }
             }
-            deleted += names.len();
-            self.delete(&names)
+            let (gone, failure) = self.delete(&names);
+            deleted += gone.len();
+            failure.map_or(Ok(()), Err)
         };
         let compared = compare(&*uplink.database, &**objects, &mut |found| {
             if let Found::OnlyStored { object, .. } = found
@@ -353,19 +358,29 @@ impl SharedStorage {
         Ok(deleted)
     }
 
-    fn delete(&self, names: &[String]) -> io::Result<()> {
+    /// Deletes objects. Returns the names of those that are gone, and the first failure: an object that
+    /// cannot be deleted holds up no other.
+    fn delete(&self, names: &[String]) -> (Vec<String>, Option<io::Error>) {
         let uplink = &self.uplink;
         let Some(objects) = &uplink.settings.objects else {
-            return Ok(());
+            return (names.to_vec(), None);
         };
-        at_once(uplink.settings.requests_max, names, |name| {
-            // A store that refuses keeps its garbage: that is no reason to end.
-            objects
-                .delete(name)
-                .map_err(|error| io::Error::other(error.to_string()))?;
-            uplink.settings.metrics.deleted_objects.inc();
+        let (gone, failure) = (Lock::new(Vec::new()), Lock::new(None));
+        let ended = at_once(uplink.settings.requests_max, names, |name| {
+            match objects.delete(name) {
+                Ok(()) => {
+                    uplink.settings.metrics.deleted_objects.inc();
+                    gone.lock().push(name.clone());
+                }
+                Err(error) => {
+                    let mut failure = failure.lock();
+                    failure.get_or_insert(io::Error::other(error.to_string()));
+                }
+            }
             Ok(())
-        })
+        });
+        let (gone, failure) = (std::mem::take(&mut *gone.lock()), failure.lock().take());
+        (gone, failure.or(ended.err()))
     }
 }
 

@@ -48,9 +48,9 @@ impl Identity {
         std::mem::replace(&mut *self.sasl.lock(), state)
     }
 
-    /// Returns true while a login has begun and is not complete. A client may take no notice of a refusal that
-    /// asks for a last message; it goes on neither as the user of its certificate nor as that of an earlier
-    /// login.
+    /// Returns true while a login has begun and is not complete. A client may take no notice of a refusal
+    /// that asks for a last message; it goes on neither as the user of its certificate nor as that of an
+    /// earlier login.
     pub(crate) fn is_logging_in(&self) -> bool {
         self.is_logging_in.load(Ordering::Acquire)
     }

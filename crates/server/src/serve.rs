@@ -170,6 +170,7 @@ async fn run_again(
             }
             Ok(End::LetGo) => {
                 process.http.end(Duration::ZERO, pending()).await;
+                signals.repeat();
                 continue;
             }
             Ok(End::Failed { reason }) => {
@@ -189,12 +190,14 @@ async fn run_again(
         let pause = (RESTART_PAUSE * (1 << short_runs.min(16))).min(RESTART_PAUSE_MAX);
         tracing::error!(target: EVENTS, kind = "alarm.begins", name = "journal_failed", reason = %failure, pause = ?pause,
             "starting again");
+        signals.repeat();
         tokio::select! {
-            () = sleep(pause) => {}
+            biased;
             stop = signals.next() => {
                 tracing::info!(by = stop.by, "stopped before starting again");
                 return Err(failure);
             }
+            () = sleep(pause) => {}
         }
         process.http.end(HTTP_END_MAX, pending()).await;
     }

@@ -24,6 +24,10 @@ pub(crate) struct StopSignals {
     interrupt: Signal,
     /// SIGHUP, if there is no file to read again.
     hangup: Option<Signal>,
+    /// Last stop that was told.
+    told: Option<Stop>,
+    /// Stop that was told in a run that did not end the process.
+    left: Option<Stop>,
 }
 
 /// Handles SIGHUP from now on.
@@ -38,6 +42,8 @@ impl StopSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: None,
+            told: None,
+            left: None,
         })
     }
 
@@ -49,8 +55,22 @@ impl StopSignals {
         })
     }
 
+    /// Tells the last stop once more: the run in which it came goes on or begins anew for another reason.
+    pub(crate) fn repeat(&mut self) {
+        self.left = self.told.take();
+    }
+
     /// Waits for the next signal or request.
     pub(crate) async fn next(&mut self) -> Stop {
+        let stop = match self.left.take() {
+            Some(stop) => stop,
+            None => self.received().await,
+        };
+        self.told = Some(stop);
+        stop
+    }
+
+    async fn received(&mut self) -> Stop {
         let by_signal = |by| Stop { by, drain: None };
         tokio::select! {
             _ = self.terminate.recv() => by_signal("SIGTERM"),
@@ -68,5 +88,23 @@ pub(crate) async fn received(signal: &mut Option<Signal>) {
             signal.recv().await;
         }
         None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_that_came_before_a_run_ended_otherwise_is_told_to_the_next_one() {
+        let (ask, requests) = mpsc::channel(1);
+        let mut signals = StopSignals::listen(requests).unwrap();
+        ask.send(Some(Duration::from_secs(3))).await.unwrap();
+        let told = signals.next().await;
+        signals.repeat();
+        assert_eq!(signals.next().await, told);
+        drop(ask);
+        signals.repeat();
+        assert_eq!(signals.next().await, told, "until the process ends");
     }
 }

@@ -88,7 +88,7 @@ pub(crate) async fn scope<F: Future>(caller: Arc<Caller>, task: F) -> F::Output 
 
 /// Returns true if this task's caller has a right.
 pub(crate) fn may(broker: &Broker, action: Action, resource: &Resource<'_>) -> bool {
-    rights::check_thing(broker, &caller(broker), action, resource).is_ok()
+    caller(broker).may(action, resource)
 }
 
 /// Refuses an action of this task's caller on a thing that a body or a query names.

@@ -254,7 +254,9 @@ impl Template {
         let in_line = |why: Problem| why.with("line", line).with("stored", 0);
         let is_list = json.trim_start().starts_with('[');
         if self.is == As::List || self.is == As::Record && is_list {
-            let Documents(documents) = body::parse(json.as_bytes()).map_err(in_line)?;
+            let Documents(documents) = body::parse(json.as_bytes())
+                .map_err(in_line)
+                .inspect_err(|_| incoming.read += 1)?;
             for (at, document) in documents.into_iter().enumerate() {
                 // In lines of lists, the line is more of use than the place in it.
                 let at = if line == 1 { at + 1 } else { line };

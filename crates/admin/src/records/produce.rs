@@ -148,7 +148,7 @@ async fn produce(
         keyed: incoming.keyed,
         stored: waits.then_some(incoming.records.len()),
         refused: incoming.refused.len(),
-        skipped: incoming.read - incoming.records.len() - incoming.refused.len(),
+        skipped: (incoming.read).saturating_sub(incoming.records.len() + incoming.refused.len()),
         durability: catalog.log_spec(&topic).durability.to_string(),
         repeated: false,
         places: Vec::new(),

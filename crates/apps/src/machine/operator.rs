@@ -181,8 +181,8 @@ impl Machine {
         }
     }
 
-    /// Hands over a task that a drained worker had claimed, or got back from a split, when it had nothing else
-    /// left.
+    /// Hands over a task that a drained worker had claimed, or got back from a split, when it had nothing
+    /// else left.
     pub(super) fn drain_later_claim(&mut self, name: &Arc<str>, now_ms: i64, effects: &mut Vec<Effect>) {
         if let Some(drain) = self
             .drains

@@ -15,7 +15,7 @@ use super::super::group::{GROUP_HEAD_BYTES, GroupHead};
 use super::super::index::{count_runs, sort};
 use super::super::position::{Position, SegmentId};
 use super::super::segment::{FileRole, SEGMENT_HEAD_BYTES, Segment, SegmentHead, SegmentKind};
-use super::super::sidecar::{self, IndexEntry, Sidecar, Summary, rows_of};
+use super::super::sidecar::{self, IndexEntry, Sidecar, SidecarError, Summary, rows_of};
 use super::super::storage::{StorageFile, is_full};
 use super::merge::{MergeError, MergedSegment};
 
@@ -132,9 +132,12 @@ impl<'a> Output<'a> {
             let mut logs = Vec::new();
             Sidecar::open(&*file, *id)
                 .and_then(|sidecar| sidecar.for_each_row(|row| logs.push((row.log, row.first, row.bytes))))
-                .map_err(|_| MergeError::Damaged {
-                    segment: *id,
-                    byte: 0,
+                .map_err(|why| match why {
+                    SidecarError::Io(error) => MergeError::Io(error),
+                    SidecarError::Damaged(_) | SidecarError::Newer(_) => MergeError::Damaged {
+                        segment: *id,
+                        byte: 0,
+                    },
                 })?;
             merged.push(MergedSegment { segment, logs });
         }
