@@ -153,6 +153,10 @@ fn a_node_that_stands_by_answers_about_itself_over_tls() {
             ("STAFETT_TLS_CERTIFICATE", file("server.pem")),
             ("STAFETT_TLS_KEY", file("server.key")),
             ("STAFETT_HTTP_TLS_OWN", ports[node].address()),
+            // The usual ports are one machine's.
+            ("STAFETT_HTTP_TLS_LISTEN", String::new()),
+            ("STAFETT_KAFKA_TLS_LISTEN", String::new()),
+            ("STAFETT_AMQP_TLS_LISTEN", String::new()),
         ]
     });
     let Some(cluster) = Cluster::start_with(settings) else {

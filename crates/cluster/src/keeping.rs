@@ -380,7 +380,7 @@ impl SharedStorage {
             Ok(())
         });
         let (gone, failure) = (std::mem::take(&mut *gone.lock()), failure.lock().take());
-        (gone, failure.or(ended.err()))
+        (gone, failure.or_else(|| ended.err()))
     }
 }
 
