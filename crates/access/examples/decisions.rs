@@ -1,7 +1,7 @@
 //! Makes many decisions of one caller: `bench/rules.py` counts the instructions of each.
 //!
-//! `decisions RULES DECISIONS TOPICS`: a user with this many rules, which asks for the right to write to so many
-//! topics in turn; with `open` for RULES, a caller of a broker without users.
+//! `decisions RULES DECISIONS TOPICS`: a user with RULES rules makes DECISIONS checks of the right to write, over
+//! TOPICS topics in turn. With `open` for RULES, the broker has no users.
 
 #![expect(clippy::panic, reason = "a measurement ends by panicking")]
 

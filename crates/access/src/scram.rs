@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::verifier::HASHED;
 
-    /// Returns what is hashed for a wrong proof, by call.
+    /// Returns the number of bytes that each call hashes for a wrong proof.
     fn hashed_for(hash: Hash, user: &str, verifier: Option<&ScramVerifier>) -> Vec<usize> {
         HASHED.take();
         let first = First::read(format!("n,,n={user},r=theirs").as_bytes()).unwrap();

@@ -86,22 +86,22 @@ impl Lowest {
 
     /// Returns the lowest `next` of an input, of which this one is stored.
     pub(crate) fn next(&self, input: usize, stored: u64) -> u64 {
-        self.next
-            .lowest
-            .get(input)
-            .map_or(stored, |lowest| stored.min(*lowest))
+        self.next.lowest(input, stored)
     }
 
     /// Returns the lowest `safe` of an input, of which this one is stored.
     pub(crate) fn safe(&self, input: usize, stored: u64) -> u64 {
-        self.safe
-            .lowest
-            .get(input)
-            .map_or(stored, |lowest| stored.min(*lowest))
+        self.safe.lowest(input, stored)
     }
 }
 
 impl Range {
+    fn lowest(&self, input: usize, stored: u64) -> u64 {
+        self.lowest
+            .get(input)
+            .map_or(stored, |lowest| stored.min(*lowest))
+    }
+
     fn on_commit(&mut self, places: &[u64]) {
         let known = self.lowest.iter_mut().zip(&mut self.stored);
         for ((lowest, stored), place) in known.zip(places) {

@@ -189,8 +189,8 @@ fn is_it(segment: &str, name: &str) -> bool {
     segment == "*" || segment == name
 }
 
-/// True if a value that is no object may hold a field that a path leads to: another form of what is named
-/// there, or a list of objects behind `*`.
+/// Returns true if a value that is no object may hold the field of a path: any value in place of a named
+/// object, and behind `*` a list of objects.
 fn may_hold(segment: &str, json: &str) -> bool {
     match segment {
         "*" => json.starts_with('[') && json.contains('{'),

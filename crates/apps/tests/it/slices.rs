@@ -101,7 +101,7 @@ async fn the_place_of_a_slice_goes_on_without_records_of_its_own_and_survives_a_
     let again = halves.world.killed();
     let app = again.apps.named("app").unwrap();
     assert_eq!(app.position(halves.task).await.unwrap().next, [2]);
-    // What was passed over may expire.
+    // Records that were passed over may expire.
     let log = again.catalog.topics().named("in").unwrap().log(0).unwrap();
     again.catalog.truncate(&[(log, Offset(2))]).await;
     again.send("in", &[(&halves.own, "3", 3)]).await;

@@ -23,7 +23,7 @@ impl FakeDatabase {
         self.0.lock().lists.are_late = true;
     }
 
-    /// Has lists name what is there. `for_good`: they are not late any more.
+    /// Makes lists complete: for all later ones too if `for_good`, else up to now.
     pub fn catch_up(&self, for_good: bool) {
         let lists = &mut self.0.lock().lists;
         let are_late = lists.are_late && !for_good;

@@ -501,7 +501,7 @@ settings! {
         garbage_after_ms: Time = "1h", in 0..=365 * DAY;
 
         /// Connections that this node relays to the owner, of all listeners together. Each takes two open
-        /// descriptors and 32 KiB. What is beyond is closed, and counted.
+        /// descriptors and 32 KiB. Connections beyond the limit are closed, and counted.
         relays_max: Count = "10000", in 1..=10_000_000;
     }
     trace: Trace {

@@ -1,4 +1,4 @@
-//! What is reached under `/api` without a login, by a user without a tag, and by one that may enter no
+//! Routes of `/api` that answer without a login, to a user without a tag, and to a user that may enter no
 //! virtual host. The requests are made of the table of routes in the documentation.
 
 #![expect(
