@@ -31,23 +31,6 @@ fn stafett(arguments: &[&str]) -> String {
     peer::run_text(Command::new(binary()).args(arguments))
 }
 
-/// Time after which a cell that was kept for a node is anybody's again, and more.
-const ORDER_LIMIT: Duration = Duration::from_secs(15);
-
-/// Orders the cell to a node, until it serves there: a node that is slow to take over has it taken back.
-fn order(cluster: &Cluster, to: usize, arguments: &[&str]) {
-    let mut ordered = Instant::now();
-    stafett(arguments);
-    until("the node serves", cluster, |cluster| {
-        let serves = cluster.get(to, "/health").starts_with("HTTP/1.1 200");
-        if !serves && ordered.elapsed() > ORDER_LIMIT {
-            ordered = Instant::now();
-            stafett(arguments);
-        }
-        serves
-    });
-}
-
 fn until(what: &str, cluster: &Cluster, mut is_so: impl FnMut(&Cluster) -> bool) {
     let begun = Instant::now();
     while !is_so(cluster) {
@@ -255,19 +238,13 @@ fn an_order_moves_the_cell_and_both_nodes_go_on() {
     let status = stafett(&["cluster", "status", "--http", &cluster.http[1]]);
     assert!(status.contains("owner") && status.contains("standby"), "{status}");
     // The node that stands by passes the order on.
-    order(
-        &cluster,
-        1,
-        &["cluster", "move", "2", "--yes", "--http", &cluster.http[1]],
-    );
+    stafett(&["cluster", "move", "2", "--yes", "--http", &cluster.http[1]]);
+    cluster.await_health(1, "/health");
     cluster.await_health(0, "/health/any");
     let refused = cluster.get(0, "/health");
     assert!(refused.contains("standing_by"), "{refused}");
-    order(
-        &cluster,
-        0,
-        &["cluster", "move", "--yes", "--http", &cluster.http[0]],
-    );
+    stafett(&["cluster", "move", "--yes", "--http", &cluster.http[0]]);
+    cluster.await_health(0, "/health");
     cluster.await_health(1, "/health/any");
     assert_eq!(shown(&cluster, 1)["owner"], 1);
 }

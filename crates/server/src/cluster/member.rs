@@ -236,6 +236,9 @@ impl Member {
             let mut turn = self.others_turn.lock();
             *turn = turn.filter(|(_, former)| *former == owner.facts.incarnation);
         }
+        // The view comes before the owner: a connection to the owner says this node's number. Without it, the
+        // owner would take the node that a move names for another one, and have it wait.
+        self.view.send_replace(Arc::new(view));
         self.owner.send_if_modified(|before| {
             let facts = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.facts.clone());
             let is_new = facts(before) != facts(&owner);
@@ -244,7 +247,6 @@ impl Member {
             }
             is_new
         });
-        self.view.send_replace(Arc::new(view));
     }
 
     /// Returns the cluster as it was seen last.
