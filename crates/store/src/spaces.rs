@@ -1,5 +1,5 @@
 //! All tables of keyed state. Their numbers and tags are on disk and never change. Space 65,535 is the
-//! journal's own; the next free number is 18.
+//! journal's own; the next free number is 19.
 
 use stafett_journal::{Journal, StateItem, StateSpace, StateUnreadable};
 

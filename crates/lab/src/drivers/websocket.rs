@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
 use crate::drivers::DriverError;
@@ -17,6 +17,8 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const FRAME_BYTES_MAX: usize = 64 << 20;
 const READ_BYTES: usize = 4 << 10;
+/// The same while a long message comes.
+const LONG_READ_BYTES: usize = 64 << 10;
 /// A buffer that grew beyond this is given back when it is empty.
 const KEPT_BYTES: usize = 1 << 20;
 /// Connections from one address of the loopback network.
@@ -108,13 +110,19 @@ impl Link {
         put_frame(kind, message, &mut self.outbound);
     }
 
-    /// Writes the output. Safe to drop: written bytes are gone from the buffer.
+    /// Writes the output. Reads meanwhile, as a broker whose answers are not read takes no more. Safe to drop:
+    /// written bytes are gone from the buffer.
     pub(super) async fn flush(&mut self) -> Result<(), DriverError> {
         while !self.outbound.is_empty() {
-            self.stream
-                .write_buf(&mut self.outbound)
-                .await
-                .map_err(|error| DriverError::Failed(error.to_string()))?;
+            let room = self.read_room();
+            let (mut from, mut to) = self.stream.split();
+            tokio::select! {
+                biased;
+                written = to.write_buf(&mut self.outbound) => {
+                    written.map_err(|error| DriverError::Failed(error.to_string()))?;
+                }
+                read = read(&mut from, &mut self.inbound, room) => read?,
+            }
         }
         if self.outbound.capacity() > KEPT_BYTES {
             self.outbound = BytesMut::new();
@@ -147,14 +155,28 @@ impl Link {
             if self.inbound.is_empty() && self.inbound.capacity() > KEPT_BYTES {
                 self.inbound = BytesMut::new();
             }
-            self.inbound.reserve(READ_BYTES);
-            let read = self.stream.read_buf(&mut self.inbound).await;
-            match read {
-                Ok(0) => return Err(DriverError::Failed("the broker ended the connection".to_owned())),
-                Ok(_) => {}
-                Err(error) => return Err(DriverError::Failed(error.to_string())),
-            }
+            let room = self.read_room();
+            read(&mut self.stream, &mut self.inbound, room).await?;
         }
+    }
+
+    /// Returns the bytes to read at once.
+    fn read_room(&self) -> usize {
+        self.inbound.len().clamp(READ_BYTES, LONG_READ_BYTES)
+    }
+}
+
+/// Reads what is there. Safe to drop.
+async fn read(
+    from: &mut (impl AsyncRead + Unpin),
+    inbound: &mut BytesMut,
+    room: usize,
+) -> Result<(), DriverError> {
+    inbound.reserve(room);
+    match from.read_buf(inbound).await {
+        Ok(0) => Err(DriverError::Failed("the broker ended the connection".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(DriverError::Failed(error.to_string())),
     }
 }
 

@@ -1,5 +1,5 @@
 //! A worker over a WebSocket: it has tasks, assembles their sessions, and passes each on in one commit with
-//! the records of it.
+//! the records of it. What comes while a commit is stored goes into the next one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,6 +25,9 @@ const PROTOCOL: &str = "stafett.work.json";
 const CREDIT: (u32, u32) = (10_000, 8 << 20);
 /// Bytes of messages whose records go into one commit.
 const COMMIT_BYTES: usize = 2 << 20;
+/// Beginnings of most events, which answer nothing, and of those with records.
+const EVENT: &[u8] = b"{\"event\":";
+const RECORDS: &[u8] = b"{\"event\":\"records\",";
 
 /// A worker.
 pub(in crate::drivers) struct Assembler {
@@ -39,6 +42,10 @@ pub(in crate::drivers) struct Assembler {
     waiting: VecDeque<Vec<u8>>,
     /// Number of the last command.
     asked: u64,
+    /// Commits to come.
+    batch: Batch,
+    /// The commit without an answer yet.
+    under_way: Option<UnderWay>,
     /// Time between signs of life.
     beat: Duration,
 }
@@ -47,6 +54,12 @@ struct Task {
     epoch: u64,
     seq: u64,
     sessions: Sessions,
+}
+
+/// A commit that was sent, and the messages that it passes on.
+struct UnderWay {
+    id: u64,
+    finished: Vec<Received>,
 }
 
 /// Commits that are stored together, and the messages that they pass on.
@@ -77,6 +90,8 @@ impl Assembler {
             tasks: BTreeMap::new(),
             waiting: VecDeque::new(),
             asked: 0,
+            batch: Batch::default(),
+            under_way: None,
             beat: Duration::ZERO,
         };
         let (records, bytes) = CREDIT;
@@ -107,46 +122,42 @@ impl Assembler {
         what: impl Serialize,
     ) -> Result<T, DriverError> {
         let id = self.tell(command, what).await?;
+        self.answer(command, id).await
+    }
+
+    /// Waits for the answer to a command. Other messages are kept.
+    async fn answer<T: DeserializeOwned>(&mut self, command: &str, id: u64) -> Result<T, DriverError> {
+        let mut looked = 0;
         loop {
-            let mut answer = None;
-            for message in self.read().await? {
-                let head: Head<'_> = parsed(&message)?;
-                if head.id == Some(id) {
-                    if let Some(code) = head.error {
-                        let info = head.info.unwrap_or_default();
-                        return Err(DriverError::Failed(format!("{command}: {code}: {info}")));
-                    }
-                    answer = Some(parsed(&message)?);
-                } else {
-                    self.waiting.push_back(message);
+            while let Some(message) = self.waiting.get(looked) {
+                if answers(message, id)? {
+                    let answer = answer_of(message, command);
+                    self.waiting.remove(looked);
+                    return answer;
                 }
+                looked += 1;
             }
-            if let Some(answer) = answer {
-                return Ok(answer);
-            }
+            self.read().await?;
         }
     }
 
-    /// Returns the messages that are there, and waits for one where there is none.
-    async fn read(&mut self) -> Result<Vec<Vec<u8>>, DriverError> {
-        let mut came = Vec::new();
-        self.link.read(|message| came.push(message.to_vec())).await?;
-        Ok(came)
+    /// Adds the messages that are there, and waits for one where there is none.
+    async fn read(&mut self) -> Result<(), DriverError> {
+        let waiting = &mut self.waiting;
+        self.link
+            .read(|message| waiting.push_back(message.to_vec()))
+            .await
     }
 
-    /// Returns the next messages; none, after a sign of life, if nothing came for a while.
-    async fn next(&mut self) -> Result<Vec<Vec<u8>>, DriverError> {
-        if !self.waiting.is_empty() {
-            return Ok(self.waiting.drain(..).collect());
-        }
+    /// Waits for messages. Gives a sign of life if nothing comes for a while.
+    async fn wait(&mut self) -> Result<(), DriverError> {
         let beat = self.beat;
         tokio::select! {
             biased;
-            came = self.read() => return came,
+            read = self.read() => return read,
             () = sleep(beat) => {}
         }
-        self.tell("beat", json!({})).await?;
-        Ok(Vec::new())
+        self.tell("beat", json!({})).await.map(|_| ())
     }
 
     /// Takes a task over, with the sessions that are under way in it.
@@ -183,9 +194,13 @@ impl Assembler {
         self.board.released(self.number, task);
     }
 
-    /// Adds the step of a task to the batch.
-    fn assemble(&mut self, message: &[u8], batch: &mut Batch) -> Result<(), DriverError> {
+    /// Adds the step of a task to the batch, behind which there is room for it.
+    async fn assemble(&mut self, message: &[u8], into: &mut Vec<Received>) -> Result<(), DriverError> {
         let records: Records<'_> = parsed(message)?;
+        let is_there = |commit: &Commit| commit.task == records.task;
+        if self.batch.bytes > COMMIT_BYTES || self.batch.commits.iter().any(is_there) {
+            self.commit(into).await?;
+        }
         let Some(task) = self.tasks.get_mut(&records.task) else {
             // It was given back meanwhile.
             return Ok(());
@@ -195,10 +210,10 @@ impl Assembler {
         let to = (self.to.as_str(), now_ms);
         let step = task
             .sessions
-            .take(&self.session, records, to, &mut batch.finished);
+            .take(&self.session, records, to, &mut self.batch.finished);
         task.seq += 1;
-        batch.bytes += message.len();
-        batch.commits.push(Commit {
+        self.batch.bytes += message.len();
+        self.batch.commits.push(Commit {
             task: name,
             epoch: task.epoch,
             seq: task.seq,
@@ -208,43 +223,54 @@ impl Assembler {
         Ok(())
     }
 
-    /// Stores the batch. Its messages are passed on then.
-    async fn commit(&mut self, batch: &mut Batch, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        let batch = std::mem::take(batch);
-        if !batch.commits.is_empty() {
-            let tasks = &batch.commits;
-            let _: serde::de::IgnoredAny = self.ask("commit", Commits { tasks }).await?;
-            into.extend(batch.finished);
+    /// Has the batch stored, behind the one before.
+    async fn commit(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if self.batch.commits.is_empty() {
+            return Ok(());
+        }
+        self.stored(into).await?;
+        let batch = std::mem::take(&mut self.batch);
+        let tasks = &batch.commits;
+        let id = self.tell("commit", Commits { tasks }).await?;
+        let finished = batch.finished;
+        self.under_way = Some(UnderWay { id, finished });
+        Ok(())
+    }
+
+    /// Waits until all that was sent is stored.
+    async fn stored(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if let Some(UnderWay { id, finished }) = self.under_way.take() {
+            let _: serde::de::IgnoredAny = self.answer("commit", id).await?;
+            into.extend(finished);
         }
         Ok(())
     }
 
     /// Handles one message. Commits first where the batch has to be stored before it.
-    async fn on_message(
-        &mut self,
-        message: &[u8],
-        batch: &mut Batch,
-        into: &mut Vec<Received>,
-    ) -> Result<(), DriverError> {
+    async fn on_message(&mut self, message: &[u8], into: &mut Vec<Received>) -> Result<(), DriverError> {
+        if message.starts_with(RECORDS) {
+            return self.assemble(message, into).await;
+        }
         let head: Head<'_> = parsed(message)?;
         if let Some(notice) = head.notice {
             return Err(DriverError::Failed(format!("the app says {notice}")));
         }
+        let is_commit = |commit: &mut UnderWay| head.id == Some(commit.id);
+        if let Some(UnderWay { finished, .. }) = self.under_way.take_if(is_commit) {
+            head.check("commit")?;
+            into.extend(finished);
+            return Ok(());
+        }
         match head.event.as_deref() {
-            Some("records" | "time") => {
-                let of: OfTask = parsed(message)?;
-                let is_there = batch.commits.iter().any(|commit| commit.task == of.task);
-                if is_there || batch.bytes > COMMIT_BYTES {
-                    self.commit(batch, into).await?;
-                }
-                self.assemble(message, batch)
-            }
+            Some("time") => self.assemble(message, into).await,
             Some("claimed") => {
-                self.commit(batch, into).await?;
+                self.commit(into).await?;
+                self.stored(into).await?;
                 self.claim(parsed(message)?).await
             }
             Some("revoke") => {
-                self.commit(batch, into).await?;
+                self.commit(into).await?;
+                self.stored(into).await?;
                 let OfTask { task, epoch, .. } = parsed(message)?;
                 self.release(&task, epoch).await
             }
@@ -267,11 +293,16 @@ impl Assembler {
 impl Receiver for Assembler {
     /// Adds messages of sessions that were passed on. Not safe to drop, unless the worker is, too.
     async fn receive(&mut self, into: &mut Vec<Received>) -> Result<(), DriverError> {
-        let mut batch = Batch::default();
-        for message in self.next().await? {
-            self.on_message(&message, &mut batch, into).await?;
+        if self.waiting.is_empty() {
+            self.wait().await?;
         }
-        self.commit(&mut batch, into).await
+        while let Some(message) = self.waiting.pop_front() {
+            self.on_message(&message, into).await?;
+        }
+        if self.under_way.is_none() {
+            self.commit(into).await?;
+        }
+        Ok(())
     }
 }
 
@@ -279,6 +310,20 @@ impl Drop for Assembler {
     fn drop(&mut self) {
         self.board.left(self.number);
     }
+}
+
+/// Returns true if a message answers a command.
+fn answers(message: &[u8], id: u64) -> Result<bool, DriverError> {
+    if message.starts_with(EVENT) {
+        return Ok(false);
+    }
+    let head: Head<'_> = parsed(message)?;
+    Ok(head.id == Some(id))
+}
+
+fn answer_of<T: DeserializeOwned>(message: &[u8], command: &str) -> Result<T, DriverError> {
+    parsed::<Head<'_>>(message)?.check(command)?;
+    parsed(message)
 }
 
 fn parsed<'a, T: serde::Deserialize<'a>>(message: &'a [u8]) -> Result<T, DriverError> {

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::drivers::DriverError;
+
 /// The fields that name the kind of a message.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
@@ -18,6 +20,19 @@ pub(super) struct Head<'a> {
     pub(super) error: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) info: Option<Cow<'a, str>>,
+}
+
+impl Head<'_> {
+    /// Fails if this is a refusal of the command.
+    pub(super) fn check(&self, command: &str) -> Result<(), DriverError> {
+        match &self.error {
+            Some(code) => {
+                let info = self.info.as_deref().unwrap_or_default();
+                Err(DriverError::Failed(format!("{command}: {code}: {info}")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// The answer to `join`.
