@@ -537,6 +537,7 @@ export type ClientQueue = {
 };
 
 export type Cluster = {
+  cells?: (ClusterCell)[];
   commits: CommitTimes | null;
   database: ClusterDatabase | null;
   epoch: number;
@@ -545,6 +546,12 @@ export type Cluster = {
   owner: number | null;
   problems: (string)[];
   this: number;
+};
+
+export type ClusterCell = {
+  cell: number;
+  epoch: number;
+  owner: number | null;
 };
 
 export type ClusterDatabase = {
@@ -1476,6 +1483,7 @@ export type OperationStarted = {
 };
 
 export type Order = {
+  cell?: number;
   to?: number | null;
 };
 

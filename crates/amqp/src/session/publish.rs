@@ -351,6 +351,7 @@ mod tests {
             replies: Addresses::default(),
             churn: Churn::default(),
             tally: stafett_access::Tally::default(),
+            homes: std::sync::OnceLock::new(),
         };
         let agreed = Agreed {
             user: "guest".into(),

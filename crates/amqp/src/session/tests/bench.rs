@@ -65,6 +65,7 @@ impl Bench {
             replies: Addresses::default(),
             churn: crate::churn::Churn::default(),
             tally: stafett_access::Tally::default(),
+            homes: std::sync::OnceLock::new(),
         };
         let bytes = number("budget").unwrap_or(64 << 20);
         Self {
