@@ -178,11 +178,14 @@ impl App {
         Ok(())
     }
 
-    /// Notes that a worker fell silent, for the first record that was delivered to it and is not done. A
+    /// Notes that a worker fell silent, for the first timer or record that was delivered to it and is not done. A
     /// record under which worker after worker dies is taken to have failed. Called in the task's turn, under
     /// the claim that follows.
     pub(crate) async fn note_death(&self, slot: &Slot, claim: Claim, worker: &str) -> Result<(), AppError> {
         let delivery = slot.delivery.lock().clone();
+        if self.note_timer_death(slot, claim, worker, &delivery.told).await? {
+            return Ok(());
+        }
         let input = delivery.last_input();
         let known_input = u8::try_from(input).unwrap_or(u8::MAX);
         let (known, position) = slot.with_state(|state| {
@@ -193,7 +196,8 @@ impl App {
         })?;
         let place = |places: &[u64]| places.get(input).copied().unwrap_or(0);
         let (next, reached) = (place(&position.next), place(&delivery.reached));
-        if next >= reached || known.as_ref().is_some_and(Failure::is_last) {
+        let has_topic = self.stored().definition.dead_letter.is_some();
+        if next >= reached || !has_topic && known.as_ref().is_some_and(Failure::is_last) {
             return Ok(());
         }
         let record = match self.undone(slot, input, next, &position).await {

@@ -3,6 +3,7 @@
 //! While a timer waits for its next attempt the task delivers nothing, so no record passes it. A commit that
 //! sets or clears the timer ends its failure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use crate::committing::is_repeated;
 use crate::error::AppError;
 use crate::fail::{Failed, answer, header, numbered};
 use crate::failure::{FailedTimer, Failure, TIMER};
+use crate::slot::Slot;
+use crate::state::{DueTimer, read_places, timer_of};
 
 /// A timer that its worker could not handle.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,28 +74,79 @@ impl App {
         })?;
         let (key, name) = (new.key, new.name);
         let mut failure = Failure {
-            timer: Some(FailedTimer {
-                key: key.clone(),
-                name: name.clone(),
-                due,
-            }),
+            timer: Some(FailedTimer { key, name, due }),
             ..known.unwrap_or_default()
         };
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
         failure.note(self.attempt(session.worker, &new.error), is_last);
-        let dead_letter = definition.dead_letter.filter(|_| failure.is_last());
-        let mut commit = numbered(new.seq);
+        let dead_letter = self.store_timer((&slot, claim), new.seq, &failure).await?;
+        Ok(answer(new.seq, false, &failure, dead_letter))
+    }
+
+    /// Stores the failure of a timer. One that is the last goes to the dead letters, if there is a topic for
+    /// them, which is returned.
+    async fn store_timer(
+        &self,
+        (slot, claim): (&Slot, Claim),
+        seq: u64,
+        failure: &Failure,
+    ) -> Result<Option<Box<str>>, AppError> {
+        let dead_letter = self.stored().definition.dead_letter.clone();
+        let dead_letter = dead_letter.filter(|_| failure.is_last());
+        let mut commit = numbered(seq);
         let mut kept = Some((TIMER, failure.clone()));
-        if let Some(topic) = &dead_letter {
-            commit.timers.push((key.clone(), name.clone(), None));
-            let letter = self.timer_letter(claim, (key, name, due), &failure);
+        if let (Some(topic), Some(timer)) = (&dead_letter, &failure.timer) {
+            let FailedTimer { key, name, .. } = timer.clone();
+            commit.timers.push((key, name, None));
+            let letter = self.timer_letter(claim, timer.clone(), failure);
             commit.emit.push((topic.clone(), letter));
             kept = None;
         }
-        let reached = self.reached(&slot, true)?;
-        self.store_attempt((&slot, claim), &commit, kept, &reached)
-            .await?;
-        Ok(answer(new.seq, false, &failure, dead_letter))
+        let reached = self.reached(slot, true)?;
+        self.store_attempt((slot, claim), &commit, kept, &reached).await?;
+        Ok(dead_letter)
+    }
+
+    /// Notes that a worker fell silent, for the first timer that was delivered and not committed: a worker
+    /// does those before records. False if there is none. Called as [`Self::note_death`] is.
+    pub(crate) async fn note_timer_death(
+        &self,
+        slot: &Slot,
+        claim: Claim,
+        worker: &str,
+        told: &BTreeSet<(i64, u64)>,
+    ) -> Result<bool, AppError> {
+        let Some((due, place)) = told.first().copied() else {
+            return Ok(false);
+        };
+        let read = read_places(&self.parts.catalog, slot.log, &[Some(place)]).await;
+        let record = read.ok().and_then(|mut read| read.pop()?);
+        let Some(timer) = record.and_then(|record| timer_of(&record, due)) else {
+            return Ok(false);
+        };
+        let DueTimer { key, name, due } = timer;
+        let timer = FailedTimer { key, name, due };
+        let (seq, known) = slot.with_state(|state| {
+            let known = state.failures().get(&TIMER);
+            let known = known.filter(|known| known.timer.as_ref() == Some(&timer));
+            Ok((state.position.seq, known.cloned().unwrap_or_default()))
+        })?;
+        let has_topic = self.stored().definition.dead_letter.is_some();
+        if known.is_last() && !has_topic {
+            return Ok(true);
+        }
+        let mut failure = Failure {
+            timer: Some(timer),
+            ..known
+        };
+        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), 0);
+        self.counts.deaths.inc();
+        if is_last {
+            tracing::warn!(app = &*self.name, task = %claim.task, due,
+                "workers fall silent with this timer: it is taken to have failed");
+        }
+        self.store_timer((slot, claim), seq, &failure).await?;
+        Ok(true)
     }
 
     /// Returns the dead letter of a timer: its key, and in headers its name, its time, and the history of its
@@ -100,7 +154,7 @@ impl App {
     fn timer_letter(
         &self,
         claim: Claim,
-        (key, name, due): (Bytes, Bytes, i64),
+        FailedTimer { key, name, due }: FailedTimer,
         failure: &Failure,
     ) -> NewRecord {
         let place = [

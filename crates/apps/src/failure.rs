@@ -91,6 +91,11 @@ impl Failure {
         })
     }
 
+    /// True for a timer that nothing else comes with.
+    pub(crate) fn comes_alone(&self) -> bool {
+        self.timer.is_some() && self.deaths >= DEATHS_ALONE && !self.is_last()
+    }
+
     /// True if the task stops at the record.
     pub(crate) fn is_last(&self) -> bool {
         self.retry_ms == NEVER

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use stafett_model::StoredRecord;
 
 use crate::entry::Position;
-use crate::failure::TIMER;
+use crate::failure::{FailedTimer, TIMER};
 use crate::state::TaskState;
 
 /// Part of the state that a fetch needs.
@@ -21,6 +21,8 @@ pub(crate) struct Mark {
     holds: Vec<Option<u64>>,
     /// True while a timer that fails is not delivered.
     pub(crate) holds_timers: bool,
+    /// Key and name of a timer that is delivered alone.
+    pub(crate) lone_timer: Option<FailedTimer>,
     /// Records before this offset are delivered alone, per input.
     alone_before: Vec<u64>,
 }
@@ -30,8 +32,9 @@ impl Mark {
         let inputs = 0..u8::try_from(state.position.next.len()).unwrap_or(u8::MAX);
         let timer = state.failures().get(&TIMER);
         let holds_timers = timer.is_some_and(|timer| timer.is_held(now_ms, stops));
+        let lone_timer = timer.filter(|timer| !holds_timers && timer.comes_alone());
         let hold = |input| {
-            if holds_timers {
+            if holds_timers || lone_timer.is_some() {
                 return Some(0);
             }
             let failure = state.failures().get(&input)?;
@@ -47,6 +50,7 @@ impl Mark {
             next_timer: None,
             holds: inputs.clone().map(hold).collect(),
             holds_timers,
+            lone_timer: lone_timer.and_then(|timer| timer.timer.clone()),
             alone_before: inputs.map(alone_before).collect(),
         }
     }
@@ -64,6 +68,25 @@ impl Mark {
         };
         let behind = self.done.get(key).and_then(|behind| behind.get(input));
         behind.is_some_and(|behind| record.offset.0 < *behind)
+    }
+
+    /// Returns the timers that a fetch delivers: due, and not `told`.
+    pub(crate) fn due(
+        &self,
+        state: &TaskState,
+        time: i64,
+        told: &BTreeSet<(i64, u64)>,
+        max: usize,
+    ) -> Vec<(i64, u64)> {
+        if self.holds_timers {
+            return Vec::new();
+        }
+        let Some(FailedTimer { key, name, .. }) = &self.lone_timer else {
+            return state.due(time, told, max);
+        };
+        let lone = state.timer_place(key, name);
+        let is_due = |timer: &(i64, u64)| timer.0 <= time && !told.contains(timer);
+        lone.filter(is_due).into_iter().collect()
     }
 
     /// True if records wait for the next attempt at one that fails.

@@ -253,8 +253,13 @@ impl TaskState {
 
     /// Returns the time of a timer.
     pub(crate) fn timer(&self, key: &[u8], name: &[u8]) -> Option<i64> {
+        self.timer_place(key, name).map(|(due, _)| due)
+    }
+
+    /// Returns the time of a timer, and its place.
+    pub(crate) fn timer_place(&self, key: &[u8], name: &[u8]) -> Option<(i64, u64)> {
         let known = self.timers.by_key.get(&self.hash(&timer_key(key, name)));
-        known.map(|timer| timer.due)
+        known.map(|timer| timer.at())
     }
 
     pub(crate) fn totals(&self) -> StateTotals {

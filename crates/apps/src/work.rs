@@ -11,6 +11,7 @@ use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Source};
 use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
+use crate::failure::Failure;
 use crate::machine::WorkerError;
 use crate::mark::Mark;
 use crate::pace::raise;
@@ -108,7 +109,8 @@ impl App {
                 .map(|failure| failure.retry_ms.saturating_sub(now_ms));
             let retry = retries.filter(|wait| *wait > 0).min();
             // The next one comes once a record that is delivered alone is committed.
-            let alone = state.failures().values().any(|failure| failure.alone_before > 0);
+            let alone = |failure: &Failure| failure.alone_before > 0 || failure.comes_alone();
+            let alone = state.failures().values().any(alone);
             let retry = if alone { Some(ALONE_MS) } else { retry };
             Ok((state.next_timer_but(&told), retry))
         });
@@ -144,8 +146,7 @@ impl App {
         let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
         let (due, mark, begins) = slot.with_state(|state| {
             let mark = Mark::of(state, now_ms, stops);
-            let due_max = if mark.holds_timers { 0 } else { DUE_MAX };
-            let due = state.due(fetched.time, &delivery.told, due_max);
+            let due = mark.due(state, fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
             let mark = mark.told(state, &delivery.told);
             fetched.position.clone_from(&state.position.next);
