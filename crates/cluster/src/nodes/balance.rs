@@ -85,10 +85,11 @@ mod tests {
     fn cells_of_the_first_node_are_spread_over_those_that_come() {
         assert_eq!(settled(view(1, &[1, 1, 1, 1])), (vec![1, 1, 1, 1], 0));
         assert_eq!(settled(view(2, &[1, 1, 1, 1])), (vec![1, 1, 2, 2], 2));
+        assert_eq!(settled(view(3, &[1, 1, 2, 2])), (vec![1, 3, 2, 2], 1));
         assert_eq!(
-            settled(view(3, &[1, 1, 2, 2])),
-            (vec![1, 1, 2, 2], 0),
-            "no node differs by two"
+            settled(view(3, &[1, 1, 2, 3])),
+            (vec![1, 1, 2, 3], 0),
+            "none has two more"
         );
         assert_eq!(settled(view(3, &[1, 1, 1, 1, 2, 2])), (vec![1, 1, 3, 3, 2, 2], 2));
         assert_eq!(settled(view(4, &[1, 1, 1, 1])), (vec![1, 4, 3, 2], 3));
