@@ -5,6 +5,7 @@ mod sources;
 mod steps;
 mod stores;
 mod targets;
+mod versions;
 
 use std::sync::Arc;
 
@@ -230,7 +231,10 @@ impl Definition {
             return Err(fields.bad("source", why));
         }
         let place = fields.flag("place")?.unwrap_or(false);
-        let steps = steps::read(&mut fields, &target)?;
+        let mut steps = steps::read(&mut fields, &target)?;
+        if let Some(first) = versions::read(&mut fields)? {
+            steps.insert(0, first);
+        }
         let rollup = rollups::read(&mut fields, &target)?.map(Arc::new);
         let columns = match &rollup {
             Some(rollup) => rollup.columns(),
