@@ -31,8 +31,8 @@ const SESSION: Duration = Duration::from_secs(10);
 const LEAVE: Duration = Duration::from_secs(2);
 const REQUESTS: usize = 64;
 
-/// Changes of claims, as they come. Those of one time are sent together: the session may wait for room among the
-/// requests, so their sender has to be back at the requests whatever their number is.
+/// Changes of claims, as they come. Those of one time are sent together: the session may wait for room among
+/// the requests, so their sender has to be back at the requests whatever their number is.
 pub(crate) type Changes = mpsc::Sender<Result<Vec<Change>, HttpError>>;
 
 /// Owner of this process's claims.

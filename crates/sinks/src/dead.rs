@@ -1,7 +1,7 @@
 //! Dead letters: records that are not written go to the topic `NAME.dead`, with the reason in their headers.
 //!
-//! A letter that is too large for that topic is stored without the record's value, or with the reason and the place
-//! alone, and says so: the record itself is where it was.
+//! A letter that is too large for that topic is stored without the record's value, or with the reason and the
+//! place alone, and says so: the record itself is where it was.
 
 use std::sync::Arc;
 
@@ -103,8 +103,8 @@ enum Form {
     Place,
 }
 
-/// Attempts at letters: those that were too large for one come in the next. In a batch of several, each counts as
-/// too large.
+/// Attempts at letters: those that were too large for one come in the next. In a batch of several, each counts
+/// as too large.
 const ATTEMPTS: [(Form, usize); 4] = [
     (Form::Whole, 256 << 10),
     (Form::Whole, 0),

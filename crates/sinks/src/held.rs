@@ -1,7 +1,7 @@
 //! Claims of a session by task, and the pumps of each.
 //!
-//! A task that is lost may be claimed again before its pumps have ended. Claims are numbered, so that news of an
-//! earlier one are told from those of today.
+//! A task that is lost may be claimed again before its pumps have ended. Claims are numbered, so that news of
+//! an earlier one are told from those of today.
 
 use std::collections::HashMap;
 

@@ -30,8 +30,8 @@
 //! - [`turns`]: flushes at a time, as the store bears them
 //! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again
 //! - [`positions`]: looked up in topics, and set by an operator's word
-//! - [`runner`]: one sink; `session`: the time in which it has claims (`held`); `claims`: its partitions, by `work`
-//!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
+//! - [`runner`]: one sink; `session`: the time in which it has claims (`held`); `claims`: its partitions, by
+//!   `work` (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
 //! - [`broker`], [`http`], `remote`: connections; [`status`]: state and counters
 
 pub mod bisection;

@@ -57,8 +57,8 @@ impl Limiter {
     }
 }
 
-/// Poison records in a period. Too many pause the sink. Once an operator has resumed it, as many batches pass as
-/// had paused it: else a batch with more poison than a period may have would pause it for ever.
+/// Poison records in a period. Too many pause the sink. Once an operator has resumed it, as many batches pass
+/// as had paused it: else a batch with more poison than a period may have would pause it for ever.
 #[derive(Debug)]
 pub struct PoisonCount {
     max: u64,

@@ -452,8 +452,8 @@ impl Pump {
     }
 }
 
-/// Returns the time until a flush may be due by time alone. A deadline that does not lie ahead is no event: what
-/// keeps the batch from being written ends with one of its own.
+/// Returns the time until a flush may be due by time alone. A deadline that does not lie ahead is no event: a
+/// pause, a flush under way and a missing record end with events of their own.
 fn wait_ms(order: Order, cause: Option<Cause>, quiet_ms: u64, deadline: Option<u64>, now_ms: u64) -> u64 {
     if quiet_ms > 0 {
         return quiet_ms;

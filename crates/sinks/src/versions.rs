@@ -1,5 +1,5 @@
-//! Versions of records: those that are old are raised step by step, so that the steps and columns behind know one form
-//! alone.
+//! Versions of records: those that are old are raised step by step, so that the steps and columns behind know
+//! one form alone.
 
 use crate::computed::Source;
 use crate::document::{Document, cited};
@@ -61,7 +61,7 @@ impl Versions {
             VersionOf::Field(name) => document.get(name).filter(|json| *json != "null"),
             VersionOf::Header(name) => {
                 header = source.record.headers.last(name.as_bytes()).flatten();
-                let text = header.as_deref().map(std::str::from_utf8).transpose();
+                let text = header.map(std::str::from_utf8).transpose();
                 text.map_err(|_| format!("the header {name} is no version"))?
             }
         };

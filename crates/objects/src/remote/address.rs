@@ -1,8 +1,8 @@
 //! Addresses of receivers, and which of them may be reached.
 //!
 //! An address on this machine, in a private network, or of a cloud's metadata is refused unless the operator
-//! of the process allows its host: a definition must not reach beyond its author. Databases and object stores are
-//! in such networks as a rule; of theirs, only addresses of a cloud's metadata are refused.
+//! of the process allows its host: a definition must not reach beyond its author. Databases and object stores
+//! are in such networks as a rule; of theirs, only addresses of a cloud's metadata are refused.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

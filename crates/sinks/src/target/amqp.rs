@@ -116,8 +116,8 @@ impl AmqpTarget {
         Ok(())
     }
 
-    /// Sends the rows of a part. A row that the broker refuses for its size is poison; from then on its limit is
-    /// known, and a part with such a row is refused before any of it is sent.
+    /// Sends the rows of a part. A row that the broker refuses for its size is poison; from then on its limit
+    /// is known, and a part with such a row is refused before any of it is sent.
     async fn send(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
         self.check_sizes(part)?;
         let sent = self.publish(part).await;
