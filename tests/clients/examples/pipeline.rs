@@ -215,7 +215,11 @@ fn a_pipeline_ends_right_whatever_is_killed_in_the_middle() {
     pipeline.sink("verify", &[]);
     let days = "SELECT count(DISTINCT zone) FROM app_usage WHERE every = 'day'";
     assert_eq!(pipeline.ask(days).trim(), "3");
+    check_of_rows(&pipeline, python);
+    check_of_sums(&pipeline);
+}
 
+fn check_of_rows(pipeline: &Pipeline, python: &str) {
     // A row that is changed, and one that is there twice, are found among all.
     let place = "(SELECT _topic, _partition, _offset FROM event_log ORDER BY 1, 2, 3 LIMIT 1)";
     pipeline.ask(&format!(
@@ -229,7 +233,9 @@ fn a_pipeline_ends_right_whatever_is_killed_in_the_middle() {
     assert_eq!(refused.status.code(), Some(1), "{shown}");
     assert_eq!(shown.matches("only in table").count(), 2, "{shown}");
     assert_eq!(shown.matches("only in files").count(), 1, "{shown}");
+}
 
+fn check_of_sums(pipeline: &Pipeline) {
     // A row that is made wrong is found, and put right.
     pipeline.ask("UPDATE app_usage SET visits = visits + 1 WHERE every = 'month' AND by = '' AND zone = 'Asia/Kolkata'");
     let known = [
