@@ -10,6 +10,7 @@
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `checks`: turns to check passwords and tokens
+//! - `same_proofs`: logins with one password at once
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
@@ -23,6 +24,7 @@ mod limits;
 mod login;
 mod newer_keys;
 mod quotas;
+mod same_proofs;
 mod topic_permissions;
 mod trail;
 
@@ -31,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{
-    Caller, Change, Directory, Guessing, Rule, Token, TokenHash, TopicPermission, User, decode_limits,
+    Caller, Change, Directory, Guessing, Rule, Tally, Token, TokenHash, TopicPermission, User, decode_limits,
     decode_quota,
 };
 use stafett_journal::{Journal, StateItem, StateUnreadable};
@@ -44,13 +46,14 @@ pub use audit::AUDIT;
 pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
 pub use login::{LoginError, Proof, ScramLogin};
-pub use quotas::NewQuota;
+pub use quotas::{ConnectionQuota, NewQuota};
 pub use trail::AuditTrail;
 
 use bearer::Bearer;
 use checks::Checks;
 use login::{Sessions, Verified};
 use newer_keys::NewerKeys;
+use same_proofs::SameProofs;
 
 /// Users, tokens and rules of a broker.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub struct AccessControl {
     /// One permit, held while something is changed.
     turn: Semaphore,
     verified: Lock<Verified>,
+    tally: Tally,
+    same: SameProofs,
     sessions: Lock<Sessions>,
     /// True if callers from other machines always need a name.
     remote_needs_login: AtomicBool,
@@ -117,6 +122,8 @@ impl AccessControl {
             derivations: Checks::new(),
             turn: Semaphore::new(1),
             verified: Lock::default(),
+            tally: Tally::default(),
+            same: SameProofs::default(),
             sessions: Lock::default(),
             remote_needs_login: AtomicBool::new(false),
             changes: watch::Sender::new(0),

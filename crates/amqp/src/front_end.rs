@@ -39,7 +39,6 @@ impl Amqp {
                 metrics,
                 replies: Addresses::default(),
                 churn: Churn::default(),
-                tally: stafett_access::Tally::default(),
             }),
         }
     }
