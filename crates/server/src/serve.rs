@@ -118,6 +118,7 @@ impl Cause {
 pub(crate) fn run(loaded: Loaded, flags: Flags) -> Result<(), Failure> {
     let (feeds, audit) = (Feeds::default(), AuditTrail::default());
     let level = logging::start(&loaded.settings.log, &feeds, &audit)?;
+    limits::bound_heaps();
     let descriptors = limits::raise_descriptors();
     let runtime = runtime(&loaded.settings).context("the runtime cannot be started")?;
     let ended = runtime.block_on(async {

@@ -10,6 +10,9 @@ use crate::batches::Batches;
 use crate::catalog::TopicCatalog;
 use crate::log_read::{LogRead, ReadEnd, SkipReason, Skipped};
 
+/// Bytes of the first read; each further one takes twice as many. Most readers want a number of records, and
+/// do not know their size.
+const READ_BYTES_MIN: usize = 64 << 10;
 /// Bound on the decompressed bytes of one batch.
 const BATCH_BYTES_MAX: usize = 64 << 20;
 
@@ -19,8 +22,9 @@ pub struct RecordTail {
     visibility: Visibility,
     /// Offset of the next item.
     next: Offset,
-    /// Bytes of one read.
+    /// Bytes of the next read.
     read_bytes: usize,
+    read_bytes_max: usize,
     batches: Batches,
     records: Option<Records>,
     /// End of the offsets that were read.
@@ -37,12 +41,13 @@ pub enum RecordItem {
 }
 
 impl RecordTail {
-    pub fn new(log: LogId, from: Offset, read_bytes: usize, visibility: Visibility) -> Self {
+    pub fn new(log: LogId, from: Offset, read_bytes_max: usize, visibility: Visibility) -> Self {
         Self {
             log,
             visibility,
             next: from,
-            read_bytes,
+            read_bytes: read_bytes_max.min(READ_BYTES_MIN),
+            read_bytes_max,
             batches: Batches::default(),
             records: None,
             end: from,
@@ -92,6 +97,7 @@ impl RecordTail {
     /// Reads from the next offset on. The result may have no item.
     pub async fn read(&mut self, catalog: &TopicCatalog) -> Result<(), ReadEnd> {
         let ticket = catalog.read_log(self.log, self.next, self.read_bytes, self.visibility);
+        self.read_bytes = self.read_bytes_max.min(self.read_bytes * 2);
         match ticket.finish().await {
             LogRead::Batches(run) => {
                 self.bytes_read += run.bytes;

@@ -21,8 +21,8 @@ use crate::experiment::{LiveFormat, Session};
 use crate::workload::Received;
 
 const PROTOCOL: &str = "stafett.work.json";
-/// Records and bytes that may be delivered and not committed.
-const CREDIT: (u32, u32) = (10_000, 8 << 20);
+/// Records and bytes that may be delivered and not committed: a thousand records for each of many tasks.
+const CREDIT: (u32, u32) = (100_000, 32 << 20);
 /// Bytes of messages whose records go into one commit.
 const COMMIT_BYTES: usize = 2 << 20;
 /// Beginnings of most events, which answer nothing, and of those with records.
