@@ -159,7 +159,12 @@ fn bodies(endpoint: &Endpoint, shapes: &mut Shapes) -> Option<Map<String, Value>
         content.insert("application/json".to_owned(), json!({ "schema": schema }));
     }
     for content_type in &endpoint.other_bodies {
-        content.insert((*content_type).to_owned(), json!({ "schema": {} }));
+        let schema = if content_type.ends_with("/cloudevents+json") {
+            json!({ "type": "object" })
+        } else {
+            json!({ "type": "string", "format": "binary" })
+        };
+        content.insert((*content_type).to_owned(), json!({ "schema": schema }));
     }
     (!content.is_empty()).then_some(content)
 }

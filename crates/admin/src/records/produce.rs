@@ -104,7 +104,6 @@ pub(super) fn routes(routes: Routes) -> Routes {
             "application/cloudevents+json",
             "application/cloudevents-batch+json",
             "application/octet-stream",
-            "*/*",
         ])
         .answers::<Produced>(200)
         .answers::<Produced>(202)

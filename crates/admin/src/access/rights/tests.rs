@@ -92,28 +92,24 @@ fn each_right_that_a_route_needs_is_checked() {
     let closed: Vec<bool> = routes.iter().map(|route| is_refused(&ann, route)).collect();
     directory.apply(Kind::ALL.map(|kind| rule(Effect::Allow, kind, Actions::ALL)));
     let mut needed: Vec<Vec<String>> = vec![Vec::new(); routes.len()];
-    let mut deny = |rights: &[(Kind, Action)]| {
-        let denied = |actions: fn(Action) -> Actions| {
-            let rights = rights.iter();
-            rights.map(move |(kind, action)| rule(Effect::Deny, *kind, actions(*action)))
-        };
-        directory.apply(denied(|action| Actions::of(&[action])));
-        let words = rights.iter().map(|(kind, action)| format!("{kind:?}.{action:?}"));
+    let mut deny = |kind: Kind, actions: &[Action]| {
+        directory.apply([rule(Effect::Deny, kind, Actions::of(actions))]);
+        let words = actions.iter().map(|action| format!("{kind:?}.{action:?}"));
         let words = words.collect::<Vec<_>>().join("|");
         for (route, needed) in routes.iter().zip(&mut needed) {
             // Two are named where neither is needed by itself.
-            if (rights.len() == 1 || needed.is_empty()) && is_refused(&ann, route) {
+            if (actions.len() == 1 || needed.is_empty()) && is_refused(&ann, route) {
                 needed.push(words.clone());
             }
         }
-        directory.apply(denied(|_| Actions::NONE));
+        directory.apply([rule(Effect::Deny, kind, Actions::NONE)]);
     };
     for kind in Kind::ALL {
-        Action::ALL.iter().for_each(|action| deny(&[(kind, *action)]));
+        Action::ALL.iter().for_each(|action| deny(kind, &[*action]));
     }
     for (place, one) in Action::ALL.iter().enumerate() {
         let others = Action::ALL.iter().skip(place + 1);
-        others.for_each(|other| deny(&[(Kind::LiveTopic, *one), (Kind::LiveTopic, *other)]));
+        others.for_each(|other| deny(Kind::LiveTopic, &[*one, *other]));
     }
     let mut found = String::new();
     for ((route, needed), is_closed) in routes.iter().zip(&needed).zip(closed) {
