@@ -11,6 +11,7 @@
 //! - `changes`: users, tokens and rules that are made and deleted
 //! - `copy`: everything as bytes, for another broker of the cluster
 //! - `checks`: turns to check passwords and tokens
+//! - `same_proofs`: logins with one password at once
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
@@ -25,6 +26,7 @@ mod limits;
 mod login;
 mod newer_keys;
 mod quotas;
+mod same_proofs;
 mod topic_permissions;
 mod trail;
 
@@ -33,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{
-    Caller, Change, Directory, Guessing, Rule, Token, TokenHash, TopicPermission, User, decode_limits,
+    Caller, Change, Directory, Guessing, Rule, Tally, Token, TokenHash, TopicPermission, User, decode_limits,
     decode_quota,
 };
 use stafett_journal::{Journal, StateItem, StateUnreadable};
@@ -47,13 +49,14 @@ pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
 pub use copy::BadCopy;
 pub use login::{LoginError, Proof, ScramLogin};
-pub use quotas::NewQuota;
+pub use quotas::{ConnectionQuota, NewQuota};
 pub use trail::AuditTrail;
 
 use bearer::Bearer;
 use checks::Checks;
 use login::{Sessions, Verified};
 use newer_keys::NewerKeys;
+use same_proofs::SameProofs;
 
 /// Users, tokens and rules of a broker.
 #[derive(Debug)]
@@ -69,6 +72,8 @@ pub struct AccessControl {
     /// One permit, held while something is changed.
     turn: Semaphore,
     verified: Lock<Verified>,
+    tally: Tally,
+    same: SameProofs,
     sessions: Lock<Sessions>,
     /// True if callers from other machines always need a name.
     remote_needs_login: AtomicBool,
@@ -122,6 +127,8 @@ impl AccessControl {
             derivations: Checks::new(),
             turn: Semaphore::new(1),
             verified: Lock::default(),
+            tally: Tally::default(),
+            same: SameProofs::default(),
             sessions: Lock::default(),
             remote_needs_login: AtomicBool::new(false),
             is_copy: AtomicBool::new(false),

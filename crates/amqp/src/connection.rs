@@ -157,6 +157,8 @@ enum Event {
     Space,
     NamespaceClosed,
     RightsChanged,
+    /// A debt to a quota may be gone.
+    Unthrottled,
     Tick,
     Drain,
     /// The deadline of closing or the session's next check of arrivals has come.
@@ -244,7 +246,7 @@ impl Open {
                     wire.on_written(&self.session);
                     Ok(())
                 }
-                Ok(Event::Stored | Event::Filled | Event::RightsChanged) => Ok(()),
+                Ok(Event::Stored | Event::Filled | Event::RightsChanged | Event::Unthrottled) => Ok(()),
                 Ok(Event::Read(None)) => Err(Ended::Left),
                 Ok(Event::Read(Some(permit))) => self.on_read(permit, wire).await,
                 Ok(Event::Space) => {
@@ -297,7 +299,7 @@ impl Open {
     fn after_event(&mut self) -> Result<(), Ended> {
         self.session.end_without_rights()?;
         self.session.resolve_ready()?;
-        if self.session.out.len() < DELIVER_BELOW {
+        if self.session.out.len() < DELIVER_BELOW && !self.session.is_sated() {
             let begun = Instant::now();
             if self.session.deliver() {
                 self.session.context.metrics.on_delivered(begun.elapsed());
@@ -316,7 +318,11 @@ impl Open {
 
     fn may_read(&self) -> bool {
         let session = &self.session;
-        self.is_reading && session.out.len() < READ_BELOW && !session.is_full() && !session.is_blocked()
+        self.is_reading
+            && session.out.len() < READ_BELOW
+            && !session.is_full()
+            && !session.is_blocked()
+            && !session.is_muted()
     }
 
     async fn next_event(
@@ -330,7 +336,8 @@ impl Open {
         let is_blocked = session.is_blocked();
         let has_looks = !session.agreed.heartbeat.is_zero() || session.caller.expires_ms().is_some();
         let has_unconfirmed = session.has_unconfirmed();
-        let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
+        let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing() && !session.is_sated();
+        let throttled = session.throttled_until();
         let is_closing = session.is_closing();
         // Others have no right that could go, or hear of it at their next event.
         let has_rights = !is_closing && session.caller.name().is_some();
@@ -364,6 +371,7 @@ impl Open {
             () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             _ = wire.changes.changed(), if has_rights => Ok(Event::RightsChanged),
             () = tick.as_mut(), if has_looks => Ok(Event::Tick),
+            () = tokio::time::sleep_until(throttled.unwrap_or(begun)), if throttled.is_some() => Ok(Event::Unthrottled),
             () = tokio::time::sleep_until(due.unwrap_or(begun)), if due.is_some() => Ok(Event::Due),
         }
     }
@@ -411,7 +419,7 @@ impl Open {
             return Ok(());
         }
         // Nothing is read from a blocked client, so it does not count as silent.
-        self.missed = if self.session.is_blocked() {
+        self.missed = if self.session.is_blocked() || self.session.is_muted() {
             0
         } else {
             self.missed + 1

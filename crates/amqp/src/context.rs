@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use stafett_access::Tally;
 use stafett_amqp_wire::Table;
 use stafett_broker::Broker;
 use stafett_messaging::exchanges::{Exchanges, NamespaceError};
@@ -26,8 +25,6 @@ pub(crate) struct AmqpContext {
     pub metrics: Metrics,
     pub replies: Addresses,
     pub churn: Churn,
-    /// Connections and channels of virtual hosts and users.
-    pub tally: Tally,
     /// The way to brokers that keep other virtual hosts, in a cluster of several cells.
     pub homes: OnceLock<Arc<dyn Homes>>,
 }

@@ -41,7 +41,6 @@ impl Amqp {
                 metrics,
                 replies: Addresses::default(),
                 churn: Churn::default(),
-                tally: stafett_access::Tally::default(),
                 homes: OnceLock::new(),
             }),
         }
