@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run cluster build test lint fmt setup bench suites lab-clients lab-smoke fuzz api-fuzz simulate torture app-kills clean console console-dev console-shots packages
+.PHONY: help run cluster build test lint fmt setup bench suites lab-clients lab-smoke lab-publish fuzz api-fuzz simulate torture app-kills clean console console-dev console-shots packages
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -13,6 +13,7 @@ help:
 	@echo 'make suites  run the test suites of client libraries (suites/README.md)'
 	@echo 'make lab-clients build librdkafka and lapin for the lab (driver = "client")'
 	@echo 'make lab-smoke run every experiment of the lab at a small scale'
+	@echo 'make lab-publish [NAMES="name …"] run experiments on this machine, which has nothing else to do, and write docs/lab/NAME'
 	@echo 'make fuzz    run every fuzz target for a minute'
 	@echo 'make api-fuzz [CASES=n] [SEED=s] send the HTTP API requests made of its own document'
 	@echo 'make torture SECONDS=n kill the broker, fill its disk and fail its syncs under load'
@@ -20,7 +21,7 @@ help:
 	@echo 'make simulate SECONDS=n [SEED=s] run the broker from seeds (docs/simulation.md)'
 	@echo 'make console build the pages of the console anew (console/dist, which is committed)'
 	@echo 'make console-dev BROKER=url show them from their sources, over a running broker'
-	@echo 'make console-shots make the screenshots of docs/console.md anew'
+	@echo 'make console-shots make the screenshots of docs/console.md and docs/lab/page.md anew'
 	@echo 'make packages build the libraries for Python and TypeScript: target/packages'
 	@echo 'make clean   delete everything built, fetched and stored under target/'
 
@@ -60,6 +61,9 @@ lab-clients:
 
 lab-smoke: build lab-clients
 	scripts/lab-smoke
+
+lab-publish: build
+	scripts/lab-publish $(NAMES)
 
 fuzz:
 	scripts/fuzz

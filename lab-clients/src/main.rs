@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use stafett_lab::agents::proof::Secret;
 use stafett_lab::agents::{Agent, attend};
+use stafett_lab::drivers::http::Http;
 use stafett_lab::drivers::live::Live;
 use stafett_lab::drivers::{Driver, Drivers};
 use stafett_lab::experiment::{DriverKind, Protocol};
@@ -163,5 +164,6 @@ fn client(protocol: Protocol, address: &str) -> Result<Arc<dyn Driver>, String> 
         )),
         Protocol::Amqp => Ok(Arc::new(amqp::Lapin::new(address))),
         Protocol::Live => Ok(Arc::new(Live::new(address))),
+        Protocol::Http => Ok(Arc::new(Http::new(address))),
     }
 }

@@ -1,8 +1,8 @@
 // The page of the lab, used in a browser: an experiment is cloned, changed, run and looked at.
 //
-//   node lab.cjs CHROMIUM URL [FOLDER]
+//   node lab.cjs CHROMIUM URL AGENT AGENT [FOLDER]
 //
-// With a folder, screenshots of docs/lab/page.md are left there.
+// The second run is carried by the two agents, HOST:PORT. With a folder, screenshots of docs/lab/page.md are left there.
 'use strict';
 
 const { readFileSync } = require('node:fs');
@@ -65,7 +65,8 @@ async function looked(page, name, axe) {
 }
 
 async function main() {
-  const [executablePath, base, folder] = process.argv.slice(2);
+  const [executablePath, base, ...rest] = process.argv.slice(2);
+  const [agents, [folder]] = [rest.slice(0, 2), rest.slice(2)];
   const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
   const browser = await chromium.launch({ executablePath, args: ARGS });
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
@@ -144,6 +145,13 @@ async function main() {
   await page.getByRole('button', { name: 'Remove' }).click();
   await dialog.getByRole('button', { name: 'Remove it' }).click();
   await page.getByText('No agent is known').waitFor();
+  for (const [number, address] of agents.entries()) {
+    await page.getByRole('button', { name: 'Add an agent' }).click();
+    await dialog.getByLabel('Name').fill(`machine${number + 1}`);
+    await dialog.getByLabel('Address').fill(address);
+    await dialog.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('row', { name: new RegExp(`machine${number + 1}`) }).getByText('● ready').waitFor();
+  }
   await page.goto(`${base}/lab/experiments/mine`);
   await page.getByRole('button', { name: 'Run' }).click();
   await dialog.getByLabel('Title').fill('A first try');
@@ -184,6 +192,8 @@ async function main() {
   await page.getByRole('button', { name: 'Run' }).click();
   await dialog.getByLabel('Scale').fill('0.3');
   await dialog.getByLabel('Title').fill('A second try');
+  await dialog.getByRole('checkbox', { name: 'machine1' }).check();
+  await dialog.getByRole('checkbox', { name: 'machine2' }).check();
   await dialog.getByRole('button', { name: 'Run' }).click();
   await page.getByText('8 of 8').first().waitFor();
   await page.getByText('finished', { exact: true }).waitFor();
@@ -196,6 +206,7 @@ async function main() {
   await compared.getByText('×').first().waitFor();
   must((await compared.locator('tbody tr').count()) === 4, 'a line for each combination');
   await page.getByRole('row', { name: /^scale/ }).getByText('0.3').waitFor();
+  must(await page.getByText('machine2').first().isVisible(), 'the comparison says that agents carried one of the runs');
   await looked(page, 'a comparison', axe);
   await shot('compare');
   const remove = async (title) => {

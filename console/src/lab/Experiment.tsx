@@ -128,6 +128,11 @@ function PlanOf({ text }: { text: string }) {
               <Badge kind="note">note</Badge> {warning}
             </p>
           ))}
+          {plan.skipped.map(({ system, why, points }) => (
+            <p key={`${system} ${why}`} className="small">
+              <Badge kind="note">skipped</Badge> {points} of {system}: {why}
+            </p>
+          ))}
           {plan.resolution !== null && (
             <p className="small">
               A fraction of resolution {plan.resolution}: these effects fall together, and only their sum is measured.

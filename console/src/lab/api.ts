@@ -35,6 +35,7 @@ export interface Plan {
   errors: { line: number | null; message: string }[];
   warnings: string[];
   grid: { path: string; values: unknown[] }[];
+  skipped: { system: string; why: string; points: number }[];
   factors: { letter: string; name: string }[];
   aliases: { effect: string; with: string[] }[];
   resolution: number | null;

@@ -12,8 +12,8 @@ pub struct LineChart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
-    /// A stretch of x that does not count.
-    pub shaded: Option<(f64, f64)>,
+    /// Stretches of x that do not count, or in which something is not as usual.
+    pub shaded: Vec<(f64, f64)>,
     /// Lower than usual: one of several below each other.
     pub low: bool,
 }
@@ -89,8 +89,8 @@ impl LineChart {
             bottom: bottom - if self.x.label.is_empty() { 26.0 } else { 42.0 },
         };
         let mut canvas = Canvas::new((right, bottom));
-        if let Some((from, to)) = self.shaded {
-            let (from, to) = (self.x.place(from), self.x.place(to));
+        for (from, to) in &self.shaded {
+            let (from, to) = (self.x.place(*from), self.x.place(*to));
             let corners = (
                 frame.within(from, self.y.range.0),
                 frame.within(to, self.y.range.1),
@@ -257,7 +257,7 @@ mod tests {
                 joined: true,
                 marked: false,
             }],
-            shaded: None,
+            shaded: Vec::new(),
             low: false,
         };
         let svg = chart.draw(Width::Desktop);

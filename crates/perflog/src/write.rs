@@ -91,7 +91,7 @@ pub fn svg(analysis: &Analysis, of: Quantity, statistic: Statistic) -> String {
         x: Axis::linear("time since the first line", "s", points().map(|point| point.x)),
         y: Axis::linear(label, unit, tops.collect::<Vec<_>>()),
         series,
-        shaded: None,
+        shaded: Vec::new(),
         low: false,
     };
     let drawn = chart.draw(Width::Desktop);

@@ -19,7 +19,7 @@ use crate::experiment::Plan;
 use crate::results::Network;
 use crate::workload::client_placement::Seating;
 use crate::workload::filter;
-use crate::workload::load::Second;
+use crate::workload::load::{Second, Stage};
 
 /// Time between two looks for orders to the agents.
 const LOOK: Duration = Duration::from_millis(20);
@@ -63,6 +63,7 @@ pub(crate) struct Order {
     pub(crate) brokers: Vec<u32>,
     pub(crate) stop: CancellationToken,
     pub(crate) on_second: Box<dyn Fn(&Second) + Send + Sync>,
+    pub(crate) stage: Stage,
 }
 
 impl Order {

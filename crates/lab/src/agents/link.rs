@@ -77,11 +77,43 @@ impl Link {
             sent += bytes.len();
         }
         self.ping(ROUND_TRIPS).await?;
+        let forth = sent as f64 / started.elapsed().as_secs_f64();
+        let (_, back) = self.flood(Duration::ZERO).await?;
+        let both = self.flood(FILL_FOR).await?;
         Ok(Network {
             path: format!("controller to agent {name}"),
-            bytes_per_second: sent as f64 / started.elapsed().as_secs_f64(),
+            bytes_per_second: forth,
+            back_bytes_per_second: Some(back),
+            both_bytes_per_second: Some(both),
             round_trip: Latencies::of(&times),
         })
+    }
+
+    /// Lets the agent send as much as it can, and sends for a while meanwhile. Returns the bytes per second
+    /// there and back.
+    async fn flood(&mut self, time: Duration) -> Result<(f64, f64), ProtocolError> {
+        let millis = u64::try_from(FILL_FOR.as_millis()).unwrap_or(u64::MAX);
+        send(&mut self.writer, &ToAgent::Flood(millis)).await?;
+        let (started, bytes) = (Instant::now(), vec![0; FILL_BYTES]);
+        let (reader, writer) = (&mut self.reader, &mut self.writer);
+        let writing = async {
+            let mut sent = 0;
+            while started.elapsed() < time {
+                fill(writer, &bytes).await?;
+                sent += bytes.len();
+            }
+            Ok::<_, ProtocolError>(sent)
+        };
+        let reading = async {
+            loop {
+                if let FromAgent::Flooded(bytes) = reader.next().await? {
+                    return Ok::<_, ProtocolError>(bytes as f64 / started.elapsed().as_secs_f64());
+                }
+            }
+        };
+        let (sent, back) = tokio::try_join!(writing, reading)?;
+        self.ping(ROUND_TRIPS).await?;
+        Ok((sent as f64 / started.elapsed().as_secs_f64(), back))
     }
 
     async fn ping(&mut self, number: u64) -> Result<(), ProtocolError> {
@@ -178,7 +210,7 @@ where
                 // Data that is there already is read before an agent counts as silent.
                 biased;
                 said = self.reader.next_report::<FromAgent>() => match said {
-                    Ok(FromAgent::Pong(_)) => Ok(()),
+                    Ok(FromAgent::Pong(_) | FromAgent::Flooded(_)) => Ok(()),
                     Ok(said) => match reports.send((mark, Report::Said(said))).await {
                         Ok(()) => Ok(()),
                         Err(_) => return "nobody listens".to_owned(),

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use roaring::RoaringTreemap;
 
 use crate::experiment::{Does, Plan, Role};
-use crate::results::{Latencies, RateSample, RoleResult, histogram};
+use crate::results::{Latencies, RateSample, RoleResult, Window, Windows, histogram};
 use crate::workload::clients;
 use crate::workload::derived_numbers;
 use crate::workload::ledger::{self, Ledger};
@@ -26,6 +26,8 @@ pub(super) struct Seconds {
     rows: Vec<Row>,
     /// Of these rows no histogram is waited for any more.
     closed: usize,
+    /// By role.
+    windows: Vec<Windows>,
 }
 
 /// A second of all hosts.
@@ -51,6 +53,7 @@ impl Seconds {
             next: vec![0; hosts],
             rows: Vec::new(),
             closed: 0,
+            windows: Vec::new(),
         }
     }
 
@@ -81,7 +84,7 @@ impl Seconds {
         let told = self.next.iter().min().copied().unwrap_or(0);
         let done = told.max(self.rows.len().saturating_sub(OPEN_MAX));
         for row in self.rows.iter_mut().take(done).skip(self.closed) {
-            row.close();
+            row.close(&mut self.windows);
         }
         self.closed = done.max(self.closed);
         Ok(self.rows.get(place).filter(|row| row.hosts == hosts))
@@ -92,15 +95,15 @@ impl Seconds {
         self.rows.len()
     }
 
-    /// All samples of the role at `place`.
-    fn of_role(&mut self, place: usize) -> Vec<RateSample> {
+    /// All samples of the role at `place`, and its windows.
+    fn of_role(&mut self, place: usize) -> (Vec<RateSample>, Vec<Window>) {
         for row in &mut self.rows {
-            row.close();
+            row.close(&mut self.windows);
         }
-        self.rows
-            .iter()
-            .filter_map(|row| Some(row.roles.get(place)?.sample))
-            .collect()
+        let samples = self.rows.iter();
+        let samples = samples.filter_map(|row| Some(row.roles.get(place)?.sample));
+        let windows = self.windows.get_mut(place).map(Windows::finish);
+        (samples.collect(), windows.unwrap_or_default())
     }
 
     /// Returns how many histograms are kept.
@@ -136,10 +139,14 @@ impl Row {
     }
 
     /// Takes the quantiles: nothing more is waited for.
-    fn close(&mut self) {
-        for role in &mut self.roles {
+    fn close(&mut self, windows: &mut Vec<Windows>) {
+        if windows.len() < self.roles.len() {
+            windows.resize_with(self.roles.len(), Windows::default);
+        }
+        for (role, windows) in self.roles.iter_mut().zip(windows) {
             if let Some(latencies) = role.latencies.take() {
                 role.sample.take_quantiles(&latencies);
+                windows.add(role.sample.at_s, &latencies);
             }
         }
     }
@@ -227,7 +234,7 @@ pub(super) fn roles(
             sum.bytes_rate += other.bytes_rate;
         }
         sum.latencies = latencies(of_hosts())?;
-        sum.samples = seconds.of_role(place);
+        (sum.samples, sum.windows) = seconds.of_role(place);
         if role.does == Does::Consume {
             let account = Account::new(plan, role, books());
             // Each host took its first copy of a message for new.
@@ -318,7 +325,12 @@ mod tests {
         let whole = seconds.add(1, &second(2, 2, 1, 1), 10).unwrap().unwrap();
         assert_eq!(whole.roles[0].sample.received, 3);
         assert!((whole.roles[0].sample.at_s - 3.0).abs() < 1e-9);
-        let received: Vec<_> = seconds.of_role(0).iter().map(|sample| sample.received).collect();
+        let received: Vec<_> = seconds
+            .of_role(0)
+            .0
+            .iter()
+            .map(|sample| sample.received)
+            .collect();
         assert_eq!(received, [15, 20, 3]);
     }
 
@@ -338,7 +350,7 @@ mod tests {
         );
         let whole = seconds.add(1, &second(399, 5, 900, 1000), 10_000).unwrap();
         assert_eq!(whole.unwrap().roles[0].sample.received, 15);
-        assert!(seconds.of_role(0)[399].p50_us.unwrap() > 800_000);
+        assert!(seconds.of_role(0).0[399].p50_us.unwrap() > 800_000);
     }
 
     #[test]
@@ -385,9 +397,12 @@ mod tests {
             bytes_rate: 0.0,
             latencies: BTreeMap::new(),
             samples: Vec::new(),
+            windows: Vec::new(),
         };
         Loaded {
             drain_s: None,
+            unsubscribe_s: None,
+            silences: Vec::new(),
             sustainable_rate: None,
             connected: Duration::ZERO,
             warmup_s: 0.0,

@@ -70,7 +70,13 @@ pub fn check_clocks(
                 continue;
             }
             Does::Relay => vec![BTreeSet::new()],
-            Does::Produce | Does::Request | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
+            Does::Produce
+            | Does::Request
+            | Does::Respond
+            | Does::Filter
+            | Does::Assemble
+            | Does::Peek
+            | Does::Idle => {
                 continue;
             }
         };

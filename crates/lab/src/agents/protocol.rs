@@ -23,7 +23,7 @@ use crate::workload::load::{Loaded, Second};
 use crate::workload::together::{HostSecond, Progress};
 
 /// The version of this protocol. Both sides have the same.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Before the other side has proven itself.
 pub const INTRODUCTION_BYTES_MAX: usize = 4 << 10;
 /// Longest message to an agent.
@@ -72,6 +72,8 @@ pub struct Machine {
 pub enum ToAgent {
     /// Is answered at once. Also says that the controller is there.
     Ping(u64),
+    /// For a number of milliseconds, sends bytes that are forgotten; then tells how many.
+    Flood(u64),
     /// Asks which driver would send and receive.
     Describe(Box<Question>),
     Prepare(Box<Preparation>),
@@ -144,6 +146,7 @@ pub struct Alone {
 #[serde(rename_all = "snake_case")]
 pub enum FromAgent {
     Pong(u64),
+    Flooded(u64),
     Driver(Described),
     /// Of a load that was prepared.
     Load {

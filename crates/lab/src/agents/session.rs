@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::work::{Work, next_of, work};
 use super::protocol::{
-    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, ToAgent, send_within,
+    Described, FromAgent, OfLoad, Preparation, ProtocolError, Question, Reader, ToAgent, fill, send_within,
 };
 use crate::drivers::Drivers;
 use crate::experiment::check;
@@ -24,6 +24,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 const SECONDS_WAITING: usize = 64;
 /// Time that a load may take to end after its controller went away.
 const END_WITHIN: Duration = Duration::from_mins(2);
+
+/// An agent floods its controller for no longer.
+const FLOOD_MAX: Duration = Duration::from_secs(2);
+const FILL_BYTES: usize = 256 << 10;
 
 /// Means of running loads.
 #[derive(Clone)]
@@ -93,9 +97,38 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Session<R, W> {
         }
     }
 
+    /// Sends bytes for a while, and reads those of the controller meanwhile. Returns how many it sent.
+    async fn flood(&mut self, time: Duration) -> Result<u64, ProtocolError> {
+        let (until, bytes) = (Instant::now() + time, vec![0; FILL_BYTES]);
+        let (reader, writer) = (&mut self.reader, &mut self.writer);
+        let writing = async {
+            let mut sent = 0;
+            while Instant::now() < until {
+                fill(writer, &bytes).await?;
+                sent += bytes.len() as u64;
+            }
+            Ok(sent)
+        };
+        let reading = async {
+            match reader.absorb().await {
+                // The next order waits.
+                Ok(()) => std::future::pending().await,
+                Err(error) => error,
+            }
+        };
+        tokio::select! {
+            sent = writing => sent,
+            error = reading => Err(error),
+        }
+    }
+
     async fn on_order(&mut self, order: ToAgent) -> Result<(), ProtocolError> {
         match order {
             ToAgent::Ping(number) => self.tell(&FromAgent::Pong(number)).await?,
+            ToAgent::Flood(millis) => {
+                let bytes = self.flood(Duration::from_millis(millis).min(FLOOD_MAX)).await?;
+                self.tell(&FromAgent::Flooded(bytes)).await?;
+            }
             ToAgent::Describe(question) => {
                 let described = FromAgent::Driver(self.describe(&question));
                 self.tell(&described).await?;

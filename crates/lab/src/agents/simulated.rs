@@ -23,6 +23,7 @@ use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, DriverError, Drivers};
 use crate::experiment::{Plan, Source};
 use crate::results::RoleResult;
+use crate::workload::load::Stage;
 use crate::workload::together::{HostSecond, Progress, RoleProgress, RoleSecond};
 use crate::workload::{Loaded, filter};
 
@@ -137,6 +138,7 @@ fn order(plan: &Plan) -> Order {
         brokers: Vec::new(),
         stop: CancellationToken::new(),
         on_second: Box::new(|_| ()),
+        stage: Stage::default(),
     }
 }
 

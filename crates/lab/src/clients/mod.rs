@@ -75,6 +75,7 @@ pub fn name(protocol: Protocol) -> &'static str {
         Protocol::Kafka => "librdkafka",
         Protocol::Amqp => "lapin",
         Protocol::Live => "live",
+        Protocol::Http => "http",
     }
 }
 
@@ -159,7 +160,7 @@ impl Client {
             // The rest is of a load that is over.
             match self.next(deadline).await {
                 Ok(FromAgent::Driver(described)) => return Ok(described),
-                Ok(FromAgent::Load { .. } | FromAgent::Pong(_)) => {}
+                Ok(FromAgent::Load { .. } | FromAgent::Pong(_) | FromAgent::Flooded(_)) => {}
                 Err(gone) => return Err(self.gone(&gone.unwrap_or_else(silence)).await),
             }
         }
@@ -209,7 +210,12 @@ impl Client {
                     OfLoad::Progress(_) | OfLoad::Seconds(_) => {}
                 },
                 // A report of a load that is over.
-                Ok(FromAgent::Load { .. } | FromAgent::Pong(_) | FromAgent::Driver(_)) => {}
+                Ok(
+                    FromAgent::Load { .. }
+                    | FromAgent::Pong(_)
+                    | FromAgent::Flooded(_)
+                    | FromAgent::Driver(_),
+                ) => {}
                 Err(gone) => {
                     let reason = gone.unwrap_or_else(|| "its load did not come to an end".to_owned());
                     return Err(self.gone(&reason).await);

@@ -15,7 +15,7 @@ use crate::agents::protocol::{Greeting, Introduction, IntroductionReply, Machine
 use crate::drivers::fake::{Behaviour, Fake};
 use crate::drivers::{Driver, Drivers};
 use crate::experiment::Source;
-use crate::workload::load::Second;
+use crate::workload::load::{Second, Stage};
 
 const CLOSED: &str = "question = \"?\"\nsystems = [\"kafka\"]\n[run]\nduration = \"5s\"\nwarmup = \"1s\"\ndriver = \"client\"\n\
                       [roles.producers]\ndoes = \"produce\"\nclients = 2\nwindow = 100\n\
@@ -37,6 +37,7 @@ fn order(plan: Plan, stop: &CancellationToken, seen: &Arc<Lock<Vec<Second>>>) ->
         brokers: Vec::new(),
         stop: stop.clone(),
         on_second: Box::new(move |second| seen.lock().push(*second)),
+        stage: Stage::default(),
     }
 }
 

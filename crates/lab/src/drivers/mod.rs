@@ -7,6 +7,7 @@
 //!   broker is measured
 //! - [`amqp`]: AMQP 0-9-1 in the same manner, and a server of it that stores nothing
 //! - [`live`]: live topics over WebSocket, in the same manner
+//! - [`http`]: queues over HTTP, one request at a time
 //! - [`apps`]: workers of an app, which assemble sessions; `websocket`: a connection of theirs, and of live
 //!   topics
 //! - [`stub`]: a server of Kafka's protocol that stores nothing: the rate that a client reaches against
@@ -23,6 +24,7 @@ pub mod amqp;
 pub mod apps;
 #[cfg(test)]
 pub mod fake;
+pub mod http;
 pub mod lean;
 pub mod live;
 pub mod stub;
@@ -35,7 +37,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
-use crate::experiment::{ExchangeKind, LiveFormat, Plan, Role, TopicKind};
+use crate::experiment::{Does, ExchangeKind, LiveFormat, Plan, Role, TopicKind};
 use crate::workload::content::Contents;
 use crate::workload::{Message, Received, Reports};
 
@@ -114,6 +116,20 @@ pub enum Reads {
     One(u32),
 }
 
+impl Reads {
+    /// Returns true if the destination at a place is one of a seat's, where each is a queue. Where there are
+    /// fewer of them than clients, several clients share one.
+    pub fn is_of(self, place: u32, seat: &Seat, count: usize) -> bool {
+        let count = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+        match self {
+            Self::All => true,
+            Self::One(one) => place == one % count,
+            Self::Share if count < seat.clients => place == seat.client % count,
+            Self::Share => place % seat.clients.max(1) == seat.client,
+        }
+    }
+}
+
 /// One client library for one protocol. Futures are boxed once per batch, never per message.
 #[async_trait]
 pub trait Driver: Debug + Send + Sync {
@@ -179,6 +195,34 @@ pub trait Receiver: Send {
     async fn settle(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
+
+    /// Unsubscribes from everything; returns when the system has done so.
+    async fn leave(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
+/// Returns a reason if a role needs more queues than a plan has, over a protocol of queues.
+pub(crate) fn lacks_queues(plan: &Plan, protocol: &str) -> Option<String> {
+    plan.roles.iter().find_map(|(name, role)| {
+        let set = match role.does {
+            Does::Request => role.to.as_ref().or(role.topics.as_ref())?,
+            Does::Relay => role.topics.as_ref()?,
+            Does::Produce
+            | Does::Consume
+            | Does::Respond
+            | Does::Filter
+            | Does::Assemble
+            | Does::Peek
+            | Does::Idle => return None,
+        };
+        let (clients, count) = (role.clients, plan.topics.get(set)?.count);
+        (count < clients).then(|| {
+            format!(
+                "over {protocol} each client of `{name}` needs a queue of its own: there are {count} for {clients}"
+            )
+        })
+    })
 }
 
 /// Waits until a moment; for ever, if there is none.

@@ -180,7 +180,7 @@ async fn read(
     }
 }
 
-async fn connect(address: &str, number: u32) -> std::io::Result<TcpStream> {
+pub(super) async fn connect(address: &str, number: u32) -> std::io::Result<TcpStream> {
     let found = lookup_host(address).await?.next();
     let to = found.ok_or_else(|| std::io::Error::other("the name has no address"))?;
     match to.ip() {
@@ -195,7 +195,7 @@ async fn connect(address: &str, number: u32) -> std::io::Result<TcpStream> {
     }
 }
 
-fn head_end(bytes: &[u8]) -> Option<usize> {
+pub(super) fn head_end(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some(end + 4)
 }

@@ -7,31 +7,15 @@ use stafett_model::Durability;
 pub(crate) use self::roles::is_rate;
 use self::roles::{check_names, check_receiving, check_role, check_sending};
 use super::figure::{Figure, FigureKind};
-use super::load::{Acks, Does, ExchangeKind, TopicKind, Topics};
+use super::load::{Acks, Does, ExchangeKind, Rate, TopicKind, Topics};
 use super::{Design, DriverKind, Experiment, Plan, Protocol, Restart};
 use super::{assembling, drawable};
-use crate::results::metric;
+use crate::results::{SERIES, WINDOW_S, metric};
 use crate::systems;
 
 /// The systems that an experiment can ask.
 pub const SYSTEMS: [&str; 3] = ["stafett", "kafka", "rabbitmq"];
-pub(super) const LATENCIES: [&str; 4] = ["acknowledged", "delivery", "round_trip", "lateness"];
-const SERIES: [&str; 14] = [
-    "rate",
-    "p2_5",
-    "p50",
-    "p97_5",
-    "p99",
-    "max",
-    "clients",
-    "timed_out",
-    "failed",
-    "reconnects",
-    "backlog",
-    "broker_cpu",
-    "client_cpu",
-    "broker_memory",
-];
+pub(super) const LATENCIES: [&str; 5] = ["acknowledged", "delivery", "round_trip", "poll", "lateness"];
 const REPETITIONS_MAX: u32 = 1000;
 const CLIENTS_MAX: u32 = 100_000;
 const TOPICS_MAX: u32 = 1 << 22;
@@ -158,10 +142,30 @@ fn check_figure(at: &str, figure: &Figure, experiment: &Experiment) -> Checked {
         };
         rules! { at => "y", is_known, "figure \"{title}\": `{name}` is nothing that it can draw"; }
     }
+    let window = figure.window.map_or(WINDOW_S, |window| window.0.as_secs_f64());
+    let is_window = window >= WINDOW_S && window % WINDOW_S == 0.0;
+    rules! { at =>
+        "window", is_window && (figure.window.is_none() || figure.kind == FigureKind::Time),
+            "figure \"{title}\": a window is of a figure over time, and a multiple of {WINDOW_S} s";
+    }
     let can_have_effects = experiment.run.design == Design::Factorial;
     rules! { at =>
         "kind", figure.kind != FigureKind::Effects || can_have_effects,
             "figure \"{title}\": effects need design = \"factorial\"";
+    }
+    Ok(())
+}
+
+/// Checks what is said of all clients together, before it is taken into the roles.
+pub(super) fn whole(plan: &Plan) -> Checked {
+    rules! { "run" => "clients_factor", plan.run.clients_factor > 0, "clients are 1 at least"; }
+    for (name, role) in &plan.roles {
+        let each = role.rate_each;
+        rules! { &format!("roles.{name}") =>
+            "rate_each", each.is_none() || role.does.sends_first() && role.rate == Rate::Closed,
+                "it stands in place of a `rate`, of a role that sends";
+            "rate_each", each.is_none_or(is_rate), "rates are more than 0 and at most 1,000,000,000 per second";
+        }
     }
     Ok(())
 }
@@ -183,6 +187,15 @@ pub fn plan(plan: &Plan) -> Checked {
     for (name, topics) in &plan.topics {
         check_topics(&format!("topics.{name}"), topics, run.protocol)?;
     }
+    let end = run.warmup.0 + run.duration.0;
+    for (name, fault) in &plan.faults {
+        rules! { &format!("faults.{name}") =>
+            "at", fault.at.0 < end && !starts_only, "it comes while the load is under way";
+            "every", fault.every.is_none_or(|every| every.0 > fault.away.0),
+                "the system is back before the next one";
+            "does", run.driver == DriverKind::Lean, "faults are for the lean drivers of this program";
+        }
+    }
     for (name, role) in &plan.roles {
         let at = format!("roles.{name}");
         check_role(&at, role)?;
@@ -199,6 +212,14 @@ pub fn clients(plan: &Plan, systems: &[String]) -> Checked {
     let is_kafka = |system: &String| {
         systems::wants_client(system, plan) && systems::protocol(system, plan) == Ok(Protocol::Kafka)
     };
+    for (name, role) in &plan.roles {
+        let is_lean = !systems.iter().any(|system| systems::wants_client(system, plan));
+        rules! { &format!("roles.{name}") =>
+            "leave", is_lean || !role.leave, "unsubscribing is measured with the lean drivers alone";
+            "poll", is_lean || role.poll.is_none(), "users' clients are pushed to: `poll` is for the lean drivers";
+            "priority", is_lean || role.priority.is_none(), "priorities are sent by the lean drivers alone";
+        }
+    }
     if plan.run.driver != DriverKind::Client || !systems.iter().any(is_kafka) {
         return Ok(());
     }
@@ -235,7 +256,7 @@ fn check_topics(at: &str, topics: &Topics, protocol: Option<Protocol>) -> Checke
     let is_fanout = topics.exchange == Some(ExchangeKind::Fanout);
     let fits = |protocol| match topics.kind {
         TopicKind::Topic => protocol != Protocol::Live,
-        TopicKind::Queue => protocol == Protocol::Amqp,
+        TopicKind::Queue => matches!(protocol, Protocol::Amqp | Protocol::Http),
         TopicKind::Live => protocol == Protocol::Live,
     };
     let name = protocol.map_or("", Protocol::name);
@@ -271,6 +292,7 @@ impl Does {
             Self::Respond => "respond",
             Self::Filter => "filter",
             Self::Assemble => "assemble",
+            Self::Peek => "peek",
             Self::Idle => "idle",
         }
     }

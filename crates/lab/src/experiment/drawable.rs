@@ -26,6 +26,8 @@ const PRODUCER: &str = "a role that does `produce`";
 const CONSUMER: &str = "a role that does `consume`";
 const RECEIVER: &str = "a role that does `consume` or `relay`";
 const REQUESTER: &str = "a role that does `request`";
+const IN_TIME: &str = "a role that does `request` or `relay`";
+const POLLER: &str = "a role with `poll`, or one that does `peek`";
 const SENDER: &str = "a role that sends";
 const ROLE: &str = "a role";
 
@@ -37,7 +39,7 @@ fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
         "consume_rate" | "consume_bytes_rate" | "arrival_rate" => {
             (has(&[Does::Consume, Does::Relay]), RECEIVER)
         }
-        "goodput" | "timed_out" => (has(&[Does::Request]), REQUESTER),
+        "goodput" | "timed_out" => (has(&[Does::Request, Does::Relay]), IN_TIME),
         "lost" | "duplicated" => (has(&[Does::Consume]), CONSUMER),
         "sustainable_rate" => (
             roles.any(|role| role.rate.adaptive().is_some()),
@@ -50,11 +52,19 @@ fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
         "tasks_moved" | "task_gap_s" | "rebalance_s" => {
             (has(&[Does::Assemble]), "a role that does `assemble`")
         }
+        "within_500ms_share" | "within_2s_share" => (sends(plan), SENDER),
+        "unsubscribe_s" => (roles.any(|role| role.leave), "a role with `leave`"),
+        "recovered_s" | "unavailable_s" => (
+            !plan.faults.is_empty() && sends(plan),
+            "faults, and a role that sends",
+        ),
         "filtered" => (
             plan.topics.values().any(|topics| topics.filter.is_some()),
             "topics with a `filter`",
         ),
-        "broker_cpu_per_million" | "client_cpu_per_million" => (sends(plan), SENDER),
+        "broker_cpu_per_million" | "client_cpu_per_million" | "broker_disk_written_per_message" => {
+            (sends(plan), SENDER)
+        }
         "memory_per_connection_kib" => (
             has(&[Does::Idle]) || !plan.roles.is_empty() && !sends(plan),
             "a role that is `idle`, or nobody who sends",
@@ -72,6 +82,12 @@ fn latency(plan: &Plan, name: &str) -> (bool, &'static str) {
     match name {
         "acknowledged" => (does(plan, &[Does::Produce]), PRODUCER),
         "delivery" => (does(plan, &[Does::Consume, Does::Relay, Does::Respond]), RECEIVER),
+        "poll" => (
+            plan.roles
+                .values()
+                .any(|role| role.poll.is_some() || role.does == Does::Peek),
+            POLLER,
+        ),
         "round_trip" => (does(plan, &[Does::Request]), REQUESTER),
         _ => (sends(plan), SENDER),
     }
@@ -79,10 +95,10 @@ fn latency(plan: &Plan, name: &str) -> (bool, &'static str) {
 
 fn series(plan: &Plan, name: &str) -> (bool, &'static str) {
     match name {
-        "rate" | "p2_5" | "p50" | "p97_5" | "p99" | "max" => {
+        "rate" | "band" | "p2_5" | "p50" | "mean" | "p97_5" | "p99" | "max" => {
             (sends(plan) || does(plan, &[Does::Consume]), SENDER)
         }
-        "timed_out" => (does(plan, &[Does::Request]), REQUESTER),
+        "timed_out" => (does(plan, &[Does::Request, Does::Relay]), IN_TIME),
         "backlog" => (sends(plan) && does(plan, &[Does::Consume]), CONSUMER),
         _ => (!plan.roles.is_empty(), ROLE),
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::units::Span;
+
 /// One figure of the report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -11,9 +13,12 @@ pub struct Figure {
     /// Dimension along the bottom: the path of a parameter, or `system`. Not for `latency` and `time`.
     pub x: Option<String>,
     /// Names of drawn values. `lines`, `bars`, `effects`, `shares`: names of metrics. `latency`: names of
-    /// latencies, such as `delivery`. `time`: `rate`, `p2_5`, `p50`, `p97_5`, `p99`, `max`, `clients`,
-    /// `timed_out`, `failed`, `reconnects`, `backlog`, `broker_cpu`, `client_cpu`, `broker_memory`.
+    /// latencies, such as `delivery`. `time`: names of [`crate::results::SERIES`].
     pub y: Vec<String>,
+    /// Of `time`: the time over which each value is taken, a multiple of ten seconds; a second, if not given.
+    /// Quantiles are those of all messages of the window.
+    #[serde(default)]
+    pub window: Option<Span>,
     /// Dimensions that make a line of their own: paths of parameters, `system`, `durability`. By default all
     /// that are not along x.
     #[serde(default)]

@@ -5,7 +5,8 @@ mod parts;
 use serde::{Deserialize, Serialize};
 
 pub use self::parts::{
-    Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Kill, Rate, Session, Size, Steps, Work,
+    Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, DrawnPriority, Kill, Priority, Rate,
+    Select, SelectOrder, Session, Size, Steps, Think, Work,
 };
 use super::units::{ByteCount, Span};
 
@@ -112,6 +113,8 @@ pub struct Role {
     /// Messages per second of the role as a whole; of relays at most.
     #[serde(default)]
     pub rate: Rate,
+    /// Messages per second of each client, in place of a rate of the role as a whole.
+    pub rate_each: Option<f64>,
     /// Closed loop: messages of each client that may be without an acknowledgement. By default as many as the
     /// driver has under way.
     pub window: Option<u32>,
@@ -171,6 +174,20 @@ pub struct Role {
     pub on: Vec<String>,
     /// Time between a consumer's commits; never, if not given. A consumer that is cut off goes on from there.
     pub commit: Option<Span>,
+    /// Priority of messages of queues.
+    pub priority: Option<Priority>,
+    /// HTTP: the client is registered, and its messages have its name and their number as context.
+    #[serde(default)]
+    pub registered: bool,
+    /// HTTP: which message of its queue a consumer takes.
+    pub select: Option<Select>,
+    /// Receivers ask at these intervals instead of being pushed to.
+    pub poll: Option<Span>,
+    /// Requesters in a closed loop: time between an answer and the next question.
+    pub think: Option<Think>,
+    /// Consumers unsubscribe in the end, and the time that it takes is measured.
+    #[serde(default)]
+    pub leave: bool,
     /// Sessions that the role assembles.
     pub session: Option<Session>,
     /// Work of a consumer on its messages.
@@ -183,7 +200,7 @@ pub struct Role {
     pub arrive: Option<Arrive>,
     /// Clients are cut off and come back.
     pub kill: Option<Kill>,
-    /// Time within which an answer counts.
+    /// Time within which an answer counts, and a message from one relay to the next.
     #[serde(default = "patience")]
     pub patience: Span,
 }
@@ -220,6 +237,8 @@ pub enum Does {
     Filter,
     /// Works for an app of the broker: assembles sessions and passes them on (see [`Session`]).
     Assemble,
+    /// Looks at the first message of its queue and takes nothing.
+    Peek,
     /// Connects and keeps silent.
     Idle,
 }
@@ -231,6 +250,16 @@ impl Role {
         self.acks.unwrap_or(match self.delivery {
             Delivery::AtMostOnce => Acks::None,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => Acks::All,
+        })
+    }
+
+    /// Returns a reason if messages are to be looked at or chosen: other protocols than HTTP hand them out in
+    /// their own order.
+    pub fn lacks_choice(&self, protocol: &str) -> Option<String> {
+        (self.does == Does::Peek || self.select.is_some() || self.registered).then(|| {
+            format!(
+                "{protocol} has no peek, no choice of messages and no registered clients: protocol = \"http\""
+            )
         })
     }
 

@@ -1,12 +1,13 @@
 //! Experiment files: a question, systems, a load, and figures of the answer.
 //!
-//! A file is TOML. Everything in `[run]`, `[system]`, `[topics.…]` and `[roles.…]` can be varied: `[grid]`
-//! names it by its path and lists values, and every combination becomes a point. `docs/lab/README.md`
-//! describes each setting. An unknown, malformed or contradictory setting is an error that names its line.
+//! A file is TOML. Everything in `[run]`, `[system]`, `[topics.…]`, `[roles.…]` and `[faults.…]` can be
+//! varied: `[grid]` names it by its path and lists values, and every combination becomes a point.
+//! `docs/lab/README.md` describes each setting. An unknown, malformed or contradictory setting is an error
+//! that names its line.
 //!
 //! - [`read`]: files to experiments, and an experiment with values of its grid to a [`Plan`]
 //! - [`check`]: contradictions; `drawable`: figures that roles can give; `scale`: smaller runs
-//! - [`system`], [`load`], [`figure`]: the parts of a file
+//! - [`system`], [`load`], [`fault`], [`figure`]: the parts of a file
 //! - `ranges`: ranges in the grid, which stand for lists; [`fraction`]: the points of a grid
 //! - [`units`]: durations and sizes as people write them; [`path`]: names of settings
 //! - [`edit`]: changes of a text that keep its comments
@@ -16,6 +17,7 @@ mod assembling;
 pub mod check;
 mod drawable;
 pub mod edit;
+pub mod fault;
 pub mod figure;
 pub mod fraction;
 pub mod library;
@@ -33,10 +35,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::grid::{Grid, Parameters};
 
+pub use fault::{Fault, FaultKind};
 pub use figure::{Figure, FigureKind};
 pub use load::{
-    Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, ExchangeKind, Kill, LiveFormat,
-    Rate, Role, Session, Size, Steps, TopicKind, Topics, Work,
+    Acks, Adaptive, Arrive, Codec, Content, Delivery, Distribution, Does, DrawnPriority, ExchangeKind, Kill,
+    LiveFormat, Priority, Rate, Role, Select, SelectOrder, Session, Size, Steps, Think, TopicKind, Topics,
+    Work,
 };
 pub use read::{ExperimentError, Source};
 pub use system::{Own, SystemSettings};
@@ -63,6 +67,9 @@ pub struct Experiment {
     /// Roles by name. Without any, systems are started and answer, and that is all.
     #[serde(default)]
     pub roles: BTreeMap<String, Role>,
+    /// Faults of the system under load, by name.
+    #[serde(default)]
+    pub faults: BTreeMap<String, Fault>,
     /// Varied settings: values by the path of a setting.
     #[serde(default)]
     pub grid: Grid,
@@ -104,6 +111,8 @@ pub struct RunSettings {
     pub seed: u64,
     /// Time that consumers may go on reading when producers have ended, before missing messages are lost.
     pub settle: Span,
+    /// Factor of the clients of all roles: one number for a mix of them.
+    pub clients_factor: u32,
     /// Other machines that run the load, each `HOST:PORT` or `NAME=HOST:PORT` of a `stafett lab agent`.
     pub agents: Vec<String>,
 }
@@ -122,6 +131,7 @@ impl Default for RunSettings {
             fraction: None,
             seed: 1,
             settle: Span::seconds(10),
+            clients_factor: 1,
             agents: Vec::new(),
         }
     }
@@ -146,10 +156,12 @@ pub enum Protocol {
     Amqp,
     /// Live topics, over WebSocket.
     Live,
+    /// Queues over HTTP. Over it a topic is a queue.
+    Http,
 }
 
 impl Protocol {
-    pub const ALL: [Self; 3] = [Self::Kafka, Self::Amqp, Self::Live];
+    pub const ALL: [Self; 4] = [Self::Kafka, Self::Amqp, Self::Live, Self::Http];
 
     /// As people write it.
     pub fn name(self) -> &'static str {
@@ -157,6 +169,7 @@ impl Protocol {
             Self::Kafka => "Kafka's protocol",
             Self::Amqp => "AMQP",
             Self::Live => "the protocol of live topics",
+            Self::Http => "HTTP",
         }
     }
 
@@ -165,7 +178,7 @@ impl Protocol {
         match self {
             Self::Kafka => "kafka",
             Self::Amqp => "amqp",
-            Self::Live => "http",
+            Self::Live | Self::Http => "http",
         }
     }
 }
@@ -194,4 +207,6 @@ pub struct Plan {
     pub system: SystemSettings,
     pub topics: BTreeMap<String, Topics>,
     pub roles: BTreeMap<String, Role>,
+    #[serde(default)]
+    pub faults: BTreeMap<String, Fault>,
 }

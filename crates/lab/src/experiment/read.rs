@@ -165,11 +165,16 @@ impl Source {
             system: experiment.system,
             topics: experiment.topics,
             roles: experiment.roles,
+            faults: experiment.faults,
         };
         if plan.topics.is_empty() {
             plan.topics.insert(TOPICS_DEFAULT.to_owned(), Topics::default());
         }
-        check::plan(&plan)
+        check::whole(&plan)
+            .and_then(|()| {
+                plan.multiply();
+                check::plan(&plan)
+            })
             .and_then(|()| check::totals(&plan))
             .map_err(|found| self.wrong(span_of(root.get_ref(), &found.path), found.message))?;
         plan.scale(scale);

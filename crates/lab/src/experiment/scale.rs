@@ -21,6 +21,17 @@ impl Plan {
         times.max().unwrap_or_default()
     }
 
+    /// Takes what is said of all clients together, and of each of them, into the roles.
+    pub(super) fn multiply(&mut self) {
+        for role in self.roles.values_mut() {
+            role.clients = role.clients.saturating_mul(self.run.clients_factor);
+            if let Some(each) = role.rate_each.take() {
+                role.rate = Rate::Fixed(each * f64::from(role.clients));
+            }
+        }
+        self.run.clients_factor = 1;
+    }
+
     pub(super) fn scale(&mut self, scale: f64) {
         let by = |span: &mut Span, least: Duration| {
             let least = least.min(span.0);
@@ -31,6 +42,11 @@ impl Plan {
         by(&mut self.run.break_in, SHORTEST);
         let settle_min = SETTLE_MIN + self.sessions_come_within();
         by(&mut self.run.settle, settle_min);
+        for fault in self.faults.values_mut() {
+            by(&mut fault.at, SHORTEST);
+            by(&mut fault.away, SHORTEST);
+            fault.every.iter_mut().for_each(|every| by(every, SHORTEST));
+        }
         for role in self.roles.values_mut() {
             if let Some(total) = &mut role.total {
                 #[expect(

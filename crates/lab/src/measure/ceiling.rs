@@ -103,7 +103,7 @@ async fn of_plan(
         Some(system) if produces && are_few => system,
         other => {
             let reason = match other {
-                None => "nothing stands in for live topics".to_owned(),
+                None => format!("nothing stands in for {}", protocol.name()),
                 Some(_) if produces => format!("the stub has at most {TOPICS_MAX} topics"),
                 Some(_) => "only what does `produce` or `consume` is measured against a stub".to_owned(),
             };
@@ -164,7 +164,7 @@ fn stood_in_for(protocol: Protocol) -> Option<&'static str> {
     match protocol {
         Protocol::Kafka => Some("kafka"),
         Protocol::Amqp => Some("rabbitmq"),
-        Protocol::Live => None,
+        Protocol::Live | Protocol::Http => None,
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
         for (text, said) in [
             (
                 "[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"",
-                "nothing stands in for live topics",
+                "nothing stands in for the protocol of live topics",
             ),
             ("[roles.p]\ndoes = \"relay\"", "only what does `produce`"),
             (

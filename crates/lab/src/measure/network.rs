@@ -35,6 +35,8 @@ pub fn loopback() -> io::Result<Network> {
     Ok(Network {
         path: "loopback".to_owned(),
         bytes_per_second: bytes as f64 / started.elapsed().as_secs_f64(),
+        back_bytes_per_second: None,
+        both_bytes_per_second: None,
         round_trip,
     })
 }

@@ -1,5 +1,8 @@
 //! Plans of runs: the number of points, their time, and mistakes, before anything runs.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use axum::Json;
 use axum::extract::{Request, State};
 use schemars::JsonSchema;
@@ -11,7 +14,7 @@ use stafett_http::{Api, Code, Problem, body};
 use super::Lab;
 use crate::experiment::{Design, ExperimentError, Source, fraction};
 use crate::factorial;
-use crate::run;
+use crate::{run, systems};
 
 /// A run is named long above this time.
 const LONG_S: f64 = 3600.0;
@@ -70,12 +73,22 @@ struct Checked {
     errors: Vec<Mistake>,
     warnings: Vec<String>,
     grid: Vec<Axis>,
+    /// Points that would be skipped, by system and reason.
+    skipped: Vec<Skipped>,
     /// Factors of a factorial design, with their letters.
     factors: Vec<FactorShown>,
     /// Effects that a fraction cannot tell apart, each with those that fall together with it.
     aliases: Vec<Aliases>,
     /// Fewest factors of a product that is the same in all combinations of a fraction.
     resolution: Option<u32>,
+}
+
+/// Points of a system that cannot be measured here.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+struct Skipped {
+    system: String,
+    why: String,
+    points: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -90,37 +103,42 @@ struct Aliases {
     with: Vec<String>,
 }
 
-async fn check(State(_): State<Lab>, request: Request) -> Result<Json<Checked>, Problem> {
+async fn check(State(lab): State<Lab>, request: Request) -> Result<Json<Checked>, Problem> {
     let asked: Asked = body::json(request).await?;
     let scale = asked.scale.unwrap_or(1.0);
     if !(0.001..=1000.0).contains(&scale) {
         return Err(Problem::bad_request("scale is 0.001 to 1000"));
     }
-    let read = tokio::task::spawn_blocking(move || planned(&asked, scale));
+    let read = tokio::task::spawn_blocking(move || planned(&asked, scale, &lab.settings.exe));
     let checked = read
         .await
         .map_err(|error| Problem::new(Code::Unreadable, error))?;
     Ok(Json(checked))
 }
 
-fn planned(asked: &Asked, scale: f64) -> Checked {
+fn planned(asked: &Asked, scale: f64, exe: &Path) -> Checked {
     let source = Source::new("text", asked.toml.clone());
-    try_planned(asked, &source, scale).unwrap_or_else(|error| Checked {
+    try_planned(asked, &source, scale, exe).unwrap_or_else(|error| Checked {
         errors: vec![mistake(&error)],
         ..Checked::default()
     })
 }
 
-fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, ExperimentError> {
+fn try_planned(asked: &Asked, source: &Source, scale: f64, exe: &Path) -> Result<Checked, ExperimentError> {
     let experiment = source.experiment()?;
     let systems = asked.systems.clone().unwrap_or(experiment.systems);
     let (order, seed) = run::order(source, scale, &systems, asked.repetitions)?;
-    let mut seconds = 0.0;
-    for planned in order.iter().filter(|planned| planned.repetition == 1) {
-        let run = source.plan(scale, &planned.parameters)?.run;
-        seconds += (run.warmup.0 + run.duration.0).as_secs_f64();
-    }
     let repetitions = order.iter().map(|planned| planned.repetition).max().unwrap_or(0);
+    let programs = systems::Programs::beside(exe);
+    let (mut seconds, mut skipped) = (0.0, BTreeMap::new());
+    for planned in order.iter().filter(|planned| planned.repetition == 1) {
+        let plan = source.plan(scale, &planned.parameters)?;
+        seconds += (plan.run.warmup.0 + plan.run.duration.0).as_secs_f64();
+        if let Some(why) = programs.lack(&planned.system, &plan) {
+            *skipped.entry((planned.system.clone(), why)).or_insert(0) +=
+                usize::try_from(repetitions).unwrap_or(1);
+        }
+    }
     seconds *= f64::from(repetitions);
     let mut warnings = Vec::new();
     if seconds > LONG_S {
@@ -160,6 +178,10 @@ fn try_planned(asked: &Asked, source: &Source, scale: f64) -> Result<Checked, Ex
         grid: grid
             .into_iter()
             .map(|(path, values)| Axis { path, values })
+            .collect(),
+        skipped: skipped
+            .into_iter()
+            .map(|((system, why), points)| Skipped { system, why, points })
             .collect(),
         factors: shown,
         resolution: design.as_ref().and_then(factorial::Design::resolution),

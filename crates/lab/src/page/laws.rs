@@ -3,7 +3,7 @@
 //!
 //! | law | holds for |
 //! |---|---|
-//! | interactive response time, R = N / X | closed loops with a known window: N messages under way |
+//! | interactive response time, R = N / X − Z | closed loops with a known window: N messages under way |
 //! | Little, N = X · R | one role that sends and one that receives: N messages sent and not yet received |
 //! | bound, X ≤ 1 / D | the processors: D is the time that a message takes of all cores |
 
@@ -132,19 +132,22 @@ fn line(
     })
 }
 
-/// R = N / X: clients in a closed loop that are always waiting.
+/// R = N / X − Z: clients in a closed loop that wait, or think.
 fn interactive(point: &Point, role: &RoleResult, plan: &Plan) -> Option<Line> {
     let settings = plan.roles.get(&role.name)?;
     let is_loop = matches!(settings.does, Does::Produce | Does::Request)
         && settings.rate == Rate::Closed
         && settings.arrive.is_none()
         && settings.kill.is_none();
+    let thinks_us = settings
+        .think
+        .map_or(0.0, |think| think.mean().as_secs_f64() * 1e6);
     let window = settings.window.filter(|_| is_loop)?;
     let latency = ["round_trip", "acknowledged"]
         .iter()
         .find_map(|name| role.latencies.get(*name))?;
     let under_way = f64::from(role.clients) * f64::from(window);
-    let computed_us = under_way / role.rate * 1e6;
+    let computed_us = under_way / role.rate * 1e6 - thinks_us;
     let mut line = line(
         point,
         Law::InteractiveResponseTime,

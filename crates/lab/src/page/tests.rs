@@ -192,6 +192,18 @@ async fn a_check_tells_points_and_time_or_the_line_of_a_mistake() {
         plan["grid"][0],
         json!({"path": "roles.p.clients", "values": [1, 2, 4]})
     );
+    let over_amqp = TEXT.replace("[run]", "[topics.t]\nkind = \"live\"\n[run]");
+    let (_, plan) = served.ask(Method::POST, "/check", &asked(&over_amqp)).await;
+    let skipped = &plan["skipped"][0];
+    assert_eq!(
+        (&skipped["system"], &skipped["points"]),
+        (&json!("stafett"), &json!(15)),
+        "{plan}"
+    );
+    assert!(
+        skipped["why"].as_str().unwrap().contains("no such program"),
+        "{plan}"
+    );
     let wrong = TEXT.replace("duration = \"3s\"", "duration = \"soon\"");
     let (_, plan) = served.ask(Method::POST, "/check", &asked(&wrong)).await;
     assert_eq!(

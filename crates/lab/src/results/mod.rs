@@ -25,7 +25,7 @@ pub use histogram::Latencies;
 pub use metric::{METRICS, Metric, metric};
 pub use point::{Counts, Driver, Durability, Outcome, OutcomeKind, Point, RoleResult};
 pub use run_file::{Ceiling, Environment, Network, Planned, Reached, Run, RunRequest, Status};
-pub use series::{ProcessKind, ProcessSample, ProcessSeries, RateSample};
+pub use series::{ProcessKind, ProcessSample, ProcessSeries, RateSample, SERIES, WINDOW_S, Window, Windows};
 pub use store::{Folder, StoreError};
 
 /// The version of these files. Older ones are read; newer ones are refused.

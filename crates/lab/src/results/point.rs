@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Latencies;
-use super::series::{ProcessSeries, RateSample};
+use super::series::{ProcessSeries, RateSample, Window};
 use crate::grid::Parameters;
 
 /// Results of one point.
@@ -33,6 +33,9 @@ pub struct Point {
     pub measured_s: f64,
     pub roles: Vec<RoleResult>,
     pub processes: Vec<ProcessSeries>,
+    /// Times during which faults kept the system away.
+    #[serde(default)]
+    pub outages: Vec<(f64, f64)>,
     /// The figures by name (see [`super::metric::METRICS`]); those that make no sense here are absent.
     pub metrics: BTreeMap<String, f64>,
     /// Remarks for readers.
@@ -115,11 +118,14 @@ pub struct RoleResult {
     /// Bytes of content per second.
     pub bytes_rate: f64,
     /// By their names: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to its
-    /// reception), `round_trip` (to the answer), `lateness` (to the lab's own sending, without the time that
-    /// the system kept it waiting). Of messages that were meant to be sent in the time that counts; those
-    /// without an answer have the time that it was waited for.
+    /// reception), `round_trip` (to the answer), `poll` (from when a poll was due to its answer), `lateness`
+    /// (to the lab's own sending, without the time that the system kept it waiting). Of messages
+    /// that were meant to be sent in the time that counts; those without an answer have the time that it was waited for.
     pub latencies: BTreeMap<String, Latencies>,
     pub samples: Vec<RateSample>,
+    /// Latencies of each ten seconds; absent in results of earlier programs.
+    #[serde(default)]
+    pub windows: Vec<Window>,
 }
 
 /// Messages counted.

@@ -108,6 +108,12 @@ pub struct Network {
     /// Name of the path, such as `loopback`.
     pub path: String,
     pub bytes_per_second: f64,
+    /// The other way; absent where both ways are the same.
+    #[serde(default)]
+    pub back_bytes_per_second: Option<f64>,
+    /// There and back at once.
+    #[serde(default)]
+    pub both_bytes_per_second: Option<(f64, f64)>,
     /// One byte there and back.
     pub round_trip: Latencies,
 }

@@ -3,6 +3,42 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::histogram;
+
+/// The series that a figure of the kind `time` can draw, by name. Those of processes without another's name
+/// are the broker's.
+pub const SERIES: &[&str] = &[
+    "rate",
+    "band",
+    "p2_5",
+    "p50",
+    "mean",
+    "p97_5",
+    "p99",
+    "max",
+    "clients",
+    "timed_out",
+    "failed",
+    "reconnects",
+    "backlog",
+    "broker_cpu",
+    "broker_cpu_user",
+    "broker_cpu_system",
+    "client_cpu",
+    "client_cpu_user",
+    "client_cpu_system",
+    "broker_memory",
+    "network_in",
+    "network_out",
+    "disk_read",
+    "disk_written",
+    "threads",
+    "open_files",
+    "context_switches",
+];
+/// Length of the windows whose latencies are kept whole.
+pub const WINDOW_S: f64 = 10.0;
+
 /// One second of a role. Counts are of that second alone.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RateSample {
@@ -27,6 +63,55 @@ pub struct RateSample {
     pub p2_5_us: Option<u64>,
     #[serde(default)]
     pub p97_5_us: Option<u64>,
+    #[serde(default)]
+    pub mean_us: Option<u64>,
+}
+
+/// The main latency of a role in ten seconds, of which any quantile can be taken, also of several windows
+/// together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The end of the window, since the load began.
+    pub at_s: f64,
+    /// In the encoding of [`histogram::encode`].
+    pub histogram: String,
+}
+
+/// The windows of a role, the last one open.
+#[derive(Debug, Default)]
+pub struct Windows {
+    open: Option<(f64, Histogram<u64>)>,
+    closed: Vec<Window>,
+}
+
+impl Windows {
+    /// Adds the latencies of the second that ends at `at_s`.
+    pub fn add(&mut self, at_s: f64, latencies: &Histogram<u64>) {
+        if latencies.is_empty() {
+            return;
+        }
+        // A sample that is a little late is of the window before.
+        let end = ((at_s - 0.5) / WINDOW_S).floor().max(0.0) * WINDOW_S + WINDOW_S;
+        if self.open.as_ref().is_some_and(|(open, _)| *open < end) {
+            self.close();
+        }
+        let (_, open) = self.open.get_or_insert_with(|| (end, histogram::empty()));
+        // Both have the lab's own bounds.
+        let _ = open.add(latencies);
+    }
+
+    fn close(&mut self) {
+        self.closed.extend(self.open.take().map(|(at_s, all)| Window {
+            at_s,
+            histogram: histogram::encode(&all),
+        }));
+    }
+
+    /// Returns all windows with a latency.
+    pub fn finish(&mut self) -> Vec<Window> {
+        self.close();
+        std::mem::take(&mut self.closed)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +142,13 @@ impl RateSample {
         self.p97_5_us = of(0.975);
         self.p99_us = of(0.99);
         self.max_us = of(1.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between the least and the longest latency"
+        )]
+        let mean = latencies.mean().round() as u64;
+        self.mean_us = (!latencies.is_empty()).then_some(mean);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The figures by name, out of the results of a load.
 
-use super::point::LoadResult;
+use super::point::{LoadResult, faults};
 use crate::environment::cores;
 use crate::experiment::{Does, Plan};
 use crate::results::{Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
@@ -8,9 +8,26 @@ use crate::workload::Loaded;
 
 const MILLION: f64 = 1e6;
 const MIB: f64 = 1_048_576.0;
+const QUANTILES: [(&str, f64); 7] = [
+    ("p2_5", 0.025),
+    ("p50", 0.5),
+    ("p95", 0.95),
+    ("p97_5", 0.975),
+    ("p99", 0.99),
+    ("p999", 0.999),
+    ("max", 1.0),
+];
 
 /// Puts every figure that makes sense into the point.
-pub(super) fn fill(point: &mut Point, plan: &Plan, LoadResult { loaded, prepare_s }: &LoadResult) {
+pub(super) fn fill(
+    point: &mut Point,
+    plan: &Plan,
+    LoadResult {
+        loaded,
+        prepare_s,
+        outages,
+    }: &LoadResult,
+) {
     let figures = &mut point.metrics;
     figures.insert("prepare_s".to_owned(), *prepare_s);
     let mut put = |name: &str, value: Option<f64>| {
@@ -19,20 +36,30 @@ pub(super) fn fill(point: &mut Point, plan: &Plan, LoadResult { loaded, prepare_
         }
     };
     put("drain_s", loaded.drain_s);
+    put("unsubscribe_s", loaded.unsubscribe_s);
     put("sustainable_rate", loaded.sustainable_rate);
     rates(loaded, &mut put);
     counts(loaded, plan, &mut put);
-    for name in ["acknowledged", "delivery", "round_trip"] {
+    for name in ["poll", "acknowledged", "delivery", "round_trip"] {
         let of_roles = loaded.roles.iter().filter_map(|role| role.latencies.get(name));
         let Some(latencies) = histogram::merged(of_roles) else {
             continue;
         };
-        let quantile = |quantile| Some(latencies.value_at_quantile(quantile) as f64);
         put(&format!("{name}_mean_us"), Some(latencies.mean()));
-        put(&format!("{name}_p50_us"), quantile(0.5));
-        put(&format!("{name}_p95_us"), quantile(0.95));
-        put(&format!("{name}_p99_us"), quantile(0.99));
-        put(&format!("{name}_p999_us"), quantile(0.999));
+        put(&format!("{name}_stddev_us"), Some(latencies.stdev()));
+        for (short, quantile) in QUANTILES {
+            let value = latencies.value_at_quantile(quantile) as f64;
+            put(&format!("{name}_{short}_us"), Some(value));
+        }
+        // The last of them counts: a message that comes is more than one that is acknowledged.
+        for (bound, micros) in [("500ms", 500_000), ("2s", 2_000_000)] {
+            let within = latencies.count_between(0, micros) as f64 / latencies.len() as f64;
+            put(&format!("within_{bound}_share"), Some(within));
+        }
+    }
+    if let Some((recovered, unavailable)) = faults::consequences(outages, loaded) {
+        put("recovered_s", Some(recovered));
+        put("unavailable_s", Some(unavailable));
     }
     let messages = messages(loaded);
     let share = processes(loaded, messages, &mut put);
@@ -58,7 +85,11 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
     put("consume_bytes_rate", sum(receivers(), |role| role.bytes_rate));
     let arrivals = |role: &RoleResult| arrival_rate(role, loaded.measured_s);
     put("arrival_rate", sum(receivers(), arrivals));
-    put("goodput", sum(by_role(loaded, "request"), |role| role.rate));
+    let in_time = loaded
+        .roles
+        .iter()
+        .filter(|role| role.does == "request" || role.does == "relay");
+    put("goodput", sum(in_time, |role| role.rate));
 }
 
 /// Returns the role's rate, with repeated messages.
@@ -90,7 +121,7 @@ fn counts(loaded: &Loaded, plan: &Plan, put: &mut impl FnMut(&str, Option<f64>))
         put("lost", total(|role| role.totals.lost));
         put("duplicated", total(|role| role.totals.duplicated));
     }
-    if has(Does::Request) {
+    if has(Does::Request) || has(Does::Relay) {
         put("timed_out", total(|role| role.totals.timed_out));
     }
 }
@@ -142,6 +173,16 @@ fn processes(loaded: &Loaded, messages: f64, put: &mut impl FnMut(&str, Option<f
     put("broker_open_files", files);
     let written = per_second(|sample| sample.disk_written_bytes as f64);
     put("broker_disk_written_rate", written);
+    let written = written.map(|rate| rate * loaded.measured_s);
+    put("broker_disk_written_bytes", written);
+    put(
+        "broker_disk_written_per_message",
+        written.filter(|_| messages > 0.0).map(|bytes| bytes / messages),
+    );
+    let share =
+        |of: fn(&ProcessSample) -> f64| per_second(of).map(|cores_used| cores_used / f64::from(cores()));
+    put("broker_cpu_user_share", share(|sample| sample.cpu_user_s));
+    put("broker_cpu_system_share", share(|sample| sample.cpu_system_s));
     let switches = per_second(|sample| sample.context_switches as f64);
     put("broker_context_switches_rate", switches);
     put("memory_per_connection_kib", per_connection(loaded));

@@ -146,6 +146,7 @@ async fn run_within(
         data: ground.path().to_owned(),
         logs: request.out.join("logs"),
         peers: request.peers(),
+        kept: BTreeMap::new(),
     };
     let done = run
         .order
@@ -162,6 +163,7 @@ async fn run_within(
     let mut bench = Bench {
         space: Space::new(ground.path(), free_bytes),
         shortage: None,
+        broken: None,
         revision: crate::environment::revision(&request.exe),
         request,
         place,
@@ -219,6 +221,10 @@ fn check_agents(request: &Request, experiment: &Experiment) -> Result<(), RunErr
                 )));
             }
             continue;
+        }
+        if !plan.faults.is_empty() {
+            let reason = "faults are of a system that this program loads itself: not with agents";
+            return Err(RunError::Request(reason.to_owned()));
         }
         let seating = seated.map_err(RunError::Request)?;
         placement::check_clocks(experiment, &plan, &seating, agents).map_err(RunError::Request)?;

@@ -1,5 +1,6 @@
 //! One point: its system, its load, its result.
 
+pub(super) mod faults;
 mod loading;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub(crate) struct Bench {
     /// Free space of the disk there; and the message about its shortage, if a load used it up.
     pub(crate) space: Space,
     pub(crate) shortage: Option<String>,
+    /// How the system ended under the last load, other than by a fault of the plan.
+    pub(crate) broken: Option<String>,
     /// Of this program, as far as that is known.
     pub(crate) revision: Option<String>,
     /// Agents that run the load, if it is not this program.
@@ -47,6 +50,8 @@ pub(crate) struct LoadResult {
     pub(crate) loaded: Loaded,
     /// Time to create topics and connect receivers.
     pub(crate) prepare_s: f64,
+    /// Times during which faults kept the system away.
+    pub(crate) outages: Vec<(f64, f64)>,
 }
 
 impl Bench {
@@ -70,6 +75,7 @@ impl Bench {
             measured_s: 0.0,
             roles: Vec::new(),
             processes: Vec::new(),
+            outages: Vec::new(),
             metrics: BTreeMap::new(),
             remarks: Vec::new(),
         };
@@ -123,12 +129,13 @@ impl Bench {
             let by = (&driver, client.as_mut());
             // The result is not used, whatever it is.
             let _ = self.load(by, &short, &topic_settings, &tag).await;
+            self.broken = None;
         }
         point.started_ms = now_ms();
         let tag = point.number.to_string();
         let by = (&driver, client.as_mut());
         let result = self.load(by, plan, &topic_settings, &tag).await;
-        let died = self.death();
+        let died = self.broken.take();
         if let Some(client) = client {
             client.end().await;
         }
@@ -139,11 +146,18 @@ impl Bench {
                 metrics::fill(point, plan, &result);
                 point.metrics.extend(driver.figures());
                 point.driver.limited = verdict::limited(plan, loaded, ceilings, point);
-                let seen = VerdictInput { plan, loaded, died };
+                let level = &point.durability.given;
+                let seen = VerdictInput {
+                    plan,
+                    loaded,
+                    died,
+                    level,
+                };
                 point.outcome = verdict::of(&seen);
                 point.remarks.extend(verdict::remarks(&seen));
                 point.warmup_s = loaded.warmup_s;
                 point.measured_s = loaded.measured_s;
+                point.outages = result.outages;
                 point.roles = result.loaded.roles;
                 point.processes = result.loaded.processes;
                 Ok(())
@@ -197,10 +211,7 @@ impl Bench {
         }
         self.put_away().await;
         self.watch.does(&format!("starting {name}"));
-        let place = Place {
-            logs: self.place.logs.join(format!("{number:04}")),
-            ..self.place.clone()
-        };
+        let place = self.place.of_point(&number.to_string());
         self.system = Some(systems::start(name, plan, &place).await?);
         Ok(true)
     }
@@ -248,5 +259,6 @@ fn shortened(plan: &Plan) -> Plan {
     short.run.duration = plan.run.break_in;
     short.run.warmup.0 = Duration::ZERO;
     short.run.settle.0 = Duration::from_secs(1);
+    short.faults.clear();
     short
 }

@@ -2,7 +2,7 @@
 
 use super::metrics;
 use crate::drivers::DriverError;
-use crate::experiment::{Delivery, Does, Plan, Rate, Role};
+use crate::experiment::{Delivery, Does, Fault, Plan, Rate, Role};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResult};
 use crate::workload::{Loaded, derived_numbers};
 
@@ -20,6 +20,15 @@ pub(super) struct VerdictInput<'a> {
     pub(super) loaded: &'a Loaded,
     /// End of the system's process.
     pub(super) died: Option<String>,
+    /// The level of durability.
+    pub(super) level: &'a str,
+}
+
+impl VerdictInput<'_> {
+    /// Returns true if acknowledged messages do not outlive a fault of the plan.
+    fn may_forget(&self) -> bool {
+        self.level == "memory" && self.plan.faults.values().any(Fault::ends_process)
+    }
 }
 
 /// Returns the outcome of a point that was not measured.
@@ -68,7 +77,7 @@ pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
         .values()
         .filter(|role| role.does == Does::Produce)
         .all(|role| role.delivery == Delivery::AtMostOnce);
-    if lost > 0 && !may_lose {
+    if lost > 0 && !may_lose && !seen.may_forget() {
         return Outcome::because(
             OutcomeKind::Lost,
             format!("{lost} acknowledged messages did not come out"),
@@ -114,6 +123,12 @@ pub(super) fn remarks(seen: &VerdictInput<'_>) -> Vec<String> {
             "{failed} messages were refused or not answered; the first: {reason}"
         ));
     }
+    let lost: u64 = seen.loaded.roles.iter().map(|role| role.totals.lost).sum();
+    if lost > 0 && seen.may_forget() {
+        remarks.push(format!(
+            "{lost} acknowledged messages did not outlive the fault, which the level `memory` does not promise"
+        ));
+    }
     remarks.extend(short_of_the_rate(seen.plan, seen.loaded));
     remarks
 }
@@ -130,7 +145,13 @@ fn short_of_the_rate(plan: &Plan, loaded: &Loaded) -> Vec<String> {
             Does::Produce => ("acknowledged", result.counts.acknowledged),
             Does::Request => ("answered in time", result.counts.received),
             // A relay's is a bound.
-            Does::Relay | Does::Consume | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
+            Does::Relay
+            | Does::Consume
+            | Does::Respond
+            | Does::Filter
+            | Does::Assemble
+            | Does::Peek
+            | Does::Idle => {
                 continue;
             }
         };
@@ -243,11 +264,14 @@ mod tests {
                 bytes_rate: 0.0,
                 latencies: BTreeMap::new(),
                 samples: Vec::new(),
+                windows: Vec::new(),
             }],
             processes: Vec::new(),
             warmup_s: 2.0,
             measured_s: 10.0,
             drain_s: None,
+            unsubscribe_s: None,
+            silences: Vec::new(),
             sustainable_rate: None,
             error: None,
             remarks: Vec::new(),

@@ -18,6 +18,8 @@ pub(super) struct Launch {
     pub(super) command: Command,
     pub(super) settings: BTreeMap<String, String>,
     logs: PathBuf,
+    /// The folder that all systems store in.
+    data: PathBuf,
     /// The experiment has settings of its own for it.
     has_own: bool,
 }
@@ -32,18 +34,25 @@ impl Launch {
         listeners: &[&str],
     ) -> Result<Self, DriverError> {
         let data = place.data.join(name);
-        empty(&data)?;
+        if place.kept.is_empty() {
+            empty(&data)?;
+        }
         let mut command = Command::new(program);
         command.arg("serve").arg("--data-dir").arg(&data);
-        let listen = format!("{}:0", place.host);
         for listener in listeners {
-            command.args([*listener, &listen]);
+            let spoken = |protocol: &Protocol| listener.strip_prefix("--") == Some(protocol.word());
+            let kept = place.kept.iter().find(|(protocol, _)| spoken(protocol));
+            let any = format!("{}:0", place.host);
+            command
+                .arg(listener)
+                .arg(kept.map_or(&any, |(_, address)| address));
         }
         Ok(Self {
             name,
             command,
             settings: BTreeMap::new(),
             logs: place.logs.clone(),
+            data: place.data.clone(),
             has_own: false,
         })
     }
@@ -57,7 +66,8 @@ impl Launch {
         self.has_own = !own.set.is_empty();
         for (name, value) in &own.set {
             let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            self.set(option, name, &plain);
+            let placed = plain.replace("{data}", &self.data.to_string_lossy());
+            self.set(option, name, &placed);
         }
     }
 

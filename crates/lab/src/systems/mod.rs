@@ -13,11 +13,12 @@ pub mod rabbitmq;
 pub mod stafett;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::drivers::amqp::Amqp;
+use crate::drivers::http::Http;
 use crate::drivers::lean::Lean;
 use crate::drivers::live::Live;
 use crate::drivers::{Driver, DriverError, Drivers};
@@ -39,6 +40,18 @@ pub struct Place {
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
+    /// Of a system that starts again: its addresses. It keeps them, and what it has stored.
+    pub kept: BTreeMap<Protocol, String>,
+}
+
+impl Place {
+    /// The same, with a folder of its own for the logs of a point.
+    pub(crate) fn of_point(&self, number: &str) -> Self {
+        Self {
+            logs: self.logs.join(format!("{number:0>4}")),
+            ..self.clone()
+        }
+    }
 }
 
 /// A system that answers.
@@ -84,7 +97,7 @@ pub fn key(name: &str, plan: &Plan) -> String {
 pub fn levels(name: &str, plan: &Plan) -> (Vec<(String, String)>, Durability) {
     let asked = plan.system.durability.as_str();
     match (name, protocol(name, plan)) {
-        ("stafett", Ok(Protocol::Amqp)) => durability::stafett_queues(asked, plan),
+        ("stafett", Ok(Protocol::Amqp | Protocol::Http)) => durability::stafett_queues(asked, plan),
         ("stafett", _) => durability::stafett(asked),
         ("kafka", _) => durability::kafka(asked),
         _ => durability::rabbitmq(asked, plan),
@@ -123,13 +136,15 @@ pub fn driver(name: &str, address: &str, plan: &Plan) -> Result<Arc<dyn Driver>,
         Protocol::Kafka => Arc::new(Lean::new(address)),
         Protocol::Amqp => Arc::new(Amqp::new(address)),
         Protocol::Live => Arc::new(Live::new(address)),
+        Protocol::Http => Arc::new(Http::new(address)),
     })
 }
 
 /// Returns true if the client that a user would take is to send to that system and receive from it. For live
-/// topics that is a browser's WebSocket, which the lean driver has.
+/// topics that is a browser's WebSocket, which the lean driver has; over HTTP it is the lean driver.
 pub fn wants_client(name: &str, plan: &Plan) -> bool {
-    plan.run.driver == DriverKind::Client && protocol(name, plan) != Ok(Protocol::Live)
+    let has_client = matches!(protocol(name, plan), Ok(Protocol::Kafka | Protocol::Amqp));
+    plan.run.driver == DriverKind::Client && has_client
 }
 
 /// The drivers of this program.
@@ -156,8 +171,53 @@ pub(crate) fn script(place: &Place, name: &str) -> Result<PathBuf, DriverError> 
     })
 }
 
+/// Programs that systems and their clients are started with, as far as they are there.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    exe: PathBuf,
+    place: Place,
+}
+
+impl Programs {
+    /// Those that a run of this program would find.
+    pub(crate) fn beside(exe: &Path) -> Self {
+        let here = std::env::current_dir().unwrap_or_default();
+        let place = Place {
+            host: String::new(),
+            stafett: exe.with_file_name("stafett"),
+            data: PathBuf::new(),
+            logs: PathBuf::new(),
+            peers: find_peers(&[&here, exe]),
+            kept: BTreeMap::new(),
+        };
+        let exe = exe.to_owned();
+        Self { exe, place }
+    }
+
+    /// Returns the reason why a point of a system would be skipped, as far as it is known before a run.
+    pub(crate) fn lack(&self, name: &str, plan: &Plan) -> Option<String> {
+        let lean = match driver(name, "", plan) {
+            Ok(driver) => driver,
+            Err(reason) => return Some(reason),
+        };
+        let missing = if wants_client(name, plan) {
+            crate::clients::find(None, &self.exe).err()
+        } else {
+            lean.lacks(plan)
+        };
+        if missing.is_some() || plan.system.own(name).is_some_and(Own::is_there) {
+            return missing;
+        }
+        let started = match name {
+            "stafett" => stafett::program(&self.place).err(),
+            other => script(&self.place, other).err(),
+        };
+        started.map(|error| error.to_string())
+    }
+}
+
 /// The folder of those scripts: in one of the folders around `from`.
-pub fn find_peers(from: &[&std::path::Path]) -> Option<PathBuf> {
+pub fn find_peers(from: &[&Path]) -> Option<PathBuf> {
     let mut around = from.iter().flat_map(|path| path.ancestors());
     around.find_map(|folder| {
         let peers = folder.join("tools/peers");
@@ -245,6 +305,7 @@ async fn ask(protocol: Protocol, address: &str) -> Result<String, DriverError> {
         Protocol::Kafka => Lean::new(address).ping().await.map(|()| String::new()),
         Protocol::Amqp => Amqp::new(address).ping().await.map(|server| server.version),
         Protocol::Live => Live::new(address).ping().await.map(|()| String::new()),
+        Protocol::Http => Http::new(address).ping().await.map(|()| String::new()),
     }
 }
 

@@ -127,12 +127,22 @@ impl Process {
         status.map(|status| status.to_string())
     }
 
-    /// Asks it to end, and makes it if it does not.
-    pub async fn stop(mut self) {
+    fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid.filter(|_| !self.ended.is_cancelled()) {
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(pid, signal);
         }
+    }
+
+    /// Ends it at once, without a word.
+    pub async fn kill(self) {
+        self.signal(Signal::KILL);
+        self.stop().await;
+    }
+
+    /// Asks it to end, and makes it if it does not.
+    pub async fn stop(mut self) {
+        self.signal(Signal::TERM);
         if timeout(END_WITHIN, self.ended.cancelled()).await.is_err() {
             if let Some(kill) = self.kill.take() {
                 let _ = kill.send(());
@@ -141,6 +151,25 @@ impl Process {
         }
         self.tasks.close();
         let _ = timeout(Duration::from_secs(5), self.tasks.wait()).await;
+    }
+}
+
+/// A process that is held. It goes on when this is dropped.
+#[derive(Debug)]
+pub struct Hold(Option<Pid>);
+
+impl Hold {
+    pub fn of(process: &Process) -> Self {
+        process.signal(Signal::STOP);
+        Self(i32::try_from(process.pid).ok().and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process(pid, Signal::CONT);
+        }
     }
 }
 

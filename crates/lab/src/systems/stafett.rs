@@ -1,5 +1,6 @@
 //! Stafett: the program `stafett`, started as `stafett serve`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::launch::Launch;
@@ -14,12 +15,7 @@ const TOPICS: &str = "lab-";
 
 pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverError> {
     let spoken = protocol("stafett", plan).map_err(DriverError::Missing)?;
-    if !place.stafett.is_file() {
-        return Err(DriverError::Missing(format!(
-            "{}: there is no such program; `make build` builds it, and --stafett names another",
-            place.stafett.display()
-        )));
-    }
+    program(place)?;
     let listeners = ["--kafka", "--amqp", "--http"];
     let mut launch = Launch::new("stafett", &place.stafett, place, &listeners)?;
     launch.command.args(["--log-level", "warn"]);
@@ -39,6 +35,17 @@ pub(super) async fn start(plan: &Plan, place: &Place) -> Result<System, DriverEr
     let mut system = launch.start(spoken, READY_WITHIN).await?;
     env!("CARGO_PKG_VERSION").clone_into(&mut system.version);
     Ok(system)
+}
+
+/// Returns the program, if it is there.
+pub(super) fn program(place: &Place) -> Result<&Path, DriverError> {
+    let program = place.stafett.as_path();
+    program.is_file().then_some(program).ok_or_else(|| {
+        DriverError::Missing(format!(
+            "{}: there is no such program; `make build` builds it, and --stafett names another",
+            program.display()
+        ))
+    })
 }
 
 /// Returns settings of the broker for the plan's live topics.

@@ -10,6 +10,7 @@ use crate::drivers::fake::{Behaviour, Fake};
 use crate::experiment::Source;
 use crate::results::{Latencies, RoleResult};
 use crate::run::point::destinations;
+use crate::workload::load::Stage;
 use crate::workload::{Load, Loaded};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -31,6 +32,7 @@ async fn run(load: &str, behaviour: Behaviour) -> Loaded {
         precise: false,
         stop: CancellationToken::new(),
         on_second: Box::new(|_| ()),
+        stage: Stage::default(),
     };
     load.run().await.unwrap()
 }
@@ -315,6 +317,42 @@ async fn an_answer_takes_there_and_back() {
     within_2_percent(latencies(&loaded, "ask", "round_trip").p50_us as f64, 50_000.0);
     within_2_percent(role(&loaded, "ask").rate, 100.0);
     assert_eq!(role(&loaded, "ask").totals.timed_out, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_thinks_asks_as_often_as_the_law_of_response_time_says() {
+    for (think, tolerance) in [("fixed", 0.02), ("exponential", 0.1)] {
+        let loaded = run(
+            &format!("{ASKING}\nclients = 1\nthink = {{ {think} = \"50ms\" }}"),
+            Behaviour {
+                latency: 25 * MILLI,
+                ..Behaviour::default()
+            },
+        )
+        .await;
+        // X = N / (R + Z)
+        let rate = role(&loaded, "ask").rate;
+        assert!((rate / 10.0 - 1.0).abs() <= tolerance, "{think}: {rate}");
+        within_2_percent(latencies(&loaded, "ask", "round_trip").p50_us as f64, 50_000.0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_that_polls_is_timed_from_when_it_was_due() {
+    let loaded = run(
+        "[roles.p]\ndoes = \"produce\"\nrate = { fixed = 100 }\n[roles.c]\ndoes = \"consume\"\npoll = \"100ms\"",
+        Behaviour {
+            latency: MILLI,
+            ..Behaviour::default()
+        },
+    )
+    .await;
+    let consumer = role(&loaded, "c");
+    assert_eq!((consumer.totals.lost, consumer.totals.duplicated), (0, 0));
+    let polls = latencies(&loaded, "c", "poll");
+    // Ten a second, of the ten seconds that count.
+    within_2_percent(polls.count as f64, 100.0);
+    assert!(polls.p50_us <= 10_000, "{polls:?}");
 }
 
 const ASKING: &str = "[topics.questions]\n[topics.answers]\n\

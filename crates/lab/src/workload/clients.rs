@@ -191,6 +191,19 @@ impl Cast {
             .collect()
     }
 
+    /// Returns the stretches without an answer until now of roles that send, in seconds.
+    pub(super) fn silences(&self) -> Vec<(f64, f64)> {
+        let senders = self.actors.iter().filter(|actor| actor.role.does.sends_first());
+        senders.flat_map(|actor| actor.recorder.silences()).collect()
+    }
+
+    /// Returns the time that clients took to unsubscribe in the end.
+    pub(super) fn leaving_seconds(&self) -> Option<f64> {
+        let spans = self.actors.iter().filter_map(|actor| actor.recorder.leaving());
+        let widest = |(first, last): (u64, u64), (other, end): (u64, u64)| (first.min(other), last.max(end));
+        spans.reduce(widest).map(seconds)
+    }
+
     /// Returns true if a consumer's audience has all acknowledged messages. First by numbers: looking at each
     /// message takes long while many are missing.
     pub(super) fn has_enough(&self, consumer: &Actor, plan: &Plan) -> bool {

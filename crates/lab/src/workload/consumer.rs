@@ -4,18 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_model::Lock;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::client_placement::Seating;
 use super::ledger::{Entry, Ledger};
 use super::message::Received;
+use super::poll;
 use super::recorder::Recorder;
 use crate::drivers::{Driver, DriverError, Receiver, Seat, moment};
-use crate::experiment::Work;
+use crate::experiment::{Does, Work};
 use crate::measure::timer::Timer;
 
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+const LEAVES_WITHIN: Duration = Duration::from_mins(1);
 
 /// A client that receives.
 pub(super) struct Consumer {
@@ -39,7 +41,7 @@ impl Consumer {
                 Some(receiver) => Ok(receiver),
                 None => self.driver.receiver(&self.seat).await,
             };
-            let mut receiver = match receiver {
+            let receiver = match receiver {
                 Ok(receiver) => receiver,
                 Err(error) => {
                     self.recorder.trouble(&error.to_string());
@@ -47,9 +49,13 @@ impl Consumer {
                     continue;
                 }
             };
+            let mut receiver = poll::at_intervals(receiver, &self.seat, &self.recorder);
             self.recorder.client_came();
             let ended = self.receive_until(receiver.as_mut(), kill).await;
             self.recorder.client_went();
+            if self.seat.role.leave && matches!(ended, Ok(End::Stopped)) {
+                self.leave(receiver.as_mut()).await;
+            }
             // Unsettled messages come again.
             drop(receiver);
             let away = match ended {
@@ -71,6 +77,15 @@ impl Consumer {
             };
             self.pause(away).await;
             self.recorder.count(|counts| counts.reconnects += 1);
+        }
+    }
+
+    async fn leave(&self, receiver: &mut dyn Receiver) {
+        let since = self.recorder.now();
+        match timeout(LEAVES_WITHIN, receiver.leave()).await {
+            Ok(Ok(())) => self.recorder.left(since),
+            Ok(Err(error)) => self.recorder.trouble(&error.to_string()),
+            Err(_) => self.recorder.trouble("unsubscribing took too long"),
         }
     }
 
@@ -120,6 +135,12 @@ impl Consumer {
     }
 
     fn enter(&self, received: &[Received]) {
+        if self.seat.role.does == Does::Peek {
+            // The same message is seen again and again.
+            return self
+                .recorder
+                .count(|counts| counts.received += received.len() as u64);
+        }
         let (mut bytes, mut again, mut elsewhere) = (0, 0, 0);
         let mut moments: Vec<(u64, u64)> = Vec::new();
         {

@@ -105,8 +105,22 @@ pub(crate) fn is_bounded(plan: &Plan, role: &Role) -> bool {
             let is_sent = producers.peek().is_some() && producers.all(|(_, other)| other.total.is_some());
             role.after.is_some() || is_sent
         }
-        Does::Relay | Does::Request | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => false,
+        Does::Relay
+        | Does::Request
+        | Does::Respond
+        | Does::Filter
+        | Does::Assemble
+        | Does::Peek
+        | Does::Idle => false,
     }
+}
+
+/// Returns the number of a role's clients that have arrived at a moment, in seconds since the load began.
+pub(crate) fn present(role: &Role, at_s: f64) -> f64 {
+    let all = f64::from(role.clients);
+    let Some(arrive) = &role.arrive else { return all };
+    let waves = (at_s / arrive.every.0.as_secs_f64().max(1e-9)).floor();
+    (f64::from(arrive.first) + waves * f64::from(arrive.add)).min(all)
 }
 
 /// Returns how many messages a role was asked to send between two moments, in seconds since the load began;
@@ -122,12 +136,7 @@ pub(crate) fn asked(role: &Role, from_s: f64, to_s: f64) -> Option<f64> {
         Rate::Steps(steps) => Some(steps_at(steps, at_s)),
         Rate::Closed | Rate::Adaptive(_) => None,
     };
-    let present = |at_s: f64| {
-        let Some(arrive) = &role.arrive else { return 1.0 };
-        let waves = (at_s / arrive.every.0.as_secs_f64().max(1e-9)).floor();
-        let there = f64::from(arrive.first) + waves * f64::from(arrive.add);
-        (there / f64::from(role.clients.max(1))).min(1.0)
-    };
+    let present = |at_s: f64| present(role, at_s) / f64::from(role.clients.max(1));
     let (mut at_s, mut sum) = (from_s, 0.0);
     while at_s < to_s {
         let length = STEP_S.min(to_s - at_s);

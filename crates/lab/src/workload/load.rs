@@ -68,6 +68,18 @@ pub(crate) struct Load {
     pub stop: CancellationToken,
     /// Is told of every second.
     pub on_second: Box<dyn Fn(&Second) + Send + Sync>,
+    pub stage: Stage,
+}
+
+/// What a load and the faults of its system know of each other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stage {
+    /// The load has begun.
+    pub begun: CancellationToken,
+    /// Processes of the system that have begun since.
+    pub fresh: Arc<Lock<Vec<u32>>>,
+    /// Times during which the system was away, in seconds since the load began.
+    pub outages: Arc<Lock<Vec<(f64, f64)>>>,
 }
 
 /// Progress of a load.
@@ -92,7 +104,12 @@ pub struct Loaded {
     pub measured_s: f64,
     /// From the start of the readers of a backlog until all of it was there.
     pub drain_s: Option<f64>,
+    /// From the first client that began to unsubscribe in the end to the last that had done so.
+    pub unsubscribe_s: Option<f64>,
     pub sustainable_rate: Option<f64>,
+    /// Stretches of a tenth of a second or more in which a role that sends got no answer, in seconds since
+    /// the load began.
+    pub silences: Vec<(f64, f64)>,
     /// The first thing that went wrong.
     pub error: Option<String>,
     pub remarks: Vec<String>,
@@ -187,7 +204,9 @@ impl Load {
             seconds: AtomicU64::new(0),
         };
         cast.begin(&self);
+        self.stage.begun.cancel();
         let (warmup_s, measured_s, sustainable_rate) = run.sample(&mut watched).await;
+        let silences = cast.silences();
         cast.stop_senders.cancel();
         let is_drained = run.drain(&mut watched, warmup_s + measured_s).await && self.together.is_none();
         cast.stop_all.cancel();
@@ -213,6 +232,8 @@ impl Load {
             warmup_s,
             measured_s,
             drain_s,
+            unsubscribe_s: cast.leaving_seconds(),
+            silences,
             sustainable_rate,
             error,
             remarks,

@@ -22,6 +22,8 @@ pub struct Message {
     pub topic: u32,
     /// Bytes in all.
     pub size: u32,
+    /// Of a message of a queue.
+    pub priority: u8,
 }
 
 /// A message that came.
@@ -83,6 +85,7 @@ mod tests {
             intended: 3,
             topic: 1,
             size: 100,
+            priority: 0,
         };
         let mut bytes = message.header().to_vec();
         bytes.resize(100, b'x');

@@ -5,7 +5,7 @@
 //! were still waiting in the client among them.
 //!
 //! - [`message`]: the lab's own bytes at the front of a message
-//! - [`content`]: the bytes behind them; [`size`]: sizes; [`choose`]: topics of messages
+//! - [`content`]: the bytes behind them; [`size`], `priority`: their sizes and priorities; [`choose`]: topics
 //! - [`pace`]: intended moments of sending; [`adaptive`]: the search for the highest rate that holds
 //! - [`ledger`]: messages that came, that are missing, and that came twice
 //! - `in_flight_limit`: bounds on messages in flight
@@ -13,6 +13,7 @@
 //! - [`producer`], [`consumer`], [`idle`]: clients of roles; [`relay`]: those that send because they received
 //! - [`filter`]: drops duplicates before a system that does not do it itself
 //! - [`sessions`]: messages with a key in common, which an app assembles
+//! - `poll`: receivers that ask
 //! - `clients`: all clients; `derived_numbers`: numbers that follow from their plan; [`client_placement`]:
 //!   their hosts; [`together`]: messages between several hosts
 //! - `patience`: bounded waits for a system
@@ -37,6 +38,8 @@ pub mod log;
 pub mod message;
 pub mod pace;
 mod patience;
+mod poll;
+mod priority;
 pub mod producer;
 pub mod recorder;
 pub mod relay;

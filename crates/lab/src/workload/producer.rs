@@ -15,7 +15,7 @@ use super::message::Message;
 use super::pace::Pace;
 use super::patience::{Waited, before_the_end};
 use super::recorder::{Recorder, Reports};
-use super::size;
+use super::{priority, size};
 use crate::drivers::{Driver, DriverError, Seat, Sender};
 use crate::measure::timer::Timer;
 
@@ -217,6 +217,7 @@ impl Producer {
             intended,
             topic,
             size: size::draw(&self.seat.role.size, random),
+            priority: priority::draw(self.seat.role.priority.as_ref(), random),
         };
         messages.push(message);
         if self.seat.role.duplicates > 0.0 && random.random::<f64>() < self.seat.role.duplicates {

@@ -22,7 +22,11 @@ use tokio::time::Instant;
 pub use self::parcel::{Handover, Parcel};
 pub use self::reports::Reports;
 use super::log::Log;
-use crate::results::{Counts, Latencies, RateSample, histogram};
+use crate::results::{Counts, Latencies, RateSample, Window, Windows, histogram};
+
+/// A shorter time without an answer is none.
+const SILENCE_NANOS: u64 = 100_000_000;
+const SILENCES_MAX: usize = 10_000;
 
 /// Record of one role.
 #[derive(Debug)]
@@ -47,7 +51,10 @@ struct Books {
     whole: Histogram<u64>,
     lateness_second: Histogram<u64>,
     lateness: Histogram<u64>,
+    /// Times of polls, if there are any.
+    polls: Option<Histogram<u64>>,
     samples: Vec<RateSample>,
+    windows: Windows,
     error: Option<String>,
     given_up: BTreeMap<u32, RoaringTreemap>,
     given_up_count: u64,
@@ -56,6 +63,11 @@ struct Books {
     /// From the first message sent, or the first client that received, to the last acknowledgement or
     /// reception.
     active: Option<(u64, u64)>,
+    /// From the first client that began to leave to the last that had left.
+    left: Option<(u64, u64)>,
+    /// Time of the last answer, and the longer times between two of them.
+    answered: u64,
+    silences: Vec<(u64, u64)>,
 }
 
 impl Books {
@@ -66,6 +78,14 @@ impl Books {
         if window.contains(&intended) {
             histogram::record(&mut self.whole, latency, count);
         }
+    }
+
+    /// An answer came.
+    fn answers(&mut self, now: u64) {
+        if now.saturating_sub(self.answered) >= SILENCE_NANOS && self.silences.len() < SILENCES_MAX {
+            self.silences.push((self.answered, now));
+        }
+        self.answered = now;
     }
 
     fn begins(&mut self, now: u64) {
@@ -102,12 +122,17 @@ impl Recorder {
                 whole: histogram::empty(),
                 lateness_second: histogram::empty(),
                 lateness: histogram::empty(),
+                polls: None,
                 samples: Vec::new(),
+                windows: Windows::default(),
                 error: None,
                 given_up: BTreeMap::new(),
                 given_up_count: 0,
                 latest: 0,
                 active: None,
+                left: None,
+                answered: 0,
+                silences: Vec::new(),
             }),
         }
     }
@@ -163,6 +188,9 @@ impl Recorder {
         let mut books = self.books();
         books.latest = now;
         books.totals.received += elsewhere;
+        if self.counts == Clock::Receptions {
+            books.answers(now);
+        }
         for (intended, count) in moments {
             books.totals.received += count;
             if self.counts == Clock::Acknowledgements {
@@ -192,6 +220,43 @@ impl Recorder {
     /// acknowledgement or reception.
     pub fn active(&self) -> Option<(u64, u64)> {
         self.books().active
+    }
+
+    /// A poll that was due at that moment has been answered.
+    pub fn polled(&self, due: Instant) {
+        let now = self.now();
+        let due = due.saturating_duration_since(self.started).as_nanos();
+        let due = u64::try_from(due).unwrap_or(u64::MAX);
+        if self.window.contains(&due) {
+            let took = Duration::from_nanos(now.saturating_sub(due));
+            let mut books = self.books();
+            histogram::record(books.polls.get_or_insert_with(histogram::empty), took, 1);
+        }
+    }
+
+    /// A client has unsubscribed, since that moment.
+    pub fn left(&self, since: u64) {
+        let now = self.now();
+        let mut books = self.books();
+        let (first, last) = books.left.get_or_insert((since, now));
+        (*first, *last) = (since.min(*first), now.max(*last));
+    }
+
+    /// Returns the time from the first client that began to unsubscribe to the last that had done so.
+    pub fn leaving(&self) -> Option<(u64, u64)> {
+        self.books().left
+    }
+
+    /// Returns the stretches without an answer until now, in seconds since the load began.
+    pub fn silences(&self) -> Vec<(f64, f64)> {
+        let now = self.now();
+        let mut books = self.books();
+        books.answers(now);
+        let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
+        let silences = books.silences.iter();
+        silences
+            .map(|(from, to)| (seconds(*from), seconds(*to)))
+            .collect()
     }
 
     /// Changes counts that have no latency.
@@ -284,8 +349,10 @@ impl Recorder {
             second,
             lateness_second,
             lateness,
+            windows,
             ..
         } = &mut *books;
+        windows.add(at_s, second);
         if counts {
             measured.add(&since);
             // Both have the same bounds, so adding does not fail.
@@ -299,13 +366,15 @@ impl Recorder {
     /// Returns everything, at the end: counts of the time that counts, of the whole, the main latency,
     /// lateness and samples.
     pub fn finish(&self) -> Finished {
-        let books = self.books();
+        let mut books = self.books();
         Finished {
             measured: books.measured,
             totals: books.totals,
             latency: (!books.whole.is_empty()).then(|| Latencies::of(&books.whole)),
             lateness: (!books.lateness.is_empty()).then(|| Latencies::of(&books.lateness)),
+            polls: books.polls.as_ref().map(Latencies::of),
             samples: books.samples.clone(),
+            windows: books.windows.finish(),
         }
     }
 }
@@ -317,7 +386,9 @@ pub struct Finished {
     pub totals: Counts,
     pub latency: Option<Latencies>,
     pub lateness: Option<Latencies>,
+    pub polls: Option<Latencies>,
     pub samples: Vec<RateSample>,
+    pub windows: Vec<Window>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Clients that send because they received: relays, and the two sides of a request.
 //!
 //! - A *relay* has a topic of its own and sends messages on to a random other client, as messages of its own.
+//!   A message that took longer than its patience counts as timed out, and goes on.
 //!   The role's window (1) of messages start at each client and go round for ever. With
 //!   a rate it looks at its moments whether there is one to be sent on: the rate is a bound.
 //! - A *requester* sends, and counts the time until the answer is there; one that takes longer than its
@@ -26,6 +27,7 @@ use super::filter::SeenMessages;
 use super::message::Message;
 use super::pace::Pace;
 use super::patience::{Waited, before_the_end};
+use super::poll;
 use super::recorder::{Recorder, Reports};
 use crate::drivers::{Driver, DriverError, Receiver, Seat, Sender};
 use crate::experiment::Does;
@@ -74,6 +76,12 @@ struct State {
     waiting: BTreeMap<u64, u64>,
     /// Of a relay with a rate: arrival times of messages that it has not sent on yet.
     held: VecDeque<u64>,
+    /// Of a relay: messages in place of others that were refused.
+    begun_anew: u64,
+    /// Of a requester that thinks: when it asks its next question.
+    thinks_until: u64,
+    /// It has asked a question since it thought last.
+    is_asked: bool,
     random: SmallRng,
 }
 
@@ -122,6 +130,7 @@ impl Exchanger {
 
     async fn open(&self) -> Result<Ends, DriverError> {
         let receiver = self.driver.receiver(&self.inbound).await?;
+        let receiver = poll::at_intervals(receiver, &self.inbound, &self.recorder);
         let reports = Reports::new(&self.recorder);
         let sender = self.driver.sender(&self.outbound, reports.clone()).await?;
         Ok(Ends {
@@ -132,6 +141,9 @@ impl Exchanger {
             state: State {
                 waiting: BTreeMap::new(),
                 held: VecDeque::new(),
+                begun_anew: 0,
+                thinks_until: 0,
+                is_asked: false,
                 random: SmallRng::seed_from_u64(self.seed ^ u64::from(self.stream)),
             },
         })
@@ -148,19 +160,27 @@ impl Exchanger {
         loop {
             match self.inbound.role.does {
                 Does::Request => self.ask(&mut ends.state, &mut outgoing),
-                Does::Relay => self.send_on(&mut ends.state, &mut outgoing),
+                Does::Relay => {
+                    // A message that was refused would be missing for ever in what goes round.
+                    while ends.state.begun_anew < ends.reports.refused() {
+                        ends.state.begun_anew += 1;
+                        self.pass_on(&mut ends.state, &mut outgoing);
+                    }
+                    self.send_on(&mut ends.state, &mut outgoing);
+                }
                 Does::Respond
                 | Does::Filter
                 | Does::Produce
                 | Does::Consume
                 | Does::Assemble
+                | Does::Peek
                 | Does::Idle => {}
             }
             if !outgoing.is_empty() {
                 self.send(ends, &outgoing).await?;
                 outgoing.clear();
             }
-            let wake = self.wake();
+            let wake = self.wake(&ends.state);
             received.clear();
             tokio::select! {
                 biased;
@@ -228,18 +248,24 @@ impl Exchanger {
             Does::Relay => {
                 // Of all clients of the role here.
                 let totals = self.recorder.totals();
-                totals.sent > totals.received + totals.failed
+                totals.sent > totals.received + totals.timed_out + totals.failed
             }
-            Does::Respond | Does::Filter | Does::Produce | Does::Consume | Does::Assemble | Does::Idle => {
-                false
-            }
+            Does::Respond
+            | Does::Filter
+            | Does::Produce
+            | Does::Consume
+            | Does::Assemble
+            | Does::Peek
+            | Does::Idle => false,
         }
     }
 
     /// Returns the time of the next look.
-    fn wake(&self) -> Instant {
+    fn wake(&self, state: &State) -> Instant {
         let look = Instant::now() + LOOK;
+        let thinks = self.inbound.role.think.map(|_| state.thinks_until);
         let next = self.pace.as_ref().map(Pace::next);
+        let next = next.or_else(|| thinks.filter(|until| *until > self.recorder.now()));
         let next = next.map(|next| self.recorder.started() + Duration::from_nanos(next));
         next.map_or(look, |next| next.min(look))
     }

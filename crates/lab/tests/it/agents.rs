@@ -19,9 +19,9 @@ fn spread() -> String {
 }
 
 /// An agent of its own, ended with this.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Agent {
@@ -43,7 +43,7 @@ impl Agent {
         }
     }
 
-    fn here() -> Self {
+    pub(crate) fn here() -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stafett-lab"));
         command.args(["agent", "--listen", "127.0.0.1:0"]);
         Self::start(command)

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod agents;
+mod faults;
 mod run;
 mod serve;
 mod sessions;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::agents::Agent;
 use crate::short::SHORT;
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -180,11 +181,13 @@ fn the_page_is_used_in_a_browser() {
     };
     let folder = TempDir::new().unwrap();
     let page = Page::start(&folder);
+    let agents = [Agent::here(), Agent::here()];
     let output = Command::new("timeout")
         .args(["-k", "5", "600", "node"])
         .arg(root.join("tests/browser/lab.cjs"))
         .arg(chromium)
         .arg(format!("http://{}", page.address))
+        .args(agents.iter().map(|agent| &agent.address))
         .env("NODE_PATH", modules)
         .stdin(Stdio::null())
         .output()

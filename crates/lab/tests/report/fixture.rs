@@ -91,6 +91,8 @@ fn network() -> Network {
     Network {
         path: "loopback".to_owned(),
         bytes_per_second: 3.4e9,
+        back_bytes_per_second: None,
+        both_bytes_per_second: None,
         round_trip: Latencies::of(&histogram),
     }
 }
@@ -148,6 +150,7 @@ fn point(planned: &Planned, seed: u64) -> Point {
         measured_s: f64::from(SECONDS),
         roles: Vec::new(),
         processes: Vec::new(),
+        outages: Vec::new(),
         metrics: BTreeMap::new(),
         remarks: Vec::new(),
     };
@@ -283,6 +286,7 @@ fn fill(point: &mut Point, behaviour: Behaviour, random: &mut SmallRng) {
         bytes_rate: behaviour.rate * 100.0,
         latencies: BTreeMap::from([(latency.to_owned(), latencies.clone())]),
         samples,
+        windows: Vec::new(),
     };
     let came = Counts {
         received: count,

@@ -422,3 +422,21 @@ fn points_of_several_revisions_are_said_to_be() {
     assert!(html.contains("measured by the revisions 0123abcd, 89abcdef"));
     assert!(!one(experiments::PEAK, |_| {}).contains("Not all of one program"));
 }
+
+#[test]
+fn charts_of_reports_and_of_the_pages_have_the_same_colours() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let colours = |file: &str| -> std::collections::BTreeSet<String> {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        let settings = text.split([';', '{', '\n']).map(str::trim);
+        let of_charts = |setting: &&str| {
+            let name = setting.split(':').next().unwrap_or_default();
+            let is_line = name.len() == 4 && name.starts_with("--c");
+            is_line || ["--grid", "--axis", "--paper", "--ink"].contains(&name)
+        };
+        settings.filter(of_charts).map(str::to_owned).collect()
+    };
+    let reports = colours("crates/charts/src/style.css");
+    assert_eq!(reports.len(), 2 * 12, "{reports:?}");
+    assert_eq!(reports, colours("console/src/ui/style.css"));
+}

@@ -426,7 +426,8 @@ fn no_crate_grows_beyond_its_size() {
     let mut lines = BTreeMap::new();
     for source in sources() {
         let name = source.path.split('/').next().unwrap().to_owned();
-        // The lab is counted without its page, and without the parts of runs and experiments that serve it.
+        // The lab is counted without its page, and without the parts of runs and experiments that serve it. A
+        // driver of HTTP, faults of systems, and the roles and figures of a priority-queue paper are 2,000.
         let is_page = [
             "src/page/",
             "src/run/live.rs",
@@ -441,7 +442,7 @@ fn no_crate_grows_beyond_its_size() {
         }
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 23_300)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 25_300)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

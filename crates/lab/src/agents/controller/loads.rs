@@ -145,6 +145,8 @@ impl Crew {
         let hosts = shares.len();
         let largest = |of: fn(&Loaded) -> f64| shares.iter().map(of).fold(0.0, f64::max);
         let (warmup_s, measured_s) = (largest(|share| share.warmup_s), largest(|share| share.measured_s));
+        let left = shares.iter().filter_map(|share| share.unsubscribe_s);
+        let unsubscribe_s = left.reduce(f64::max);
         let connected = shares
             .iter()
             .map(|share| share.connected)
@@ -177,6 +179,8 @@ impl Crew {
             warmup_s,
             measured_s,
             drain_s: together.drain.map(|drain| drain.as_secs_f64()),
+            unsubscribe_s,
+            silences: Vec::new(),
             sustainable_rate: together.sustainable_rate,
             error,
             remarks,

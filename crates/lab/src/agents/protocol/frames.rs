@@ -88,6 +88,24 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
     }
 
+    /// Reads and forgets bytes that measure the network, until a message comes. Safe to drop.
+    /// Fails where the connection ends.
+    pub async fn absorb(&mut self) -> Result<(), ProtocolError> {
+        loop {
+            let kind = self.buffer.get(4);
+            if kind.is_some_and(|kind| *kind != FILL) {
+                return Ok(());
+            }
+            if self.frame()?.is_some() {
+                continue;
+            }
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Err(ProtocolError::Ended);
+            }
+            self.heard = Instant::now();
+        }
+    }
+
     /// Returns the next message of an agent. Its numbers are added up and multiplied without asking again, so
     /// none is negative or beyond [`NUMBER_MAX`]. Safe to drop.
     /// Fails where the connection ends or something else comes.

@@ -12,7 +12,7 @@ use crate::agents::protocol::{OfLoad, Preparation};
 use crate::drivers::DriverError;
 use crate::experiment::{Content, Plan, check};
 use crate::run::point::destinations;
-use crate::workload::load::Second;
+use crate::workload::load::{Second, Stage};
 use crate::workload::together::Ties;
 use crate::workload::{Load, Loaded, filter, together};
 
@@ -94,6 +94,7 @@ pub(super) fn work(preparation: Preparation, means: &Means) -> Result<Prepared, 
                 let _ = whole.try_send(*second);
             }
         }),
+        stage: Stage::default(),
     };
     let work = Work {
         number,

@@ -1,5 +1,5 @@
-//! Deliveries out of frames: `basic.deliver`, a content header, and bodies, which are looked at where they
-//! lie.
+//! Deliveries out of frames: `basic.deliver` or `basic.get-ok`, a content header, and bodies, which are
+//! looked at where they lie.
 //!
 //! ```text
 //! Idle ── basic.deliver ──▶ Head ── content header ──▶ Body ── last body ──▶ Idle
@@ -13,6 +13,8 @@ use crate::drivers::DriverError;
 use crate::workload::Received;
 
 const DELIVER: u16 = 60;
+const GET_OK: u16 = 71;
+const GET_EMPTY: u16 = 72;
 /// Place of the body's size in a content header: behind class and weight.
 const BODY_SIZE_AT: usize = 4;
 const METHOD_ID_BYTES: usize = 4;
@@ -23,6 +25,8 @@ pub(super) struct Deliveries {
     state: State,
     /// The tag of the last delivery that came as a whole.
     last_tag: u64,
+    /// The last `basic.get` was answered that there is nothing.
+    pub(super) is_empty: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -63,12 +67,19 @@ impl Deliveries {
     }
 
     fn on_method(&mut self, frame: FrameRef<'_>) -> Result<(), DriverError> {
-        if id_of(frame.payload) != (BASIC, DELIVER) {
-            return check(frame);
-        }
-        // The consumer's tag is in front of the delivery's.
-        let length = frame.payload.get(METHOD_ID_BYTES).copied().map(usize::from);
-        let tag = length.and_then(|length| u64_at(frame.payload, METHOD_ID_BYTES + 1 + length));
+        let tag = match id_of(frame.payload) {
+            (BASIC, DELIVER) => {
+                // The consumer's tag is in front of the delivery's.
+                let length = frame.payload.get(METHOD_ID_BYTES).copied().map(usize::from);
+                length.and_then(|length| u64_at(frame.payload, METHOD_ID_BYTES + 1 + length))
+            }
+            (BASIC, GET_OK) => u64_at(frame.payload, METHOD_ID_BYTES),
+            (BASIC, GET_EMPTY) => {
+                self.is_empty = true;
+                return Ok(());
+            }
+            _ => return check(frame),
+        };
         let tag = tag.ok_or_else(|| out_of_turn("a delivery without a tag"))?;
         self.state = State::Head { tag };
         Ok(())

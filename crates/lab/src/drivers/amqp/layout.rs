@@ -137,6 +137,22 @@ impl<'a> Layout<'a> {
         queues.chain(exchanges)
     }
 
+    /// Returns the methods that take back the bindings of an audience's queues.
+    pub(super) fn unbindings(&self, audience: &str) -> Vec<Method> {
+        let places = 0..self.destinations.names.len();
+        let unbind = |place: usize| {
+            let of = if self.has_queues(place) { place } else { 0 };
+            let unbind = queue::Unbind {
+                queue: self.own_queue(of, audience).into(),
+                exchange: self.exchange(place)?.into(),
+                routing_key: self.name(place).into(),
+                ..queue::Unbind::default()
+            };
+            Some(unbind.into())
+        };
+        places.filter_map(unbind).collect()
+    }
+
     fn name(&self, place: usize) -> &str {
         self.destinations.names.get(place).map_or("", String::as_str)
     }

@@ -34,8 +34,8 @@ pub use link::Server;
 
 use self::layout::Layout;
 use self::link::Link;
-use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender};
-use crate::experiment::{Codec, Delivery, Does, Plan, TopicKind};
+use super::{Destinations, Driver, DriverError, Receiver, Seat, Sender, lacks_queues};
+use crate::experiment::{Codec, Delivery, Plan, TopicKind};
 use crate::workload::Reports;
 
 /// The driver's name in results.
@@ -84,7 +84,10 @@ impl Driver for Amqp {
         if kinds.into_iter().any(|kind| kind == TopicKind::Live) {
             return Some("AMQP has no live topics".to_owned());
         }
-        for (name, role) in &plan.roles {
+        for role in plan.roles.values() {
+            if let Some(lack) = role.lacks_choice("AMQP") {
+                return Some(lack);
+            }
             if role.delivery == Delivery::ExactlyOnce {
                 return Some(
                     "AMQP delivers at most once or at least once, and never exactly once".to_owned(),
@@ -96,25 +99,8 @@ impl Driver for Amqp {
             if role.compression != Codec::None && role.does.sends_first() {
                 return Some("AMQP has no compression".to_owned());
             }
-            let set = match role.does {
-                Does::Request => role.to.as_ref().or(role.topics.as_ref()),
-                Does::Relay => role.topics.as_ref(),
-                Does::Produce
-                | Does::Consume
-                | Does::Respond
-                | Does::Filter
-                | Does::Assemble
-                | Does::Idle => None,
-            };
-            let set = set.and_then(|set| plan.topics.get(set));
-            if let Some(set) = set.filter(|set| set.count < role.clients) {
-                let (clients, count) = (role.clients, set.count);
-                return Some(format!(
-                    "over AMQP each client of `{name}` needs a queue of its own: there are {count} for {clients}"
-                ));
-            }
         }
-        None
+        lacks_queues(plan, "AMQP")
     }
 
     async fn prepare(&self, destinations: &Destinations) -> Result<(), DriverError> {

@@ -35,11 +35,11 @@ pub(super) struct AmqpSender {
     reports: Reports,
     destinations: Arc<Destinations>,
     contents: Contents,
-    /// For the address that was used last.
+    /// For the address (topic, lane and priority) that was used last.
     template: Template,
-    address: Option<(u32, u32)>,
+    address: Option<(u32, u32, u8)>,
     /// For others that were used.
-    templates: HashMap<(u32, u32), Template>,
+    templates: HashMap<(u32, u32, u8), Template>,
     lane: u32,
     lanes: u32,
     delivery_mode: u8,
@@ -99,8 +99,9 @@ impl AmqpSender {
 
     #[inline]
     fn put(&mut self, message: &Message) {
-        if self.address != Some((message.topic, self.lane)) {
-            self.turn_to(message.topic, self.lane);
+        let address = (message.topic, self.lane, message.priority);
+        if self.address != Some(address) {
+            self.turn_to(address);
         }
         self.contents.write(message, &mut self.scratch);
         self.template.put(&self.scratch, self.link.socket.output());
@@ -110,19 +111,21 @@ impl AmqpSender {
     }
 
     /// Has the template for another address.
-    fn turn_to(&mut self, topic: u32, lane: u32) {
-        let found = self.templates.remove(&(topic, lane));
+    fn turn_to(&mut self, address: (u32, u32, u8)) {
+        let (topic, lane, priority) = address;
+        let found = self.templates.remove(&address);
         let next = found.unwrap_or_else(|| {
             let layout = Layout::of(&self.destinations);
             let place = usize::try_from(topic).unwrap_or(usize::MAX);
             Template::new(
                 layout.address(place, lane),
                 self.delivery_mode,
+                priority,
                 self.link.socket.frame_bytes_max(),
             )
         });
         let before = std::mem::replace(&mut self.template, next);
-        let was = self.address.replace((topic, lane));
+        let was = self.address.replace(address);
         if let Some(was) = was.filter(|_| self.templates.len() < TEMPLATES_MAX) {
             self.templates.insert(was, before);
         }

@@ -28,7 +28,7 @@ pub(super) struct Template {
 }
 
 impl Template {
-    pub(super) fn new(address: Address, delivery_mode: u8, frame_bytes_max: u32) -> Self {
+    pub(super) fn new(address: Address, delivery_mode: u8, priority: u8, frame_bytes_max: u32) -> Self {
         let publish = basic::Publish {
             exchange: address.exchange.into(),
             routing_key: address.routing_key.into(),
@@ -38,6 +38,7 @@ impl Template {
         Method::from(publish).encode(CHANNEL_NUMBER, &mut method);
         let properties = PropertiesBuilder {
             delivery_mode: Some(delivery_mode),
+            priority: (priority > 0).then_some(priority),
             ..PropertiesBuilder::default()
         };
         let content = ContentHeader {
@@ -92,7 +93,7 @@ mod tests {
             exchange: "x".to_owned(),
             routing_key: "q".to_owned(),
         };
-        let template = Template::new(address, 2, 4096);
+        let template = Template::new(address, 2, 7, 4096);
         let body = vec![b'b'; 5000];
         let mut out = BytesMut::new();
         template.put(&body, &mut out);
@@ -103,7 +104,11 @@ mod tests {
         assert_eq!((&*publish.exchange, &*publish.routing_key), ("x", "q"));
         let header = ContentHeader::decode(next().payload).unwrap();
         assert_eq!(header.body_size, 5000);
-        assert_eq!(header.properties.plain_delivery_mode(), Some(2));
+        let properties = header.properties.read();
+        assert_eq!(
+            (properties.delivery_mode, properties.priority),
+            (Some(2), Some(7))
+        );
         let pieces: Vec<Bytes> = (0..2).map(|_| next().payload).collect();
         assert_eq!(pieces.concat(), body);
         assert!(out.is_empty());

@@ -109,8 +109,16 @@ impl Driver for Lean {
             }
         }
         for role in plan.roles.values() {
+            if let Some(lack) = role.lacks_choice("Kafka's protocol") {
+                return Some(lack);
+            }
             if role.delivery == Delivery::ExactlyOnce {
                 return Some("the lean driver has no transactions: driver = \"client\" has".to_owned());
+            }
+            if role.leave {
+                return Some(
+                    "consumers of the lean driver are in no group: there is nothing to leave".to_owned(),
+                );
             }
             if role.prefetch.is_some() && role.does != Does::Produce {
                 return Some("Kafka's protocol has no prefetch".to_owned());

@@ -110,21 +110,6 @@ impl Live {
         answers(link, 1, &mut Vec::new()).await.map(|_| ())
     }
 
-    async fn unsubscribe(&self, clients: &[String]) -> Result<(), DriverError> {
-        let mut link = self.open(LiveFormat::Json).await?;
-        for some in clients.chunks(UNANSWERED_MAX) {
-            for client in some {
-                put(&mut link, "unsubscribe", client, Some(true))?;
-            }
-            link.flush().await?;
-            let mut left = some.len();
-            while left > 0 {
-                left = left.saturating_sub(answers(&mut link, 1, &mut Vec::new()).await?);
-            }
-        }
-        Ok(())
-    }
-
     /// Opens a listener without subscriptions, which answers pings.
     async fn idle(&self) -> Result<Idle, DriverError> {
         let mut link = self.open(LiveFormat::Json).await?;
@@ -140,6 +125,21 @@ impl Live {
             _stop: stop.drop_guard(),
         })
     }
+}
+
+/// Takes all subscriptions of these subscribers back.
+async fn unsubscribe(link: &mut Link, clients: &[String]) -> Result<(), DriverError> {
+    for some in clients.chunks(UNANSWERED_MAX) {
+        for client in some {
+            put(link, "unsubscribe", client, Some(true))?;
+        }
+        link.flush().await?;
+        let mut left = some.len();
+        while left > 0 {
+            left = left.saturating_sub(answers(link, 1, &mut Vec::new()).await?);
+        }
+    }
+    Ok(())
 }
 
 /// The path of live topics, and the name under which the broker speaks a format there (`docs/live.md`).
@@ -181,6 +181,9 @@ impl Driver for Live {
             return Some("live topics and others are not driven together".to_owned());
         }
         for role in plan.roles.values() {
+            if let Some(lack) = role.lacks_choice("the protocol of live topics") {
+                return Some(lack);
+            }
             if role.delivery == Delivery::ExactlyOnce {
                 return Some("live topics have no transactions".to_owned());
             }
@@ -204,7 +207,7 @@ impl Driver for Live {
 
     async fn discard(&self, destinations: &Destinations) -> Result<(), DriverError> {
         let clients = self.known.take(destinations);
-        self.unsubscribe(&clients).await
+        unsubscribe(&mut self.open(LiveFormat::Json).await?, &clients).await
     }
 
     async fn sender(&self, seat: &Seat, reports: Reports) -> Result<Box<dyn Sender>, DriverError> {

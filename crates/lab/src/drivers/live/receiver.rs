@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::words::{Heard, Order, hear, write};
-use super::{LIST, SubscriberSet, UNANSWERED_MAX};
+use super::{LIST, SubscriberSet, UNANSWERED_MAX, unsubscribe};
 use crate::drivers::websocket::Link;
 use crate::drivers::{DriverError, Reads, Receiver, Seat};
 use crate::workload::Received;
@@ -13,6 +13,8 @@ pub(super) struct LiveReceiver {
     link: Link,
     /// Messages that came during subscribing.
     early: Vec<Received>,
+    /// Names of its subscribers.
+    clients: Vec<String>,
 }
 
 impl LiveReceiver {
@@ -60,7 +62,8 @@ impl LiveReceiver {
             link.flush().await?;
             answers(&mut link, unanswered, &mut early).await?;
         }
-        Ok(Self { link, early })
+        let clients = (0..seat.role.users).map(|user| client_id(seat, user)).collect();
+        Ok(Self { link, early, clients })
     }
 }
 
@@ -145,5 +148,9 @@ impl Receiver for LiveReceiver {
             return Ok(());
         }
         read(&mut self.link, into, |_| ()).await
+    }
+
+    async fn leave(&mut self) -> Result<(), DriverError> {
+        unsubscribe(&mut self.link, &self.clients).await
     }
 }

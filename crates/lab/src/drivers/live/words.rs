@@ -224,6 +224,7 @@ mod tests {
 
     fn message(size: u32) -> Message {
         Message {
+            priority: 0,
             stream: 1 << 20,
             reply: 7,
             sequence: 1 << 40,

@@ -2,6 +2,7 @@
 
 use super::{CLIENTS_MAX, Checked, refuse};
 use crate::experiment::load::{Acks, Delivery, Does, Rate, Role, Size, TopicKind, Topics};
+use crate::experiment::load::{DrawnPriority, Priority};
 use crate::experiment::{Distribution, Plan};
 
 pub(super) fn check_role(at: &str, role: &Role) -> Checked {
@@ -23,6 +24,21 @@ pub(super) fn check_role(at: &str, role: &Role) -> Checked {
         "work", role.work.as_ref().is_none_or(|work| work.bulk > 0),
             "at least one message is handed over: bulk = 1";
         "fan_out", consumes || !role.fan_out, "a role that does `{does}` does not share what it receives";
+        "priority", role.does.sends_first() || role.does == Does::Respond || role.priority.is_none(),
+            "a role that does `{does}` sends nothing";
+        "priority", role.priority.as_ref().is_none_or(has_priority),
+            "priorities are 0 to 255; of a range the first is the smaller; weights are numbers, and one is above 0";
+        "select", consumes || role.does == Does::Peek || role.select.is_none(),
+            "a role that does `{does}` does not choose messages";
+        "registered", role.does.sends_first() || !role.registered,
+            "only clients that send are registered";
+        "poll", !produces && role.does != Does::Idle || role.poll.is_none(),
+            "a role that does `{does}` receives nothing";
+        "poll", role.poll.is_none_or(|every| !every.0.is_zero()), "there is some time between two polls";
+        "think", role.does == Does::Request && role.rate == Rate::Closed && role.window.unwrap_or(1) == 1
+            || role.think.is_none(),
+            "time to think is of a role that does `request` in a closed loop, with one question at a time";
+        "leave", consumes || !role.leave, "a role that does `{does}` does not unsubscribe";
         "total", produces || role.total.is_none(),
             "a role that does `{does}` never ends: `total` is for one that does `produce`";
         "duplicates", produces || role.duplicates <= 0.0,
@@ -138,6 +154,18 @@ fn has_size(size: &Size) -> bool {
     }
 }
 
+fn has_priority(priority: &Priority) -> bool {
+    match priority {
+        Priority::Fixed(_) => true,
+        Priority::Drawn(DrawnPriority::Uniform([low, high])) => low <= high,
+        Priority::Drawn(DrawnPriority::Weights(weights)) => {
+            weights.len() <= 256
+                && weights.iter().all(|weight| *weight >= 0.0 && weight.is_finite())
+                && weights.iter().any(|weight| *weight > 0.0)
+        }
+    }
+}
+
 /// Checks that topics and roles that a role names are there.
 pub(super) fn check_names(at: &str, name: &str, role: &Role, plan: &Plan) -> Checked {
     for (setting, set) in [("topics", &role.topics), ("to", &role.to)] {
@@ -155,6 +183,11 @@ pub(super) fn check_names(at: &str, name: &str, role: &Role, plan: &Plan) -> Che
         Some(set) => plan.topics.get(set),
         None => plan.topics.values().next(),
     };
+    let are_queues = plan.topics.values().all(|topics| topics.kind == TopicKind::Queue);
+    rules! { at =>
+        "priority", role.priority.is_none() || are_queues,
+            "only messages of queues have priorities: kind = \"queue\"";
+    }
     if let Some(topics) = set {
         check_following(at, role, topics)?;
     }

@@ -1,5 +1,7 @@
 //! Settings that make up a role: rates, sizes, contents, acknowledgements, work and sessions.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::units::{ByteCount, Span};
@@ -81,6 +83,76 @@ pub enum Distribution {
 impl Default for Size {
     fn default() -> Self {
         Self::Fixed(ByteCount(100))
+    }
+}
+
+/// Priority of messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a priority, such as 7, { uniform = [1, 10] } or { weights = [5, 1] }, of 0 and 1"
+)]
+pub enum Priority {
+    Fixed(u8),
+    Drawn(DrawnPriority),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrawnPriority {
+    /// Any number from the first to the second, all alike.
+    Uniform([u8; 2]),
+    /// By the weights of the priorities 0, 1, and so on.
+    Weights(Vec<f64>),
+}
+
+impl Priority {
+    /// Returns the highest priority.
+    pub fn max(&self) -> u8 {
+        match self {
+            Self::Fixed(priority) | Self::Drawn(DrawnPriority::Uniform([_, priority])) => *priority,
+            Self::Drawn(DrawnPriority::Weights(weights)) => {
+                u8::try_from(weights.len().saturating_sub(1)).unwrap_or(u8::MAX)
+            }
+        }
+    }
+}
+
+/// Choice of a consumer among the messages of its queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Select {
+    pub order: SelectOrder,
+    /// Only those of one sender, drawn for each request among this number of registered clients.
+    pub senders: Option<u32>,
+    /// Only that with a certain context: the consumers ask for one number after the other.
+    pub context: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelectOrder {
+    /// The highest first, and of equals the oldest.
+    #[default]
+    Priority,
+    Oldest,
+}
+
+/// Time that a requester thinks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Think {
+    Fixed(Span),
+    /// Independent of each other; the mean.
+    Exponential(Span),
+}
+
+impl Think {
+    /// Returns the mean time.
+    pub fn mean(self) -> Duration {
+        match self {
+            Self::Fixed(time) | Self::Exponential(time) => time.0,
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl Source {
                 return Err(self.wrong(Some(span), format!("`{path}` has no values")));
             }
             let first = path.split('.').next().unwrap_or_default();
-            if !["run", "system", "topics", "roles"].contains(&first) {
+            if !["run", "system", "topics", "roles", "faults"].contains(&first) {
                 let message = format!(
                     "`{path}` cannot be varied: expected a path that begins with run, system, topics or roles"
                 );

@@ -17,6 +17,7 @@ use crate::run::{Request, point};
 use crate::systems;
 use crate::systems::process::Process;
 use crate::workload::Loaded;
+use crate::workload::load::Stage;
 
 /// A load against the stub.
 struct Measured<'a> {
@@ -126,6 +127,7 @@ impl Measured<'_> {
             brokers: Vec::new(),
             stop: self.stop.clone(),
             on_second: Box::new(|_| ()),
+            stage: Stage::default(),
         };
         let loaded = match (&mut self.crew, &mut self.client) {
             (Some(crew), _) => crew.run(order, false).await,
@@ -164,6 +166,8 @@ fn only(plan: &Plan, does: Does) -> Plan {
         role.work = None;
         role.window = None;
         role.commit = None;
+        role.poll = None;
+        role.leave = false;
     }
     plan
 }

@@ -27,7 +27,7 @@ pub(super) fn lines(figure: &Figure, cells: &[Cell<'_>]) -> Drawn {
                 x: along.axis.clone(),
                 y: y.clone(),
                 series: series(facet, &along, metric),
-                shaded: None,
+                shaded: Vec::new(),
                 low: false,
             };
             drawn.push_lines(facet.heading.clone(), &chart);

@@ -45,7 +45,7 @@ pub(super) fn draw(figure: &Figure, recorded: &Recorded, cells: &[Cell<'_>]) -> 
                 x: Axis::quantiles(count.unwrap_or(0)),
                 y: Axis::logarithmic(meaning(name), "µs", values),
                 series,
-                shaded: None,
+                shaded: Vec::new(),
                 low: false,
             };
             drawn.push_lines(facet.heading, &chart);

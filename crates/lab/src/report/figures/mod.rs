@@ -139,6 +139,7 @@ pub(crate) fn usual(experiment: &crate::experiment::Experiment) -> Vec<Figure> {
         kind,
         x: x.cloned(),
         y: vec![y.to_owned()],
+        window: None,
         by: Vec::new(),
         log_x: false,
         log_y: false,

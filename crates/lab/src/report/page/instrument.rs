@@ -79,7 +79,12 @@ fn without(ceilings: &[Ceiling]) -> Vec<String> {
 
 fn between(network: &Network) -> Markup {
     html! {
-        p { "The network alone (" (network.path) "): " (numbers::alone(network.bytes_per_second, "B/s")) ", round trip of a byte "
+        p { "The network alone (" (network.path) "): " (numbers::alone(network.bytes_per_second, "B/s"))
+            @if let Some(back) = network.back_bytes_per_second { ", " (numbers::alone(back, "B/s")) " back" }
+            @if let Some((there, back)) = network.both_bytes_per_second {
+                ", " (numbers::alone(there, "B/s")) " and " (numbers::alone(back, "B/s")) " at once"
+            }
+            ", round trip of a byte "
             (numbers::alone(network.round_trip.p50_us as f64, "µs")) " (median), "
             (numbers::alone(network.round_trip.p99_us as f64, "µs")) " (p99)." }
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use super::{Bench, LoadResult, PREPARED_WITHIN};
+use super::{Bench, LoadResult, PREPARED_WITHIN, faults};
 use crate::agents::controller::Order;
 use crate::clients::Client;
 use crate::drivers::{Destinations, Driver, DriverError};
-use crate::experiment::{Does, ExchangeKind, Plan, Role, Topics};
-use crate::workload::load::Second;
+use crate::experiment::{Does, ExchangeKind, Plan, Priority, Role, Topics};
+use crate::workload::load::{Second, Stage};
 use crate::workload::{Load, Loaded};
 
 /// Runs a load in this program.
@@ -31,6 +31,7 @@ pub(crate) async fn run_here(
         precise: true,
         stop: order.stop,
         on_second: order.on_second,
+        stage: order.stage,
     };
     load.run().await
 }
@@ -60,6 +61,8 @@ pub(crate) fn destinations(
     settings: &[(String, String)],
     tag: &str,
 ) -> BTreeMap<String, Arc<Destinations>> {
+    let priorities = plan.roles.values().filter_map(|role| role.priority.as_ref());
+    let priority_max = priorities.map(Priority::max).max();
     let sets = plan.topics.iter().map(|(set, topics)| {
         let names = (0..topics.count)
             .map(|place| format!("lab-{tag}-{set}-{place}"))
@@ -68,6 +71,7 @@ pub(crate) fn destinations(
         let own = [
             ("x-queue-type", topics.queue_type.clone()),
             ("x-max-length", topics.length_max.map(|most| most.to_string())),
+            ("x-max-priority", priority_max.map(|most| most.to_string())),
         ];
         settings.extend(
             own.into_iter()
@@ -131,28 +135,29 @@ impl Bench {
         let prepared = began.elapsed();
         let stop = self.ends.now.child_token();
         let of_load = stop.clone();
-        let process = self.system.as_ref().and_then(|system| system.process.as_ref());
         let watch = Arc::clone(&self.watch);
+        let (system, address) = self.whereabouts(plan);
+        let mut own = self.system.take_if(|system| system.process.is_some());
+        let process = own.as_ref().and_then(|system| system.process.as_ref());
         let brokers = process.map(|process| process.pid).into_iter().collect();
-        let ended = process.map(|process| process.ended.clone());
-        let (shortage, space) = (OnceLock::new(), &self.space);
-        let stores_here = process.is_some();
+        let (shortage, broken, space) = (OnceLock::new(), OnceLock::new(), &self.space);
+        let stores_here = own.is_some();
+        let stage = Stage::default();
+        let of_faults = stage.clone();
+        let place = self.place.of_point(tag);
         let spoiled = async {
-            match ended {
-                Some(ended) => tokio::select! {
-                    () = ended.cancelled() => {}
-                    said = space.runs_short() => {
-                        let _ = shortage.set(said);
-                    }
-                },
+            let Some(own) = &mut own else {
                 // It stores elsewhere.
-                None => std::future::pending().await,
+                return std::future::pending().await;
+            };
+            tokio::select! {
+                status = Box::pin(faults::carry_out(plan, own, &place, &of_faults)) => drop(broken.set(status)),
+                said = space.runs_short() => drop(shortage.set(said)),
             }
             stop.cancel();
             // The load sees that and ends.
             std::future::pending::<()>().await;
         };
-        let (system, address) = self.whereabouts(plan);
         let crew = self.crew.as_mut();
         let order = Order {
             plan: Arc::clone(plan),
@@ -163,6 +168,7 @@ impl Bench {
             brokers,
             stop: of_load,
             on_second: Box::new(move |second: &Second| watch.second(second)),
+            stage: stage.clone(),
         };
         let running = async {
             match (crew, client) {
@@ -175,6 +181,10 @@ impl Bench {
             loaded = running => loaded,
             () = spoiled => Err(DriverError::Failed("the system ended".to_owned())),
         };
+        self.system = own
+            .filter(|system| system.process.is_some())
+            .or_else(|| self.system.take());
+        self.broken = broken.into_inner();
         // It may have failed for want of space between two looks.
         let space = stores_here.then_some(&self.space);
         self.shortage = shortage.into_inner().or_else(|| space?.shortage());
@@ -185,6 +195,7 @@ impl Bench {
         }
         Ok(LoadResult {
             prepare_s: (prepared + loaded.connected).as_secs_f64(),
+            outages: stage.outages.lock().clone(),
             loaded,
         })
     }

@@ -79,9 +79,13 @@ impl Actor {
             Does::Produce => "acknowledged",
             Does::Consume | Does::Relay | Does::Respond => "delivery",
             Does::Request => "round_trip",
-            Does::Filter | Does::Assemble | Does::Idle => "none",
+            Does::Filter | Does::Assemble | Does::Peek | Does::Idle => "none",
         };
-        let latencies = [(main, finished.latency), ("lateness", finished.lateness)];
+        let latencies = [
+            (main, finished.latency),
+            ("lateness", finished.lateness),
+            ("poll", finished.polls),
+        ];
         let present = latencies
             .into_iter()
             .filter_map(|(name, latencies)| Some((name.to_owned(), latencies?)));
@@ -98,6 +102,7 @@ impl Actor {
             bytes_rate: bytes,
             latencies: present.collect(),
             samples: finished.samples,
+            windows: finished.windows,
         }
     }
 }
@@ -124,6 +129,7 @@ pub(crate) fn rates(does: Does, counts: &Counts, seconds: f64) -> (f64, f64) {
         | Does::Respond
         | Does::Filter
         | Does::Assemble
+        | Does::Peek
         | Does::Idle => (counts.received as f64, counts.bytes_received as f64),
     };
     (messages / seconds, bytes / seconds)

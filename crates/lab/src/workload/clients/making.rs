@@ -66,9 +66,13 @@ pub(super) fn seat(load: &Load, name: &str, role: &Arc<Role>, set: Option<&str>,
     let reads = match role.does {
         _ if role.fan_out => Reads::All,
         Does::Relay | Does::Request => Reads::One(client),
-        Does::Produce | Does::Consume | Does::Respond | Does::Filter | Does::Assemble | Does::Idle => {
-            Reads::Share
-        }
+        Does::Produce
+        | Does::Consume
+        | Does::Respond
+        | Does::Filter
+        | Does::Assemble
+        | Does::Peek
+        | Does::Idle => Reads::Share,
     };
     let contents = load.contents.get(name).cloned();
     let party = client / role.copies.max(1);
@@ -106,7 +110,9 @@ impl Cast {
     ) -> Work {
         match actor.role.does {
             Does::Produce => Box::pin(self.producer(load, actor, client).run()),
-            Does::Consume | Does::Assemble => Box::pin(self.consumer(load, actor, client).run(receiver)),
+            Does::Consume | Does::Peek | Does::Assemble => {
+                Box::pin(self.consumer(load, actor, client).run(receiver))
+            }
             Does::Relay | Does::Request | Does::Respond | Does::Filter => {
                 Box::pin(self.exchanger(load, actor, client).run())
             }

@@ -12,6 +12,7 @@ use super::super::together::{HostSecond, Progress, RoleSecond, Together};
 use super::{Actor, END_WITHIN, LOOK, LOOK_AHEAD, Load, SECOND, Second};
 use crate::experiment::Does;
 use crate::measure::process::Watched;
+use crate::results::ProcessKind;
 
 /// A load that is under way.
 pub(super) struct Running<'a> {
@@ -26,7 +27,7 @@ pub(super) struct Running<'a> {
 impl Running<'_> {
     /// Samples every second until the time is over or nothing is left to do. Returns the lengths of the
     /// warm-up and of the time that counted, in seconds, and the highest rate that held.
-    pub(super) async fn sample(&self, watched: &mut [Watched]) -> (f64, f64, Option<f64>) {
+    pub(super) async fn sample(&self, watched: &mut Vec<Watched>) -> (f64, f64, Option<f64>) {
         let run = &self.load.plan.run;
         let (warmup, end) = (run.warmup.0, run.warmup.0 + run.duration.0);
         let mut steered = self.steered();
@@ -156,7 +157,7 @@ impl Running<'_> {
     }
 
     /// Lets consumers go on until all is there or nothing comes any more; false if it was still coming.
-    pub(super) async fn drain(&self, watched: &mut [Watched], from_s: f64) -> bool {
+    pub(super) async fn drain(&self, watched: &mut Vec<Watched>, from_s: f64) -> bool {
         let settle = self.load.plan.run.settle.0;
         for actor in &self.cast.actors {
             if actor.role.does.sends_first() {
@@ -196,7 +197,7 @@ impl Running<'_> {
         true
     }
 
-    fn take_sample(&self, watched: &mut [Watched], at: Duration, length: Duration, counts: bool) {
+    fn take_sample(&self, watched: &mut Vec<Watched>, at: Duration, length: Duration, counts: bool) {
         let (at_s, seconds) = (at.as_secs_f64(), length.as_secs_f64());
         let run = &self.load.plan.run;
         let mut second = Second {
@@ -227,9 +228,11 @@ impl Running<'_> {
         if second.rate == 0.0 {
             second.rate = received;
         }
-        for process in watched {
+        for process in watched.iter_mut() {
             process.sample(at_s, seconds);
         }
+        let fresh = self.load.stage.fresh.lock().split_off(0).into_iter();
+        watched.extend(fresh.map(|pid| Watched::new(ProcessKind::Broker, pid)));
         let number = self.seconds.fetch_add(1, Ordering::Relaxed);
         if let Some(way) = way {
             way.send(HostSecond { number, roles: told });

@@ -14,6 +14,7 @@ use crate::workload::recorder::parcel::Parcel;
 pub struct Reports {
     recorder: Arc<Recorder>,
     outstanding: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
 }
 
 impl Reports {
@@ -21,6 +22,7 @@ impl Reports {
         Self {
             recorder: Arc::clone(recorder),
             outstanding: Arc::default(),
+            failed: Arc::default(),
         }
     }
 
@@ -31,6 +33,11 @@ impl Reports {
     /// Messages of this client that are on their way.
     pub fn outstanding(&self) -> u64 {
         self.outstanding.load(Ordering::Relaxed)
+    }
+
+    /// Messages of this client that have failed.
+    pub fn refused(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Counts messages that are handed to the driver now. It kept the client waiting until `free`
@@ -70,6 +77,7 @@ impl Reports {
             return;
         }
         books.goes_on(now);
+        books.answers(now);
         for (intended, count) in &parcel.moments {
             let waited = now.saturating_sub(*intended);
             books.took(&self.recorder.window, *intended, waited, *count);
@@ -79,6 +87,7 @@ impl Reports {
     /// They were refused, or cannot have been taken.
     pub fn failed(&self, parcel: &Parcel, reason: &str) {
         self.outstanding.fetch_sub(parcel.messages, Ordering::Relaxed);
+        self.failed.fetch_add(parcel.messages, Ordering::Relaxed);
         self.recorder.say(&format!("messages were not stored: {reason}"));
         let mut books = self.recorder.books();
         books.totals.failed += parcel.messages;

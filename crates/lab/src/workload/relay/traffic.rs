@@ -1,15 +1,17 @@
 //! Messages of a client with two ends: taken in, passed on, asked, answered and given up.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 
 use super::{Exchanger, State};
-use crate::experiment::Does;
+use crate::experiment::{Does, Think};
+use crate::workload::derived_numbers::present;
 use crate::workload::filter::SeenMessages;
 use crate::workload::message::{Message, Received};
-use crate::workload::size;
+use crate::workload::{priority, size};
 
 /// Returns the message as it came, to its sender's destination, which stands in place of an answer's.
 fn filtered(message: &Received) -> Message {
@@ -20,7 +22,17 @@ fn filtered(message: &Received) -> Message {
         intended: message.intended,
         topic: message.reply.saturating_sub(1),
         size: message.size,
+        priority: 0,
     }
+}
+
+/// Draws how long a requester thinks, in nanoseconds.
+fn thought(think: Think, random: &mut SmallRng) -> u64 {
+    let time = match think {
+        Think::Fixed(time) => time.0,
+        Think::Exponential(mean) => mean.0.mul_f64(-(1.0 - random.random::<f64>()).ln()),
+    };
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Exchanger {
@@ -35,7 +47,15 @@ impl Exchanger {
             };
             let bytes = u64::from(message.size);
             match self.inbound.role.does {
-                Does::Relay => self.pass_on(state, outgoing),
+                Does::Relay => {
+                    self.pass_on(state, outgoing);
+                    let late = self.recorder.now().saturating_sub(message.intended) > self.patience();
+                    if late && elsewhere == 0 {
+                        self.recorder.count(|counts| counts.timed_out += 1);
+                        self.recorder.waited_in_vain(moment, 0);
+                        continue;
+                    }
+                }
                 Does::Filter => {
                     let now = self.recorder.now();
                     let is_new = |seen: &SeenMessages| seen.is_new(message.stream, message.sequence, now);
@@ -46,7 +66,7 @@ impl Exchanger {
                     outgoing.push(filtered(message));
                 }
                 Does::Respond => outgoing.push(self.answer(message, &mut state.random)),
-                Does::Request | Does::Produce | Does::Consume | Does::Assemble | Does::Idle => {
+                Does::Request | Does::Produce | Does::Consume | Does::Assemble | Does::Peek | Does::Idle => {
                     let is_ours = message.stream == self.stream;
                     if !is_ours || state.waiting.remove(&message.sequence).is_none() {
                         continue;
@@ -81,8 +101,14 @@ impl Exchanger {
     }
 
     fn passed_on(&self, intended: u64, random: &mut SmallRng) -> Message {
-        let clients = self.outbound.clients;
-        // Any but this one.
+        let now_s = Duration::from_nanos(self.recorder.now()).as_secs_f64();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a number of clients"
+        )]
+        let clients = present(&self.outbound.role, now_s) as u32;
+        // Any of those that are there but this one.
         let step = if clients > 1 {
             random.random_range(1..clients)
         } else {
@@ -95,6 +121,7 @@ impl Exchanger {
             intended,
             topic: (self.outbound.client + step) % clients.max(1),
             size: size::draw(&self.outbound.role.size, random),
+            priority: priority::draw(self.outbound.role.priority.as_ref(), random),
         }
     }
 
@@ -107,6 +134,7 @@ impl Exchanger {
             intended: question.intended,
             topic: question.reply.saturating_sub(1) % topics.max(1),
             size: size::draw(&self.outbound.role.size, random),
+            priority: priority::draw(self.outbound.role.priority.as_ref(), random),
         }
     }
 
@@ -139,6 +167,20 @@ impl Exchanger {
         let mut moments = Vec::new();
         if let Some(pace) = &mut self.pace {
             pace.due(now, usize::MAX, &mut moments);
+        } else if let Some(think) = self.inbound.role.think {
+            // The thought of the next question begins with the answer, or when there was none in time.
+            if state.waiting.is_empty() && state.is_asked {
+                state.is_asked = false;
+                state.thinks_until = now + thought(think, &mut state.random);
+            }
+            if state.waiting.is_empty() && state.thinks_until <= now {
+                state.is_asked = true;
+                moments.push(if state.thinks_until == 0 {
+                    now
+                } else {
+                    state.thinks_until
+                });
+            }
         } else {
             let window = usize::try_from(self.outbound.role.window.unwrap_or(1)).unwrap_or(1);
             moments.resize(window.saturating_sub(state.waiting.len()), now);
@@ -154,6 +196,7 @@ impl Exchanger {
                 intended,
                 topic: state.random.random_range(0..topics.max(1)),
                 size: size::draw(&self.outbound.role.size, &mut state.random),
+                priority: priority::draw(self.outbound.role.priority.as_ref(), &mut state.random),
             });
         }
     }
