@@ -298,7 +298,7 @@ mod tests {
                 client: ClientProperties::read(&table),
                 channels_max: 2047,
                 frame_bytes_max: 131_072,
-                heartbeat: Duration::from_secs(60),
+                heartbeat: Duration::from_mins(1),
                 virtual_host: "shop".into(),
                 is_internal: false,
             },
