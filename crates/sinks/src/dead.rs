@@ -103,8 +103,8 @@ enum Form {
     Place,
 }
 
-/// Attempts at letters: those that were too large for one come in the next. In a batch of several, each counts
-/// as too large.
+/// Attempts at letters: those that were too large for one come in the next. In a batch of several, each
+/// counts as too large.
 const ATTEMPTS: [(Form, usize); 4] = [
     (Form::Whole, 256 << 10),
     (Form::Whole, 0),
