@@ -195,7 +195,7 @@ async function main() {
   await dialog.getByRole('checkbox', { name: 'machine1' }).check();
   await dialog.getByRole('checkbox', { name: 'machine2' }).check();
   await dialog.getByRole('button', { name: 'Run' }).click();
-  await page.getByText('8 of 8').first().waitFor();
+  await page.getByText('8 of 8').first().waitFor({ timeout: 240_000 });
   await page.getByText('finished', { exact: true }).waitFor();
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Runs', exact: true }).click();
   const box = (title) => page.getByRole('row', { name: new RegExp(title) }).getByRole('checkbox');

@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, is_stafett, root};
+use crate::broker::{Broker, binary, is_stafett, root};
 use crate::peer;
 
 /// Guard against a hanging test.
@@ -21,11 +21,12 @@ const KILLED_EVERY: Duration = Duration::from_secs(3);
 const SESSIONS: [usize; 3] = [40, 80, 120];
 
 #[test]
-fn the_library_for_python_passes_its_tests_on_the_double() {
-    let Some(python) = peer::python3() else { return };
-    let mut command = library(&python);
-    command.args(["-W", "error", "-m", "unittest", "discover", "-s"]);
-    peer::run(command.arg(root().join("clients/python/tests")));
+fn the_library_for_python_passes_its_tests_with_the_newest_releases() {
+    for python in peer::newest_pythons() {
+        let mut command = library(&python);
+        command.args(["-W", "error", "-m", "unittest", "discover", "-s"]);
+        peer::run(command.arg(root().join("clients/python/tests")));
+    }
 }
 
 #[test]
@@ -44,7 +45,23 @@ fn sessions_come_out_once_though_a_worker_and_the_broker_are_killed() {
     let Some(python) = peer::python3().filter(|_| is_stafett()) else {
         return;
     };
-    Play::new(python.clone()).run(&|broker, name| Worker::python(&python, broker, name));
+    for release in peer::newest_pythons() {
+        Play::new(python.clone()).run(&|broker, name| Worker::python(&release, broker, name));
+    }
+}
+
+/// A small run of `scripts/app-kills`.
+#[test]
+fn sessions_and_payments_are_there_once_though_workers_and_the_broker_are_killed() {
+    let Some(python) = peer::python3().filter(|_| is_stafett()) else {
+        return;
+    };
+    let mut command = library(&python);
+    command.arg(root().join("tests/clients/python/apps_kills.py"));
+    command
+        .arg(binary())
+        .args(["--fragments", "20000", "--every", "1", "--kills", "8"]);
+    println!("{}", peer::run_text(&mut command));
 }
 
 #[test]

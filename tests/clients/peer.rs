@@ -74,6 +74,36 @@ pub(crate) fn python3() -> Option<PathBuf> {
     found
 }
 
+/// The three newest releases of Python on this machine that have 3.11's features: on the path, and pyenv's.
+pub(crate) fn newest_pythons() -> Vec<PathBuf> {
+    const COUNT: usize = 3;
+    let found_in =
+        |folder: PathBuf, minor: u32| Some(folder.join(format!("python3.{minor}"))).filter(|it| it.is_file());
+    let pyenv = env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let pyenv = pyenv.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
+    let versions = pyenv.and_then(|root| root.join("versions").read_dir().ok());
+    let own: Vec<PathBuf> = versions
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join("bin")))
+        .collect();
+    let of_minor = |minor: u32| {
+        let on_path = on_path(&format!("python3.{minor}"));
+        // A launcher of pyenv may stand for a release that is not chosen.
+        let on_path = on_path.filter(|it| !it.to_string_lossy().contains("shims"));
+        on_path.or_else(|| own.iter().find_map(|folder| found_in(folder.clone(), minor)))
+    };
+    let mut found: Vec<PathBuf> = (11..30).rev().filter_map(of_minor).take(COUNT).collect();
+    if found.len() < COUNT {
+        skip(
+            "three releases of Python from 3.11 on are not installed",
+            "pyenv install 3.12 3.13",
+        );
+        found.extend(python3().filter(|_| found.is_empty()));
+    }
+    found
+}
+
 pub(crate) fn node_program() -> Option<PathBuf> {
     let found = on_path("node");
     if found.is_none() {

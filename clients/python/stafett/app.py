@@ -58,6 +58,7 @@ class App:
             frozenset(name for name, table in tables.items() if table.get("ttl_ms") is None),
             None if time.get("clock") == "wall" else time.get("grace_ms", 5000),
             self.definition.get("guarantee") == "at-most-once",
+            self.definition.get("guarantee") == "at-least-once",
         )
 
     async def work(self, worker: str | None = None, *, weight: int = 1, stop: asyncio.Event | None = None) -> None:

@@ -45,6 +45,8 @@ class Handlers:
     """None if the clock gives the time."""
     passes_first: bool = False
     """True if the place behind a delivery is stored before it comes."""
+    emits_early: bool = False
+    """True if results may be stored before the commit of their batch."""
 
 
 class Source(Protocol):
@@ -54,7 +56,11 @@ class Source(Protocol):
 
     async def commit(self, commit: dict[str, Any]) -> None: ...
 
+    async def emit(self, emit: list[dict[str, Any]]) -> None: ...
+
     async def fail(self, topic: str, offset: int, error: str, retry: bool) -> None: ...
+
+    async def fail_timer(self, timer: Timer, error: str, retry: bool) -> None: ...
 
 
 class Batch:
@@ -100,15 +106,35 @@ class Batch:
         if due is not None and (self._first_due is None or due < self._first_due):
             self._first_due = due
 
+    async def emit(self, emit: Emit) -> None:
+        """Stores a result at once."""
+        if not self._handlers.emits_early:
+            raise ValueError("results go with the commit, unless the app has guarantee='at-least-once'")
+        await self._source.emit([shown_emit(emit)])
+
     async def work(self, delivery: Delivery) -> None:
-        """Handles a delivery, and commits it: all of it, or up to a record that failed or a timer that fell due."""
+        """Handles a delivery, and commits it: all of it, or up to a record or timer that failed, or to a timer that
+        fell due."""
         keys = [timer.key for timer in delivery.due]
         await self.load(keys + [record.key for record in delivery.records if record.key is not None])
-        for timer in delivery.due:
+        for at, timer in enumerate(delivery.due):
+            self._undo.clear()
+            emitted = len(self._emit)
             # One that is not set again has fired.
             self._timers[timer.key, timer.name] = None
-            if self._handlers.timer is not None:
-                self._take(await self._handlers.timer(timer, State(self, timer.key)))
+            try:
+                if self._handlers.timer is not None:
+                    self._take(await self._handlers.timer(timer, State(self, timer.key)))
+            except Exception as error:
+                self._take_back(emitted)
+                log.warning("timer %r of %r failed", timer.name, timer.key, exc_info=error)
+                if self._handlers.passes_first:
+                    continue
+                del self._timers[timer.key, timer.name]
+                if at > 0:
+                    await self._commit({})
+                await self._source.fail_timer(timer, words(error), not isinstance(error, Reject))
+                return
         for at, record in enumerate(delivery.records):
             self._undo.clear()
             emitted = len(self._emit)
@@ -159,8 +185,7 @@ class Batch:
         log.warning("record %s failed", place, exc_info=error)
         if has_work:
             await self._commit({record.topic: record.offset})
-        retry = not isinstance(error, Reject)
-        await self._source.fail(record.topic, record.offset, f"{type(error).__name__}: {error}", retry)
+        await self._source.fail(record.topic, record.offset, words(error), not isinstance(error, Reject))
 
     async def _commit(self, next: dict[str, int]) -> None:
         put: dict[str, list[Any]] = {}
@@ -184,6 +209,10 @@ class Batch:
             self._cache.clear()
             self._cache.update(keep)
         self._begin()
+
+
+def words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def copied(value: Any) -> Any:

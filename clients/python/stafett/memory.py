@@ -27,7 +27,7 @@ class MemoryApp:
         self._app = app
         self._handlers = app.handlers()
         self._emitted: list[dict[str, Any]] = []
-        self._dead: list[tuple[Record, str]] = []
+        self._dead: list[tuple[Record | Timer, str]] = []
         self._loses = False
         self._tasks = [MemoryTask(self, partition) for partition in range(partitions)]
 
@@ -75,8 +75,8 @@ class MemoryApp:
         return json.loads(found[0]) if found else None
 
     @property
-    def dead_letters(self) -> list[tuple[Record, str]]:
-        """Records that failed as often as they may, with the error."""
+    def dead_letters(self) -> list[tuple[Record | Timer, str]]:
+        """Records and timers that failed as often as they may, with the error."""
         return list(self._dead)
 
     async def _run(self) -> None:
@@ -97,6 +97,7 @@ class MemoryTask:
         self._next: dict[str, int] = dict.fromkeys(self.records, 0)
         self._high: dict[str, int] = {}
         self._attempts = 0
+        self._timer_attempts: dict[tuple[Key, Key], int] = {}
         self._changes: list[tuple[str, Key]] = []
         self._ahead: Ahead | None = None
         self._cache: dict[tuple[str, Key], Any] = {}
@@ -172,6 +173,7 @@ class MemoryTask:
                 self._changes.append((table, read_key(key)))
         for key, at, *name in commit["timers"]:
             place = (read_key(key), read_key(name[0]) if name else "")
+            self._timer_attempts.pop(place, None)
             if at is None:
                 self.timers.pop(place, None)
             else:
@@ -190,9 +192,23 @@ class MemoryTask:
         if grace is not None and len(self._high) == len(self.records):
             self.time = max(self.time, min(self._high.values()) - grace)
 
+    async def emit(self, emit: list[dict[str, Any]]) -> None:
+        self._memory._emitted += json.loads(json.dumps(emit))
+
+    def _is_last(self, attempts: int, retry: bool) -> bool:
+        return not retry or attempts >= self._memory._app.definition.get("attempts_max", 5)
+
+    async def fail_timer(self, timer: Timer, error: str, retry: bool) -> None:
+        place = (timer.key, timer.name)
+        attempts = self._timer_attempts.get(place, 0) + 1
+        self._timer_attempts[place] = attempts
+        if self._is_last(attempts, retry):
+            self._memory._dead.append((timer, error))
+            del self.timers[place], self._timer_attempts[place]
+
     async def fail(self, topic: str, offset: int, error: str, retry: bool) -> None:
         self._attempts += 1
-        if retry and self._attempts < self._memory._app.definition.get("attempts_max", 5):
+        if not self._is_last(self._attempts, retry):
             return
         self._memory._dead.append((self.records[topic][offset], error))
         self._pass({topic: offset + 1})

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .types import Key
+from .types import Emit, Key
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -46,6 +46,11 @@ class State:
     def clear_timer(self, name: Key = "") -> None:
         """Clears a timer."""
         self._batch.set_timer(self._key(), name, None)
+
+    async def emit(self, emit: Emit) -> None:
+        """Stores a result at once, before the commit of its batch, in an app with `guarantee="at-least-once"`. After a
+        crash it is stored again with the record that it comes from."""
+        await self._batch.emit(emit)
 
     async def of(self, key: Key) -> "State":
         """Returns the state of another key, which has to be one of the same task."""

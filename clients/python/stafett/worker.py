@@ -126,6 +126,16 @@ class Claim:
         if answer["dead_letter"] is not None:
             log.warning("record %s@%d went to %s", topic, offset, answer["dead_letter"])
 
+    async def emit(self, emit: list[dict[str, Any]]) -> None:
+        await self._session.ask("emit", self._of(emit=emit))
+
+    async def fail_timer(self, timer: Timer, error: str, retry: bool) -> None:
+        named = {"timer": shown_key(timer.key), "timer_name": shown_key(timer.name)}
+        answer = await self._session.ask("fail", self._of(seq=self._seq + 1, error=error, retry=retry, **named))
+        self._seq += 1
+        if answer["dead_letter"] is not None:
+            log.warning("timer %r of %r went to %s", timer.name, timer.key, answer["dead_letter"])
+
     async def _fetch(self) -> Delivery:
         wanted = self._of(records_max=self._records, wait_ms=self._session.wait_ms)
         answer = await self._session.ask("fetch", wanted)
@@ -155,7 +165,7 @@ class Claim:
                 await until(self.revoked, asyncio.sleep(pause))
                 pause = min(pause * 2, PAUSE_MAX)
             except Exception:
-                # The handler of a timer failed: again from the last commit on.
+                # Again from the last commit on.
                 log.exception("task %s", self.task)
                 batch = Batch(self, self._handlers, {})
                 await until(self.revoked, asyncio.sleep(pause))

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from stafett import App, Emit, MemoryApp, Record, Reject, State
+from stafett import App, Emit, MemoryApp, Record, Reject, State, Timer
 from test_memory import example
 
 SCRIPTS = json.loads((Path(__file__).parents[2] / "conformance.json").read_text())
@@ -38,7 +38,37 @@ def alerts(settings: dict[str, Any], calls: list[Any]) -> App:
     return app
 
 
-OWN = {"picky": picky, "alerts": alerts}
+def early(settings: dict[str, Any], calls: list[Any]) -> App:
+    app = App("early", topics=["in"], **settings)
+
+    @app.record
+    async def handle(record: Record, state: State) -> Emit:
+        await state.emit(Emit("out", record.value))
+        return Emit("whole", record.value)
+
+    return app
+
+
+def alarm(settings: dict[str, Any], calls: list[Any]) -> App:
+    app = App("alarm", topics=["in"], tables=["seen"], time={"grace_ms": 0}, **settings)
+
+    @app.record
+    async def handle(record: Record, state: State) -> Emit:
+        state.set_timer(record.timestamp + 100, record.value)
+        return Emit("out", record.value)
+
+    @app.timer
+    async def due(timer: Timer, state: State) -> Emit:
+        calls.append(timer.name)
+        state["seen"] = state.get("seen", []) + [timer.name]
+        if timer.name == "odd":
+            raise ValueError("odd")
+        return Emit("due", timer.name)
+
+    return app
+
+
+OWN = {"picky": picky, "alerts": alerts, "early": early, "alarm": alarm}
 
 
 class Conformance(unittest.IsolatedAsyncioTestCase):
@@ -74,5 +104,5 @@ class Conformance(unittest.IsolatedAsyncioTestCase):
         if "calls" in script:
             self.assertEqual(calls, script["calls"])
         if "dead" in script:
-            dead = [[record.value, error.split(": ")[1]] for record, error in memory.dead_letters]
+            dead = [[it.name if isinstance(it, Timer) else it.value, error.split(": ")[1]] for it, error in memory.dead_letters]
             self.assertEqual(dead, script["dead"])

@@ -89,6 +89,7 @@ export class App<Value = any, Tables extends { [table: string]: any } = { [table
       cached: new Set(Object.keys(tables).filter((name) => (tables[name]?.ttl_ms ?? null) === null)),
       graceMs: time.clock === "wall" ? null : (time.grace_ms ?? 5000),
       passesFirst: this.definition["guarantee"] === "at-most-once",
+      emitsEarly: this.definition["guarantee"] === "at-least-once",
       log: (text) => this.log(text),
     };
   }

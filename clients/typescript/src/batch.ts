@@ -39,6 +39,8 @@ export interface Handlers {
   graceMs: number | null;
   /** True if the place behind a delivery is stored before it comes. */
   passesFirst: boolean;
+  /** True if results may be stored before the commit of their batch. */
+  emitsEarly: boolean;
   log: (text: string) => void;
 }
 
@@ -55,7 +57,9 @@ export interface NewCommit {
 export interface Source {
   get(table: string, keys: Key[]): Promise<any[]>;
   commit(commit: NewCommit): Promise<void>;
+  emit(emit: { [name: string]: unknown }[]): Promise<void>;
   fail(topic: string, offset: number, error: string, retry: boolean): Promise<void>;
+  failTimer(timer: Timer, error: string, retry: boolean): Promise<void>;
 }
 
 interface Change {
@@ -127,15 +131,37 @@ export class Batch {
     if (due !== null && due < this.firstDue) this.firstDue = due;
   }
 
-  /** Handles a delivery, and commits it: all of it, or up to a record that failed or a timer that fell due. */
+  /** Stores a result at once. */
+  async emit(emit: Emit): Promise<void> {
+    if (!this.handlers.emitsEarly) {
+      throw new TypeError("results go with the commit, unless the app has guarantee='at-least-once'");
+    }
+    await this.source.emit([showEmit(emit)]);
+  }
+
+  /** Handles a delivery, and commits it: all of it, or up to a record or timer that failed, or to a timer that fell due. */
   async work(delivery: Delivery): Promise<void> {
     const keys = delivery.due.map((timer) => timer.key);
     for (const record of delivery.records) if (record.key !== null) keys.push(record.key);
     await this.load(keys);
-    for (const timer of delivery.due) {
+    for (const [at, timer] of delivery.due.entries()) {
+      this.undo.length = 0;
+      const emitted = this.emitted.length;
       // One that is not set again has fired.
       this.setTimer(timer.key, timer.name, null);
-      if (this.handlers.timer) this.take(await this.handlers.timer(timer, new State(this, timer.key)));
+      try {
+        if (this.handlers.timer) this.take(await this.handlers.timer(timer, new State(this, timer.key)));
+      } catch (error) {
+        this.takeBack(emitted);
+        this.handlers.log(`timer ${timer.name} of ${timer.key} failed: ${words(error, true)}`);
+        if (this.handlers.passesFirst) {
+          this.setTimer(timer.key, timer.name, null);
+          continue;
+        }
+        if (at > 0) await this.commit({});
+        await this.source.failTimer(timer, words(error), !(error instanceof Reject));
+        return;
+      }
     }
     for (const [at, record] of delivery.records.entries()) {
       this.undo.length = 0;
@@ -143,10 +169,9 @@ export class Batch {
       try {
         this.take(await this.handlers.record(record, new State(this, record.key)));
       } catch (error) {
-        for (const back of this.undo.reverse()) back();
-        this.emitted.length = emitted;
+        this.takeBack(emitted);
         const place = `${record.topic}/${record.partition}@${record.offset}`;
-        this.handlers.log(`record ${place} failed: ${error instanceof Error ? (error.stack ?? error) : error}`);
+        this.handlers.log(`record ${place} failed: ${words(error, true)}`);
         // Its place is stored: it does not come again.
         if (this.handlers.passesFirst) continue;
         await this.fail(record, error, at > 0 || delivery.due.length > 0);
@@ -168,6 +193,12 @@ export class Batch {
     else this.emitted.push(results as Emit);
   }
 
+  /** Takes back what the handler did since it was called. */
+  private takeBack(emitted: number): void {
+    for (const back of this.undo.reverse()) back();
+    this.emitted.length = emitted;
+  }
+
   private fallsDue(timestamp: number): boolean {
     const grace = this.handlers.graceMs;
     if (grace === null || this.firstDue > timestamp - grace) return false;
@@ -178,8 +209,7 @@ export class Batch {
 
   private async fail(record: Record, error: unknown, hasWork: boolean): Promise<void> {
     if (hasWork) await this.commit({ [record.topic]: record.offset });
-    const words = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-    await this.source.fail(record.topic, record.offset, words, !(error instanceof Reject));
+    await this.source.fail(record.topic, record.offset, words(error), !(error instanceof Reject));
   }
 
   private async commit(next: { [topic: string]: number }): Promise<void> {
@@ -202,6 +232,11 @@ export class Batch {
     this.emitted = [];
     this.undo = [];
   }
+}
+
+function words(error: unknown, withStack = false): string {
+  if (!(error instanceof Error)) return String(error);
+  return (withStack && error.stack) || `${error.name}: ${error.message}`;
 }
 
 function set<Value>(where: Map<string, Value>, id: string, value: Value, undo: (() => void)[]): void {

@@ -8,7 +8,7 @@
 import { Ahead } from "./ahead.js";
 import type { App } from "./app.js";
 import { Batch, type Cache, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
-import { type Key, type Record, keyId, readKey, readValue, showKey } from "./types.js";
+import { type Key, type Record, type Timer, keyId, readKey, readValue, showKey } from "./types.js";
 
 /** A record to feed: key, value, timestamp in ms, and headers. */
 export type Fed = [key: Key, value: unknown, timestamp: number, headers?: { [name: string]: string }];
@@ -92,8 +92,8 @@ export class MemoryApp {
     return undefined;
   }
 
-  /** Records that failed as often as they may, with the error. */
-  get deadLetters(): [Record, string][] {
+  /** Records and timers that failed as often as they may, with the error. */
+  get deadLetters(): [Record | Timer, string][] {
     return [...this.shared.dead];
   }
 
@@ -106,7 +106,7 @@ interface Shared {
   handlers: Handlers;
   attemptsMax: number;
   emitted: any[];
-  dead: [Record, string][];
+  dead: [Record | Timer, string][];
   loses: boolean;
 }
 
@@ -119,6 +119,7 @@ class MemoryTask implements Source {
   private readonly next = new Map<string, number>();
   private readonly high = new Map<string, number>();
   private attempts = 0;
+  private readonly timerAttempts = new Map<string, number>();
   private readonly changes: { table: string; key: Key }[] = [];
   private ahead: Ahead | null = null;
   private cache: Cache = new Map();
@@ -225,6 +226,7 @@ class MemoryTask implements Source {
     for (const [shown, due, named] of read.timers) {
       const [key, name] = [readKey(shown), named === undefined ? "" : readKey(named)];
       const id = `${keyId(key)}\n${keyId(name)}`;
+      this.timerAttempts.delete(id);
       if (due === null) this.timers.delete(id);
       else this.timers.set(id, { key, name, due });
     }
@@ -244,6 +246,20 @@ class MemoryTask implements Source {
     if (grace !== null && this.high.size === this.records.size) {
       this.time = Math.max(this.time, Math.min(...this.high.values()) - grace);
     }
+  }
+
+  async emit(emit: { [name: string]: unknown }[]): Promise<void> {
+    this.shared.emitted.push(...JSON.parse(JSON.stringify(emit)));
+  }
+
+  async failTimer(timer: Timer, error: string, retry: boolean): Promise<void> {
+    const id = `${keyId(timer.key)}\n${keyId(timer.name)}`;
+    const attempts = (this.timerAttempts.get(id) ?? 0) + 1;
+    this.timerAttempts.set(id, attempts);
+    if (retry && attempts < this.shared.attemptsMax) return;
+    this.shared.dead.push([timer, error]);
+    this.timers.delete(id);
+    this.timerAttempts.delete(id);
   }
 
   async fail(topic: string, offset: number, error: string, retry: boolean): Promise<void> {

@@ -1,7 +1,7 @@
 /** State of one key, as a handler sees it. */
 
 import type { Batch } from "./batch.js";
-import type { Key } from "./types.js";
+import type { Emit, Key } from "./types.js";
 
 /**
  * Entries of one key by table, and its timers. What a handler changes is stored with the commit of its batch.
@@ -41,6 +41,14 @@ export class State<Tables extends { [table: string]: any } = { [table: string]: 
 
   clearTimer(name: Key = ""): void {
     this.batch.setTimer(this.ownKey(), name, null);
+  }
+
+  /**
+   * Stores a result at once, before the commit of its batch, in an app with `guarantee: "at-least-once"`. After a crash
+   * it is stored again with the record that it comes from.
+   */
+  async emit(emit: Emit): Promise<void> {
+    await this.batch.emit(emit);
   }
 
   /** Returns the state of another key, which has to be one of the same task. */

@@ -9,7 +9,7 @@ import { Ahead, type Scan } from "./ahead.js";
 import type { App, WorkerOptions } from "./app.js";
 import { Batch, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
 import { Client } from "./http.js";
-import { type Key, readKey, readRecord, readValue, Refused, showKey } from "./types.js";
+import { type Key, readKey, readRecord, readValue, Refused, showKey, type Timer } from "./types.js";
 
 const CLAIM_OVER = new Set(["lost_claim", "no_such_task", "out_of_order"]);
 const SESSION_OVER = new Set(["no_such_worker"]);
@@ -138,6 +138,17 @@ class Claim implements Source {
     if (answer.dead_letter !== null) this.handlers.log(`record ${topic}@${offset} went to ${answer.dead_letter}`);
   }
 
+  async emit(emit: { [name: string]: unknown }[]): Promise<void> {
+    await this.session.ask("emit", this.of({ emit }));
+  }
+
+  async failTimer({ key, name }: Timer, error: string, retry: boolean): Promise<void> {
+    const named = { timer: showKey(key), timer_name: showKey(name) };
+    const answer = await this.session.ask("fail", this.of({ seq: this.seq + 1, error, retry, ...named }));
+    this.seq += 1;
+    if (answer.dead_letter !== null) this.handlers.log(`timer ${name} of ${key} went to ${answer.dead_letter}`);
+  }
+
   private async fetch(): Promise<Delivery> {
     const wanted = this.of({ records_max: this.records, wait_ms: this.session.waitMs });
     const answer = await this.session.ask("fetch", wanted, this.revoking.signal);
@@ -166,7 +177,7 @@ class Claim implements Source {
         if (error instanceof ClaimOver || error instanceof SessionOver) throw error;
         if (this.revoking.signal.aborted) return;
         if (error instanceof Refused && error.code === "too_large") this.records = Math.max(1, this.records >> 1);
-        // A refusal, or the handler of a timer failed: again from the last commit on.
+        // Again from the last commit on.
         this.handlers.log(`task ${this.task}: ${error instanceof Error ? (error.stack ?? error) : error}`);
         batch = new Batch(this, this.handlers);
         await sleep(pause, this.revoking.signal);

@@ -28,6 +28,28 @@ const own = {
     const app = new App("alerts", { topics: ["in"], ...settings });
     return app.onRecord(({ key, value }) => (value > 100 ? { queue: "alarms", key, value: { value } } : null));
   },
+  early(settings) {
+    const app = new App("early", { topics: ["in"], ...settings });
+    app.log = () => {};
+    return app.onRecord(async ({ value }, state) => {
+      await state.emit({ topic: "out", value });
+      return { topic: "whole", value };
+    });
+  },
+  alarm(settings, calls) {
+    const app = new App("alarm", { topics: ["in"], tables: ["seen"], time: { grace_ms: 0 }, ...settings });
+    app.log = () => {};
+    app.onTimer(({ name }, state) => {
+      calls.push(name);
+      state.set("seen", [...state.get("seen", []), name]);
+      if (name === "odd") throw new Error("odd");
+      return { topic: "due", value: name };
+    });
+    return app.onRecord(({ value, timestamp }, state) => {
+      state.setTimer(timestamp + 100, value);
+      return { topic: "out", value };
+    });
+  },
 };
 
 for (const script of JSON.parse(readFileSync(expectations, "utf8"))) {
@@ -51,7 +73,7 @@ for (const script of JSON.parse(readFileSync(expectations, "utf8"))) {
     assert.deepEqual(memory.state(table, key) ?? null, value, script.does);
   }
   if (script.calls) assert.deepEqual(calls, script.calls, script.does);
-  const dead = memory.deadLetters.map(([record, error]) => [record.value, error.split(": ")[1]]);
+  const dead = memory.deadLetters.map(([it, error]) => [it.value ?? it.name, error.split(": ")[1]]);
   if (script.dead) assert.deepEqual(dead, script.dead, script.does);
   console.log(`ok: ${script.does}`);
 }

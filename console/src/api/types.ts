@@ -30,6 +30,7 @@ export type AllSent = Sent | (Sent)[];
 export type App = {
   balance: string;
   durability: string;
+  guarantee: string;
   lag: number;
   lost: (AppLostTopic)[];
   name: string;
@@ -63,7 +64,7 @@ export type AppClaim = {
 export type AppCommit = {
   delete?: { [name: string]: (AppKey)[] };
   done?: ((unknown)[])[];
-  emit?: (Emit)[];
+  emit?: (AppResult)[];
   epoch: number;
   next?: AppOffsets | null;
   put?: { [name: string]: ((unknown)[])[] };
@@ -113,6 +114,12 @@ export type AppDefinition = {
 
 export type AppDone = { [name: string]: unknown };
 
+export type AppEmit = {
+  emit: (AppResult)[];
+  epoch: number;
+  task: string;
+};
+
 export type AppEmitted = {
   base: number;
   count: number;
@@ -121,6 +128,10 @@ export type AppEmitted = {
 } | {
   count: number;
   queue: string;
+};
+
+export type AppEmittedNow = {
+  emitted: (AppEmitted)[];
 };
 
 export type AppEntries = {
@@ -182,10 +193,12 @@ export type AppFailed = {
 export type AppFailure = {
   epoch: number;
   error: string;
-  offset: number;
+  offset?: number | null;
   retry?: boolean | null;
   seq: number;
   task: string;
+  timer?: AppKey | null;
+  timer_name?: AppKey | null;
   topic?: string | null;
 };
 
@@ -258,6 +271,19 @@ export type AppResets = {
   tasks: (AppTaskReset)[];
 };
 
+export type AppResult = {
+  headers?: { [name: string]: HeaderValue | null };
+  key?: AppKey | null;
+  partition?: number | null;
+  priority?: number | null;
+  queue?: string | null;
+  timestamp?: number | null;
+  topic?: string | null;
+  ttl_ms?: number | null;
+  value?: unknown;
+  value_base64?: string | null;
+};
+
 export type AppScan = {
   after?: number | null;
   count?: number | null;
@@ -325,15 +351,17 @@ export type AppTask = {
   position: AppTaskPosition | null;
   state: string;
   task: string;
+  unreadable: string | null;
   worker: string | null;
 };
 
 export type AppTaskFailure = {
   attempts: number;
   error: string;
-  offset: number;
+  offset: number | null;
   retry: number | null;
-  topic: string;
+  timer: (unknown)[] | null;
+  topic: string | null;
 };
 
 export type AppTaskPosition = {
@@ -537,6 +565,7 @@ export type ClientQueue = {
 };
 
 export type Cluster = {
+  cells?: (ClusterCell)[];
   commits: CommitTimes | null;
   database: ClusterDatabase | null;
   epoch: number;
@@ -545,6 +574,12 @@ export type Cluster = {
   owner: number | null;
   problems: (string)[];
   this: number;
+};
+
+export type ClusterCell = {
+  cell: number;
+  epoch: number;
+  owner: number | null;
 };
 
 export type ClusterDatabase = {
@@ -775,19 +810,6 @@ export type Draining = {
 export type DryRun = {
   changes: (FieldChange)[];
   creates: boolean;
-};
-
-export type Emit = {
-  headers?: { [name: string]: HeaderValue | null };
-  key?: AppKey | null;
-  partition?: number | null;
-  priority?: number | null;
-  queue?: string | null;
-  timestamp?: number | null;
-  topic?: string | null;
-  ttl_ms?: number | null;
-  value?: unknown;
-  value_base64?: string | null;
 };
 
 export type EventList = {
@@ -1476,6 +1498,7 @@ export type OperationStarted = {
 };
 
 export type Order = {
+  cell?: number;
   to?: number | null;
 };
 

@@ -80,7 +80,17 @@ impl Directory {
 
     /// Applies changes, all at once.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        self.apply_to(&mut self.state.write(), changes);
+    }
+
+    /// Forgets everything, and applies changes, all at once.
+    pub fn replace(&self, changes: impl IntoIterator<Item = Change>) {
         let mut state = self.state.write();
+        *state = State::default();
+        self.apply_to(&mut state, changes);
+    }
+
+    fn apply_to(&self, state: &mut State, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             state.apply(change);
         }

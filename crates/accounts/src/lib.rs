@@ -9,6 +9,7 @@
 //! - `background`: work on threads that give way
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
+//! - `copy`: everything as bytes, for another broker of the cluster
 //! - `checks`: turns to check passwords and tokens
 //! - `same_proofs`: logins with one password at once
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
@@ -20,6 +21,7 @@ mod background;
 mod bearer;
 mod changes;
 mod checks;
+mod copy;
 mod limits;
 mod login;
 mod newer_keys;
@@ -45,6 +47,7 @@ use tokio::time::Instant;
 pub use audit::AUDIT;
 pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
+pub use copy::BadCopy;
 pub use login::{LoginError, Proof, ScramLogin};
 pub use quotas::{ConnectionQuota, NewQuota};
 pub use trail::AuditTrail;
@@ -74,6 +77,8 @@ pub struct AccessControl {
     sessions: Lock<Sessions>,
     /// True if callers from other machines always need a name.
     remote_needs_login: AtomicBool,
+    /// True if everything is a copy of another broker's: nothing is changed here.
+    is_copy: AtomicBool,
     /// Generation of the directory, for those that wait for changes.
     changes: watch::Sender<u64>,
     /// Secret of this run.
@@ -126,6 +131,7 @@ impl AccessControl {
             same: SameProofs::default(),
             sessions: Lock::default(),
             remote_needs_login: AtomicBool::new(false),
+            is_copy: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
             own: TokenHash::of(own_secret.as_bytes()),

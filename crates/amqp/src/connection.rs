@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
+use crate::homes::{self, AccessVersion};
 use crate::input::{Input, InputError};
-use crate::opening::Opening;
+use crate::opening::{Opened, Opening};
 use crate::operation::Operation;
-use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
 use crate::traced::ConnectionTrace;
 
@@ -62,8 +62,30 @@ pub(crate) enum Ended {
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection) {
+    let ended = run(&context, &mut connection).await;
+    tell_end(&connection, &ended);
+}
+
+/// Serves a connection that another broker has opened, until it ends.
+pub(crate) async fn serve_passed(
+    context: &Arc<AmqpContext>,
+    versions: &watch::Receiver<AccessVersion>,
+    mut connection: Connection,
+) {
+    let mut opening = Opening::default();
+    let patience = context.settings.handshake_timeout;
+    let opened = timeout(patience, opening.adopt(context, versions, &mut connection)).await;
+    let ended = match opened {
+        Ok(Ok(opened)) => run_opened(context, &mut connection, opening, opened).await,
+        Ok(Err(ended)) => ended,
+        Err(_) => Ended::NotOpened("it took too long".to_owned()),
+    };
+    tell_end(&connection, &ended);
+}
+
+fn tell_end(connection: &Connection, ended: &Ended) {
     let (peer, id) = (connection.entry.peer, connection.entry.id);
-    match run(&context, &mut connection).await {
+    match ended {
         Ended::Left | Ended::End(ConnectionEnd::Closed) => tracing::trace!(%peer, id, "the client left"),
         ended @ (Ended::Input(_)
         | Ended::Io(_)
@@ -75,18 +97,27 @@ pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection)
 }
 
 async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
-    let mut opening = Opening {
-        input: Input::new(),
-        output: Output::default(),
-    };
+    let mut opening = Opening::default();
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
+    match opened {
+        Ok(Ok(opened)) if context.is_elsewhere(&opened.0.virtual_host) => {
+            Box::pin(homes::pass(context, connection, opening, opened)).await
+        }
+        Ok(Ok(opened)) => run_opened(context, connection, opening, opened).await,
+        Ok(Err(ended)) => ended,
+        Err(_) => Ended::NotOpened("it took too long".to_owned()),
+    }
+}
+
+async fn run_opened(
+    context: &Arc<AmqpContext>,
+    connection: &mut Connection,
+    opening: Opening,
+    opened: Opened,
+) -> Ended {
     // Counted until the connection ends.
-    let (agreed, caller, _admitted) = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(ended)) => return ended,
-        Err(_) => return Ended::NotOpened("it took too long".to_owned()),
-    };
+    let (agreed, caller, _admitted) = opened;
     let budget = Arc::clone(&connection.budget);
     let mut session = Session::new(Arc::clone(context), agreed, caller, budget, opening.output);
     session.attach(&connection.entry);

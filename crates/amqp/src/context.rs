@@ -1,6 +1,6 @@
 //! State shared by all connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use stafett_amqp_wire::Table;
 use stafett_broker::Broker;
@@ -13,6 +13,7 @@ use crate::churn::Churn;
 use crate::error::not_stored;
 use crate::exception::Exception;
 use crate::exchange_kinds;
+use crate::homes::Homes;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
@@ -24,6 +25,8 @@ pub(crate) struct AmqpContext {
     pub metrics: Metrics,
     pub replies: Addresses,
     pub churn: Churn,
+    /// The way to brokers that keep other virtual hosts, in a cluster of several cells.
+    pub homes: OnceLock<Arc<dyn Homes>>,
 }
 
 impl AmqpContext {
@@ -33,6 +36,11 @@ impl AmqpContext {
 
     pub(crate) fn exchanges(&self) -> &Exchanges {
         self.broker.messaging().exchanges()
+    }
+
+    /// Returns true if another broker of the cluster keeps a virtual host.
+    pub(crate) fn is_elsewhere(&self, virtual_host: &str) -> bool {
+        self.homes.get().is_some() && self.exchanges().is_elsewhere(&Namespace::new(virtual_host))
     }
 
     /// Returns the type with which a queue was declared.
@@ -66,7 +74,8 @@ impl AmqpContext {
                 | NamespaceError::IsDefault
                 | NamespaceError::Closing
                 | NamespaceError::BadName
-                | NamespaceError::LongDescription),
+                | NamespaceError::LongDescription
+                | NamespaceError::Elsewhere),
             ) => {
                 tracing::debug!(%error, name, "no virtual host");
                 Err(not_found())

@@ -242,7 +242,7 @@ impl Handshake {
 }
 
 impl ClientProperties {
-    fn read(table: &Table) -> Self {
+    pub(crate) fn read(table: &Table) -> Self {
         let bytes = Bytes::copy_from_slice(table.as_bytes());
         let table = Table::decode(bytes).unwrap_or_default();
         let capabilities = match table.get("capabilities") {

@@ -9,12 +9,14 @@ use stafett_topics::{NewRecord, RecordsAppend, TopicCatalog};
 
 use crate::definition::Definition;
 use crate::delivery::Delivery;
+use crate::done::is_kept;
 use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key, state_value, timer_key};
 use crate::error::AppError;
-use crate::failure::Failure;
+use crate::failure::{Failure, TIMER};
 use crate::index::OFFSETS_MAX;
 use crate::queues::QueueMessages;
 use crate::state::{Applied, TaskState};
+use crate::task::Slice;
 
 /// Limits of every task.
 pub(crate) const DONE_MAX: usize = 1_000_000;
@@ -67,6 +69,20 @@ pub struct Emitted {
     pub count: u32,
 }
 
+impl Emitted {
+    /// Returns the places of batches: topic, partition and number of records of each, and their bases.
+    pub(crate) fn at(batches: Vec<(Box<str>, u32, u32)>, bases: impl IntoIterator<Item = u64>) -> Vec<Self> {
+        let placed = batches.into_iter().zip(bases);
+        let emitted = placed.map(|((topic, partition, count), base)| Self {
+            topic,
+            partition,
+            base,
+            count,
+        });
+        emitted.collect()
+    }
+}
+
 /// Answer to a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Committed {
@@ -93,6 +109,8 @@ pub(crate) struct CommitContext<'a> {
     pub(crate) catalog: &'a TopicCatalog,
     pub(crate) definition: &'a Definition,
     pub(crate) log: LogId,
+    /// Keys of the task.
+    pub(crate) slice: Slice,
     pub(crate) epoch: u64,
     /// Bounds of `next`, per input: the end of deliveries, or of the log.
     pub(crate) reached: &'a [u64],
@@ -122,6 +140,17 @@ impl Build {
     }
 
     pub(crate) fn push(&mut self, key: &[u8], value: Option<&[u8]>, change: Applied) -> Result<(), AppError> {
+        self.push_of(self.now_ms, key, value, change)
+    }
+
+    /// Adds a record of an earlier commit.
+    pub(crate) fn push_of(
+        &mut self,
+        written_ms: i64,
+        key: &[u8],
+        value: Option<&[u8]>,
+        change: Applied,
+    ) -> Result<(), AppError> {
         let too_large = AppError::TooLarge {
             what: "the commit",
             max: COMMIT_BYTES_MAX as u64,
@@ -132,7 +161,7 @@ impl Build {
         let record = Record {
             key: Some(key),
             value,
-            timestamp: self.now_ms,
+            timestamp: written_ms,
             ..Record::default()
         };
         self.batch.push(&record).map_err(|_| too_large)?;
@@ -202,7 +231,7 @@ impl CommitContext<'_> {
             return Err(AppError::TooLarge { what: "the log", max });
         }
         let (mut append, changes) = build.finish(self.log, self.epoch)?;
-        let emitted = self.emit(commit, &mut append)?;
+        let emitted = push_results(self.catalog, &commit.emit, commit.seq, self.now_ms, &mut append)?;
         Ok(Prepared {
             append,
             position,
@@ -295,25 +324,18 @@ impl CommitContext<'_> {
             }
             new.insert(key, offsets.into());
         }
-        let is_kept = |offsets: &[u64]| {
-            offsets
-                .iter()
-                .zip(&position.safe)
-                .any(|(behind, safe)| behind > safe)
-        };
-        let over = state
-            .done()
-            .iter()
-            .filter(|(key, offsets)| !new.contains_key(key) && !is_kept(offsets))
-            .map(|(key, _)| key.clone());
+        let safe = &position.safe;
+        let over = state.done().over(safe).filter(|key| !new.contains_key(key));
         let mut bytes = 0;
         let dropped: Vec<Bytes> = over
+            .cloned()
             .take_while(|key| {
                 bytes += key.len() + DROPPED_BYTES;
                 bytes <= DROPPED_BYTES_MAX
             })
             .collect();
-        if state.done().len() + new.len() > DONE_MAX + dropped.len() {
+        let known = state.done().keys();
+        if known.len() + new.len() > DONE_MAX + dropped.len() {
             let max = DONE_MAX as u64;
             return Err(AppError::TooLarge { what: "done", max });
         }
@@ -321,14 +343,14 @@ impl CommitContext<'_> {
             build.push(&done_key(&key), None, Applied::Done(key, None))?;
         }
         for (key, offsets) in new {
-            if is_kept(&offsets) {
+            if is_kept(&offsets, safe) {
                 let value = offsets_value(&offsets);
                 build.push(
                     &done_key(key),
                     Some(&value),
                     Applied::Done(key.clone(), Some(offsets)),
                 )?;
-            } else if state.done().contains_key(key) {
+            } else if known.contains_key(key) {
                 build.push(&done_key(key), None, Applied::Done(key.clone(), None))?;
             }
         }
@@ -356,6 +378,12 @@ impl CommitContext<'_> {
                 }
                 continue;
             };
+            if rules.keyed && !self.slice.has(Some(&entry.key)) {
+                return Err(AppError::Bad {
+                    field: "put",
+                    why: "the key of an entry is one of another slice of the partition".to_owned(),
+                });
+            }
             if value.len() > VALUE_BYTES_MAX {
                 let max = VALUE_BYTES_MAX as u64;
                 return Err(AppError::TooLarge {
@@ -379,14 +407,17 @@ impl CommitContext<'_> {
             .iter()
             .map(|(key, name, due)| ((key, name), *due))
             .collect();
-        if state.totals().timers + last.values().flatten().count() > TIMERS_MAX {
+        let is_new = |((key, name), due): &(&(&Bytes, &Bytes), &Option<i64>)| {
+            due.is_some() && state.timer(key, name).is_none()
+        };
+        if state.totals().timers + last.iter().filter(is_new).count() > TIMERS_MAX {
             let max = TIMERS_MAX as u64;
             return Err(AppError::TooLarge { what: "timers", max });
         }
         for ((key, name), due) in last {
             check_key(key)?;
             check_key(name)?;
-            if due.is_none() && !state.has_timer(key, name) {
+            if due.is_none() && state.timer(key, name).is_none() {
                 continue;
             }
             let record = timer_key(key, name);
@@ -394,40 +425,52 @@ impl CommitContext<'_> {
             let timer = due.map(|due| (due, record.len()));
             let change = Applied::Timer(state.hash(&record), timer);
             build.push(&record, value.as_ref().map(|value| &value[..]), change)?;
+            let failed = state
+                .failures()
+                .get(&TIMER)
+                .and_then(|failure| failure.timer.as_ref());
+            if failed.is_some_and(|failed| failed.key == *key && failed.name == *name) {
+                build.push_failure(TIMER, None)?;
+            }
         }
         Ok(())
     }
+}
 
-    /// Adds the results to the append. Those of one topic keep their order.
-    fn emit(&self, commit: &NewCommit, append: &mut Append) -> Result<Vec<(Box<str>, u32, u32)>, AppError> {
-        let mut by_topic: BTreeMap<&str, Vec<NewRecord>> = BTreeMap::new();
-        for (topic, record) in &commit.emit {
-            by_topic.entry(topic).or_default().push(record.clone());
-        }
-        let mut emitted = Vec::new();
-        for (name, results) in by_topic {
-            let topic = self.catalog.topics().named(name);
-            let topic = topic
-                .filter(|topic| !topic.id.is_queue())
-                .ok_or_else(|| AppError::NoSuchTopic(name.into()))?;
-            let keyless = u32::try_from(commit.seq & 0xffff_ffff).unwrap_or(0);
-            let built = self
-                .catalog
-                .records_append(&topic, &results, keyless, self.now_ms);
-            let RecordsAppend { append: own, batches } = built.map_err(|why| AppError::Emit {
-                topic: name.into(),
-                why,
-            })?;
-            append.frames.extend(own.frames);
-            append.pinned_bytes += own.pinned_bytes;
-            emitted.extend(
-                batches
-                    .iter()
-                    .map(|(partition, count)| (name.into(), *partition, *count)),
-            );
-        }
-        Ok(emitted)
+/// Adds results to an append. Those of one topic keep their order. Returns topic, partition and number of
+/// records of each batch.
+pub(crate) fn push_results(
+    catalog: &TopicCatalog,
+    results: &[(Box<str>, NewRecord)],
+    keyless: u64,
+    now_ms: i64,
+    append: &mut Append,
+) -> Result<Vec<(Box<str>, u32, u32)>, AppError> {
+    let mut by_topic: BTreeMap<&str, Vec<NewRecord>> = BTreeMap::new();
+    for (topic, record) in results {
+        by_topic.entry(topic).or_default().push(record.clone());
     }
+    let mut emitted = Vec::new();
+    for (name, results) in by_topic {
+        let topic = catalog.topics().named(name);
+        let topic = topic
+            .filter(|topic| !topic.id.is_queue())
+            .ok_or_else(|| AppError::NoSuchTopic(name.into()))?;
+        let keyless = u32::try_from(keyless & 0xffff_ffff).unwrap_or(0);
+        let built = catalog.records_append(&topic, &results, keyless, now_ms);
+        let RecordsAppend { append: own, batches } = built.map_err(|why| AppError::Emit {
+            topic: name.into(),
+            why,
+        })?;
+        append.frames.extend(own.frames);
+        append.pinned_bytes += own.pinned_bytes;
+        emitted.extend(
+            batches
+                .iter()
+                .map(|(partition, count)| (name.into(), *partition, *count)),
+        );
+    }
+    Ok(emitted)
 }
 
 fn check_key(key: &[u8]) -> Result<(), AppError> {

@@ -4,16 +4,15 @@
 //! behind the last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and
 //! leaves out the records of finished keys.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, StoredRecord};
 use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, TopicCatalog};
 
 use crate::definition::TimeRules;
 use crate::entry::Position;
+use crate::mark::Mark;
 use crate::pace::{Lowest, Pace, raise, size};
 use crate::state::{DueTimer, TaskState};
 use crate::task::Slice;
@@ -397,85 +396,6 @@ impl Delivery {
         }
         passed.get_or_insert(gap);
         true
-    }
-}
-
-/// Part of the state that a fetch needs.
-#[derive(Debug, Default)]
-pub(crate) struct Mark {
-    position: Position,
-    done: Arc<HashMap<Bytes, Box<[u64]>>>,
-    /// Time of the earliest stored timer that was not delivered.
-    next_timer: Option<i64>,
-    /// Record that fails and is not delivered yet, per input.
-    holds: Vec<Option<u64>>,
-    /// Records before this offset are delivered alone, per input.
-    alone_before: Vec<u64>,
-}
-
-impl Mark {
-    pub(crate) fn of(state: &TaskState, told: &BTreeSet<(i64, u64)>, now_ms: i64, stops: bool) -> Self {
-        let inputs = 0..u8::try_from(state.position.next.len()).unwrap_or(u8::MAX);
-        let hold = |input| {
-            let failure = state.failures().get(&input)?;
-            failure.is_held(now_ms, stops).then_some(failure.offset)
-        };
-        let alone_before = |input| {
-            let failure = state.failures().get(&input);
-            failure.map_or(0, |failure| failure.alone_before)
-        };
-        Self {
-            position: state.position.clone(),
-            done: Arc::clone(state.done()),
-            next_timer: state.next_timer_but(told),
-            holds: inputs.clone().map(hold).collect(),
-            alone_before: inputs.map(alone_before).collect(),
-        }
-    }
-
-    /// True for a record that was passed on already.
-    fn is_done(&self, input: usize, record: &StoredRecord) -> bool {
-        let Some(key) = record.key.as_ref().filter(|_| self.is_before(input, record)) else {
-            return false;
-        };
-        let behind = self.done.get(key).and_then(|behind| behind.get(input));
-        behind.is_some_and(|behind| record.offset.0 < *behind)
-    }
-
-    /// True if records wait for the next attempt at one that fails.
-    pub(crate) fn holds_any(&self) -> bool {
-        self.holds.iter().any(Option::is_some) || self.delivers_alone()
-    }
-
-    pub(crate) fn delivers_alone(&self) -> bool {
-        self.alone_before.iter().any(|before| *before > 0)
-    }
-
-    /// True for a record that was not done, and that no other comes with.
-    fn is_alone(&self, input: usize, offset: u64) -> bool {
-        let from = self.position.next.get(input).copied().unwrap_or(0);
-        let before = self.alone_before.get(input).copied().unwrap_or(0);
-        (from..before).contains(&offset)
-    }
-
-    /// Returns the offset that no delivery of an input reaches now.
-    fn hold(&self, input: usize) -> u64 {
-        self.holds.get(input).copied().flatten().unwrap_or(u64::MAX)
-    }
-
-    /// True for a record before the stored position, which was done and is read again.
-    pub(crate) fn is_before(&self, input: usize, record: &StoredRecord) -> bool {
-        record.offset.0 < self.position.next_for(input, record.key.as_deref())
-    }
-
-    /// True for a record of a slice that is ahead.
-    fn is_passed(&self, input: usize, record: &StoredRecord) -> bool {
-        let key = record.key.as_deref();
-        self.position.is_passed(input, record.offset.0, key)
-    }
-
-    pub(crate) fn is_finished(&self, record: &StoredRecord) -> bool {
-        record.key.as_ref().is_some_and(|key| self.done.contains_key(key))
     }
 }
 

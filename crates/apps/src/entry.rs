@@ -7,11 +7,13 @@
 //!                                          version 2 also: slices ahead u16
 //!                                          · (bits u16 · length u8 · (next u64, safe u64)*)*
 //! d key                                    offset u64 of the last record, per input
+//! x input u8                               empty: earlier finished keys do not count in the input
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
-//! f input u8                               record that fails: offset u64 · retry i64 (MAX for never)
+//! f input u8 (255 for timers)              record that fails: offset u64 · retry i64 (MAX for never)
 //!                                          · attempts u32 · last ones u8 · (time i64, worker text, error text)*
 //!                                          · deaths u32 · delivered alone before u64
+//!                                          of a timer also: due i64 · key length u32 · key · name
 //! ```
 //!
 //! Numbers are little-endian. A record without a value deletes its key. The log is compacted by key.
@@ -60,6 +62,7 @@ pub struct Ahead {
 pub(crate) enum EntryKey {
     Position,
     Done(Bytes),
+    Forgotten { input: u8 },
     Timer { key: Bytes, name: Bytes },
     State { table: u16, key: Bytes },
     Failure { input: u8 },
@@ -86,9 +89,14 @@ impl EntryKey {
                 let key = tail(rest);
                 Some(Self::State { table, key })
             }
-            b'f' => {
+            kind @ (b'f' | b'x') => {
                 let [input] = get(&mut rest)?;
-                rest.is_empty().then_some(Self::Failure { input })
+                let key = if *kind == b'f' {
+                    Self::Failure { input }
+                } else {
+                    Self::Forgotten { input }
+                };
+                rest.is_empty().then_some(key)
             }
             _ => None,
         }
@@ -253,7 +261,11 @@ fn get_places(inputs: u8, rest: &mut &[u8]) -> Option<(Vec<u64>, Vec<u64>)> {
 pub(crate) fn key_of_entry(record_key: &Bytes) -> Option<Bytes> {
     match EntryKey::decode(record_key)? {
         EntryKey::State { key, .. } => Some(key),
-        EntryKey::Position | EntryKey::Done(_) | EntryKey::Timer { .. } | EntryKey::Failure { .. } => None,
+        EntryKey::Position
+        | EntryKey::Done(_)
+        | EntryKey::Forgotten { .. }
+        | EntryKey::Timer { .. }
+        | EntryKey::Failure { .. } => None,
     }
 }
 

@@ -87,6 +87,13 @@ pub enum AppError {
         attempts: u32,
         error: Box<str>,
     },
+    #[error("task {task} stops at a timer of {due}, which failed {attempts} times: {error}")]
+    TimerFailed {
+        task: TaskId,
+        due: i64,
+        attempts: u32,
+        error: Box<str>,
+    },
     #[error("the log of task {task} cannot be read: {why}")]
     Unreadable { task: TaskId, why: String },
     #[error("an input of the task cannot be read: {0}")]

@@ -4,12 +4,16 @@
 //! deletes expired entries, some at a time, between the commits of the worker. A sweep is due when an entry
 //! has expired, and not sooner after the last one than the size of the log allows. A task without a worker
 //! is swept once it has one.
+//!
+//! An entry expires by its age since the commit that stored it, so a clock that is set while the broker runs
+//! makes none older ([`Clock::steady_date`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use stafett_journal::Visibility;
+use stafett_store::Clock;
 use stafett_topics::{ReadEnd, RecordItem, RecordTail};
 
 use crate::app::App;
@@ -28,19 +32,32 @@ const REST_MS: i64 = 10_000;
 /// Bytes of a log for which a sweep rests a millisecond.
 const BYTES_PER_REST_MS: i64 = 4096;
 
+/// Returns the steady time at which an entry expires: its commit and its expiry, by the wall clock then.
+pub(crate) fn expires_ms(clock: &Clock, written_ms: i64, expiry: i64) -> i64 {
+    if expiry == NEVER {
+        return NEVER;
+    }
+    let lifetime = expiry.saturating_sub(written_ms);
+    clock.steady_date(written_ms).saturating_add(lifetime)
+}
+
 /// An expired entry: the key of its record, and the place.
 type Expired = (Bytes, u64);
 
 impl App {
     /// Takes care that a task is swept when its first entry expires.
     pub(crate) fn note_expiry(&self, slot: &Slot) {
-        let state = slot.state.lock();
-        let Some(state) = state.as_ref().filter(|state| state.first_expiry < NEVER) else {
+        let mut state = slot.state.lock();
+        let Some(state) = state.as_mut() else { return };
+        if state.first_expiry < NEVER {
+            let first = self.parts.clock.steady_ms(state.first_expiry);
+            state.expires_ms = state.expires_ms.min(first);
+            state.first_expiry = NEVER;
+        }
+        if state.expires_ms == i64::MAX {
             return;
-        };
-        let clock = &self.parts.clock;
-        let wait = state.first_expiry.saturating_sub(clock.wall_ms()).max(0);
-        let at_ms = clock.now_ms().saturating_add(wait).max(state.sweep_from_ms);
+        }
+        let at_ms = state.expires_ms.max(state.sweep_from_ms);
         if at_ms < self.sweep_ms.fetch_min(at_ms, Ordering::AcqRel) {
             self.schedule(at_ms);
         }
@@ -70,31 +87,30 @@ impl App {
     }
 
     async fn sweep(&self, slot: &Arc<Slot>) -> Result<(), AppError> {
-        let clock = &self.parts.clock;
-        let (now_ms, wall_ms) = (clock.now_ms(), clock.wall_ms());
+        let now_ms = self.parts.clock.now_ms();
         {
             let mut state = slot.state.lock();
             let due = state
                 .as_mut()
-                .filter(|state| state.first_expiry <= wall_ms && state.sweep_from_ms <= now_ms);
+                .filter(|state| state.expires_ms <= now_ms && state.sweep_from_ms <= now_ms);
             let Some(state) = due else { return Ok(()) };
-            state.first_expiry = NEVER;
+            state.expires_ms = i64::MAX;
             let rest = i64::try_from(state.totals().bytes).unwrap_or(i64::MAX) / BYTES_PER_REST_MS;
             state.sweep_from_ms = now_ms.saturating_add(REST_MS + rest);
         }
-        let swept = self.sweep_log(slot, wall_ms).await;
-        let next = swept.as_ref().copied().unwrap_or(wall_ms);
+        let swept = self.sweep_log(slot, now_ms).await;
+        let next = swept.as_ref().copied().unwrap_or(now_ms);
         let mut state = slot.state.lock();
         if let Some(state) = state.as_mut() {
-            state.first_expiry = state.first_expiry.min(next);
+            state.expires_ms = state.expires_ms.min(next);
         }
         drop(state);
         swept.map(drop)
     }
 
-    /// Reads the log, and deletes expired entries. Returns the expiry that is next.
-    async fn sweep_log(&self, slot: &Arc<Slot>, wall_ms: i64) -> Result<i64, AppError> {
-        let catalog = &self.parts.catalog;
+    /// Reads the log, and deletes expired entries. Returns the steady time of the expiry that is next.
+    async fn sweep_log(&self, slot: &Arc<Slot>, now_ms: i64) -> Result<i64, AppError> {
+        let (catalog, clock) = (&self.parts.catalog, &self.parts.clock);
         let unreadable = |why: String| AppError::Unreadable { task: slot.task, why };
         let bounds = catalog.bounds(slot.log);
         let bounds = bounds.ok_or_else(|| unreadable("the log does not exist".to_owned()))?;
@@ -115,8 +131,9 @@ impl App {
                 if expiry == NEVER || !slot.has_at(&key, record.offset.0) {
                     continue;
                 }
-                if expiry > wall_ms {
-                    next = next.min(expiry);
+                let expires_ms = expires_ms(clock, record.timestamp, expiry);
+                if expires_ms > now_ms {
+                    next = next.min(expires_ms);
                     continue;
                 }
                 bytes += key.len();

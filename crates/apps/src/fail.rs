@@ -113,7 +113,7 @@ impl App {
         Ok(answer(new.seq, false, &failure, dead_letter))
     }
 
-    fn attempt(&self, worker: &str, error: &str) -> Attempt {
+    pub(crate) fn attempt(&self, worker: &str, error: &str) -> Attempt {
         Attempt {
             at_ms: self.parts.clock.wall_ms(),
             worker: worker.into(),
@@ -121,8 +121,8 @@ impl App {
         }
     }
 
-    /// Stores a failure. One that is the last goes to the dead letters, if there is a topic for them, which
-    /// is returned.
+    /// Stores the failure of a record. One that is the last goes to the dead letters, if there is a topic for
+    /// them, which is returned.
     async fn store_failure(
         &self,
         slot: &Slot,
@@ -148,27 +148,45 @@ impl App {
             }
             None => (numbered(seq), Some((input, failure))),
         };
+        self.store_attempt((slot, claim), &commit, kept, reached).await?;
+        Ok(dead_letter)
+    }
+
+    /// Stores an attempt: the failure that is kept, or a commit with a dead letter.
+    pub(crate) async fn store_attempt(
+        &self,
+        (slot, claim): (&Slot, Claim),
+        commit: &NewCommit,
+        kept: Option<(u8, Failure)>,
+        reached: &[u64],
+    ) -> Result<(), AppError> {
+        let stored = self.stored();
         let context = CommitContext {
             catalog: &self.parts.catalog,
-            definition: &definition,
+            definition: &stored.definition,
             log: slot.log,
+            slice: slot.task.slice(),
             epoch: claim.epoch,
             reached,
             delivery: &slot.delivery.lock().clone(),
             now_ms: self.parts.clock.wall_ms(),
         };
-        let prepared = slot.with_state(|state| context.prepare(state, &commit, kept))?;
+        let is_last = kept.is_none();
+        let prepared = slot.with_state(|state| context.prepare(state, commit, kept))?;
         self.store(slot, claim, prepared).await?;
         self.counts.failed.inc();
-        self.counts.dead_lettered.inc_by(u64::from(dead_letter.is_some()));
-        Ok(dead_letter)
+        self.counts.dead_lettered.inc_by(u64::from(is_last));
+        Ok(())
     }
 
-    /// Notes that a worker fell silent, for the first record that was delivered to it and is not done. A
-    /// record under which worker after worker dies is taken to have failed. Called in the task's turn, under
-    /// the claim that follows.
+    /// Notes that a worker fell silent, for the first timer or record that was delivered to it and is not
+    /// done. A record under which worker after worker dies is taken to have failed. Called in the task's
+    /// turn, under the claim that follows.
     pub(crate) async fn note_death(&self, slot: &Slot, claim: Claim, worker: &str) -> Result<(), AppError> {
         let delivery = slot.delivery.lock().clone();
+        if self.note_timer_death(slot, claim, worker, &delivery.told).await? {
+            return Ok(());
+        }
         let input = delivery.last_input();
         let known_input = u8::try_from(input).unwrap_or(u8::MAX);
         let (known, position) = slot.with_state(|state| {
@@ -179,7 +197,8 @@ impl App {
         })?;
         let place = |places: &[u64]| places.get(input).copied().unwrap_or(0);
         let (next, reached) = (place(&position.next), place(&delivery.reached));
-        if next >= reached || known.as_ref().is_some_and(Failure::is_last) {
+        let has_topic = self.stored().definition.dead_letter.is_some();
+        if next >= reached || !has_topic && known.as_ref().is_some_and(Failure::is_last) {
             return Ok(());
         }
         let record = match self.undone(slot, input, next, &position).await {
@@ -238,25 +257,37 @@ impl App {
         }
     }
 
-    /// Returns the dead letter of a record: it, and the history of its failure in headers.
-    fn letter(&self, claim: Claim, topic: &str, record: StoredRecord, failure: &Failure) -> NewRecord {
-        let header = |name: &str, value: String| (Bytes::from(name.to_owned()), Some(Bytes::from(value)));
-        let mut headers: Vec<_> = record
-            .headers
-            .iter()
-            .map(|(name, value)| (Bytes::copy_from_slice(name), value.map(Bytes::copy_from_slice)))
-            .collect();
-        headers.push(header("stafett-app", self.name.to_string()));
-        headers.push(header("stafett-task", claim.task.to_string()));
-        headers.push(header("stafett-topic", topic.to_owned()));
-        headers.push(header("stafett-partition", claim.task.partition.to_string()));
-        headers.push(header("stafett-offset", record.offset.to_string()));
+    /// Returns the headers of a dead letter: app, task, `place`, and the history of the failure.
+    pub(crate) fn headers_of<const N: usize>(
+        &self,
+        claim: Claim,
+        place: [Header; N],
+        failure: &Failure,
+    ) -> Vec<Header> {
+        let mut headers = vec![
+            header("stafett-app", self.name.to_string()),
+            header("stafett-task", claim.task.to_string()),
+        ];
+        headers.extend(place);
         headers.push(header("stafett-attempts", failure.attempts.to_string()));
         headers.push(header("stafett-error", failure.last_error().to_owned()));
         for attempt in &failure.history {
             let Attempt { at_ms, worker, error } = attempt;
             headers.push(header("stafett-attempt", format!("{at_ms} {worker}: {error}")));
         }
+        headers
+    }
+
+    /// Returns the dead letter of a record: it, and the history of its failure in headers.
+    fn letter(&self, claim: Claim, topic: &str, record: StoredRecord, failure: &Failure) -> NewRecord {
+        let own = record.headers.iter();
+        let own = own.map(|(name, value)| (Bytes::copy_from_slice(name), value.map(Bytes::copy_from_slice)));
+        let place = [
+            header("stafett-topic", topic.to_owned()),
+            header("stafett-partition", claim.task.partition.to_string()),
+            header("stafett-offset", record.offset.to_string()),
+        ];
+        let headers = own.chain(self.headers_of(claim, place, failure)).collect();
         NewRecord {
             partition: None,
             key: record.key,
@@ -265,6 +296,13 @@ impl App {
             timestamp: Some(record.timestamp),
         }
     }
+}
+
+/// Header of a record.
+pub(crate) type Header = (Bytes, Option<Bytes>);
+
+pub(crate) fn header(name: &'static str, value: String) -> Header {
+    (Bytes::from_static(name.as_bytes()), Some(value.into()))
 }
 
 /// A failure to store.
@@ -289,7 +327,7 @@ fn failure_of(known: Option<Failure>, offset: u64) -> Failure {
     }
 }
 
-fn numbered(seq: u64) -> NewCommit {
+pub(crate) fn numbered(seq: u64) -> NewCommit {
     NewCommit {
         seq,
         ..NewCommit::default()
@@ -310,7 +348,7 @@ fn passing(seq: u64, failed: usize, offset: u64, position: &Position) -> NewComm
     commit
 }
 
-/// Returns an error if a record has failed for the last time, and there is no topic for it.
+/// Returns an error if a record or a timer has failed for the last time, and there is no topic for it.
 pub(crate) fn refuse_stopped(
     task: TaskId,
     state: &TaskState,
@@ -321,6 +359,14 @@ pub(crate) fn refuse_stopped(
     let Some((input, failure)) = stopped else {
         return Ok(());
     };
+    if let Some(timer) = &failure.timer {
+        return Err(AppError::TimerFailed {
+            task,
+            due: timer.due,
+            attempts: failure.attempts,
+            error: failure.last_error().into(),
+        });
+    }
     Err(AppError::Failed {
         task,
         topic: definition.topic(usize::from(*input)),
@@ -330,7 +376,7 @@ pub(crate) fn refuse_stopped(
     })
 }
 
-fn answer(seq: u64, repeated: bool, failure: &Failure, dead_letter: Option<Box<str>>) -> Failed {
+pub(crate) fn answer(seq: u64, repeated: bool, failure: &Failure, dead_letter: Option<Box<str>>) -> Failed {
     Failed {
         seq,
         repeated,

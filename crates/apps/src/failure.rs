@@ -1,6 +1,7 @@
 //! A record that keeps failing: its attempts, and the time of the next one. Stored with the task, so a
 //! take-over does not begin to count anew.
 
+use bytes::Bytes;
 use stafett_model::codec::{get, get_text, put_text};
 
 /// Last attempts of which worker and error are kept.
@@ -10,13 +11,16 @@ const DEATHS_MAX: u32 = 3;
 const DEATHS_ALONE: u32 = 2;
 /// Limit on the text of an error, in bytes; a longer one is cut.
 pub(crate) const ERROR_BYTES_MAX: usize = 1000;
+/// Place of a timer that fails, among the inputs whose records do.
+pub(crate) const TIMER: u8 = u8::MAX;
 /// Time of a retry that never comes.
 const NEVER: i64 = i64::MAX;
 const RETRY_MS_MAX: i64 = 60_000;
 
-/// Record at the position of a task that failed.
+/// Record at the position of a task that failed, or a timer that did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Failure {
+    /// Offset of the record; 0 for a timer.
     pub offset: u64,
     /// Time of the next attempt, ms since 1970; the largest number if there is none.
     pub retry_ms: i64,
@@ -28,6 +32,16 @@ pub struct Failure {
     pub alone_before: u64,
     /// The last of them.
     pub history: Vec<Attempt>,
+    pub timer: Option<FailedTimer>,
+}
+
+/// A timer that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedTimer {
+    pub key: Bytes,
+    pub name: Bytes,
+    /// Milliseconds since 1970.
+    pub due: i64,
 }
 
 /// An attempt at a record.
@@ -77,18 +91,23 @@ impl Failure {
         })
     }
 
+    /// True for a timer that nothing else comes with.
+    pub(crate) fn comes_alone(&self) -> bool {
+        self.timer.is_some() && self.deaths >= DEATHS_ALONE && !self.is_last()
+    }
+
     /// True if the task stops at the record.
     pub(crate) fn is_last(&self) -> bool {
         self.retry_ms == NEVER
     }
 
-    /// True if the record is not to be delivered now. One that failed for the last time is held only if
-    /// the app `stops` at it.
+    /// True if the record or timer is not to be delivered now. One that failed for the last time is held
+    /// only if the app `stops` at it. No attempt waits longer than a minute, though the clock is set back.
     pub(crate) fn is_held(&self, now_ms: i64, stops: bool) -> bool {
         if self.is_last() {
             stops
         } else {
-            now_ms < self.retry_ms
+            (1..=RETRY_MS_MAX).contains(&self.retry_ms.saturating_sub(now_ms))
         }
     }
 
@@ -109,6 +128,12 @@ impl Failure {
         }
         out.extend_from_slice(&self.deaths.to_le_bytes());
         out.extend_from_slice(&self.alone_before.to_le_bytes());
+        if let Some(FailedTimer { key, name, due }) = &self.timer {
+            out.extend_from_slice(&due.to_le_bytes());
+            out.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
+            out.extend_from_slice(key);
+            out.extend_from_slice(name);
+        }
         out
     }
 
@@ -132,13 +157,23 @@ impl Failure {
             deaths = u32::from_le_bytes(get(rest)?);
             alone_before = u64::from_le_bytes(get(rest)?);
         }
-        rest.is_empty().then_some(Self {
+        let timer = if rest.is_empty() {
+            None
+        } else {
+            let due = i64::from_le_bytes(get(rest)?);
+            let length = usize::try_from(u32::from_le_bytes(get(rest)?)).ok()?;
+            let (key, name) = std::mem::take(rest).split_at_checked(length)?;
+            let (key, name) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(name));
+            Some(FailedTimer { key, name, due })
+        };
+        Some(Self {
             offset,
             retry_ms,
             attempts,
             deaths,
             alone_before,
             history,
+            timer,
         })
     }
 }
@@ -190,5 +225,25 @@ mod tests {
         }
         let earlier = Failure::decode(&bytes[..earlier]).unwrap();
         assert_eq!((earlier.deaths, earlier.attempts), (0, 2));
+        let timer = FailedTimer {
+            key: "key".into(),
+            name: "name".into(),
+            due: 5,
+        };
+        let failure = Failure {
+            timer: Some(timer),
+            ..earlier
+        };
+        let bytes = failure.encode();
+        assert_eq!(Failure::decode(&bytes), Some(failure));
+        assert_eq!(Failure::decode(&bytes[..bytes.len() - 5]), None);
+    }
+
+    #[test]
+    fn an_attempt_waits_a_minute_at_most_though_the_clock_is_set_back() {
+        let mut failure = Failure::default();
+        failure.note(attempt(3_600_000), false);
+        assert!(failure.is_held(3_600_000, false));
+        assert!(!failure.is_held(0, false), "an hour back");
     }
 }

@@ -9,13 +9,15 @@
 //! - `definition`: apps as they are stored; `registry`: all apps
 //! - `app`: one app and the commands of workers; `work`: records and state; `committing`: commits;
 //!   `storing`: appends of tasks; `view`: tasks as they are shown
-//! - `entry`: records of a task's log; `index`: where the entries are; `state`: a task's state;
-//!   `commit`: checks and builds an append; `delivery`: records for a worker; `slot`: a task with all this
-//! - `failure`: a record that fails, as it is stored; `fail`: attempts and dead letters
+//! - `entry`: records of a task's log; `index`: where the entries are; `done`: finished keys;
+//!   `state`: a task's state; `commit`: checks and builds an append; `delivery`: records for a worker;
+//!   `mark`: state that decides about them; `slot`: a task with all this
+//! - `failure`: a record or timer that fails, as it is stored; `fail`, `fail_timer`: attempts and dead
+//!   letters
 //! - `split`: tasks cut into slices, and joined again
 //! - `reset`: positions set by an operator, and settings changed; `lost_topics`: topics that were deleted,
 //!   and made again
-//! - `queues`: results that go into queues
+//! - `emit`: results outside of commits; `queues`: results that go into queues
 //! - `expiry`: removal of expired entries
 //! - `deadlines`: the task that keeps time; `error`, `metrics`
 //!
@@ -28,14 +30,18 @@ mod committing;
 mod deadlines;
 mod definition;
 mod delivery;
+mod done;
+mod emit;
 mod entry;
 mod error;
 mod expiry;
 mod fail;
+mod fail_timer;
 mod failure;
 mod index;
 mod lost_topics;
 pub mod machine;
+mod mark;
 mod metrics;
 mod pace;
 mod queues;
@@ -58,7 +64,8 @@ pub use delivery::{Delivered, FetchLimits, Fetched, Gap};
 pub use entry::{Ahead, Position};
 pub use error::AppError;
 pub use fail::{Failed, NewFailure};
-pub use failure::{Attempt, Failure};
+pub use fail_timer::NewTimerFailure;
+pub use failure::{Attempt, FailedTimer, Failure};
 pub use lost_topics::LostTopic;
 pub use queues::{Appended, QueueMessages, QueueRefusal, QueueResults};
 pub use registry::{Apps, Start};

@@ -67,6 +67,11 @@ struct Times {
 }
 
 impl Counts {
+    /// Returns the number of results so far.
+    pub(crate) fn results(&self) -> u64 {
+        self.emitted.get()
+    }
+
     fn times(&self) -> &Times {
         self.times.get_or_init(|| {
             Box::new(Times {

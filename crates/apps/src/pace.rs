@@ -4,8 +4,8 @@ use bytes::Bytes;
 use stafett_model::StoredRecord;
 
 use crate::definition::TimeRules;
-use crate::delivery::Mark;
 use crate::entry::Position;
+use crate::mark::Mark;
 
 /// Task time while records are read.
 pub(crate) struct Pace {

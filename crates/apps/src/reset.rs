@@ -3,9 +3,10 @@
 //! A reset is refused unless the app is paused. Claims end: workers claim the tasks again, at their new
 //! positions. With its state, a task gets a commit of the broker's own; without, it gets a new log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use stafett_journal::Frame;
 use stafett_model::LogId;
 use stafett_store::{Changing, NotStored};
@@ -14,12 +15,16 @@ use stafett_topics::Topic;
 use crate::app::App;
 use crate::commit::{Build, Prepared};
 use crate::definition::Definition;
+use crate::done::without;
 use crate::entry::{POSITION, Position, done_key, offsets_value};
 use crate::error::AppError;
 use crate::registry::{Apps, Start, check_names, deletions, log_spec, rules};
 use crate::slot::Slot;
-use crate::state::{Applied, TaskState};
+use crate::state::Applied;
 use crate::task::TaskId;
+
+/// Bytes of one append that removes finished keys.
+const STEP_BYTES: usize = 1 << 20;
 
 /// A reset of positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -163,13 +168,19 @@ impl Apps {
         Ok(())
     }
 
-    /// Replaces the settings of an app.
-    pub fn change(&self, name: &str, definition: Definition) -> Changing<(), AppError> {
+    /// Changes settings of an app, one change after the other.
+    pub fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Definition) + Send + 'static,
+    ) -> Changing<(), AppError> {
         let (this, name) = (self.this.clone(), Box::<str>::from(name));
         self.parts.changes.begin(async move {
             let apps = this.upgrade().ok_or(NotStored::Unknown)?;
             let _turn = apps.turn().await;
             let app = apps.named(&name)?;
+            let mut definition = app.stored().definition.clone();
+            change(&mut definition);
             check_names(&name, &definition)?;
             apps.check_dead_letter(&definition)?;
             let rules = rules(&definition);
@@ -207,37 +218,64 @@ impl App {
         let known = self.with_machine(|machine| machine.task(slot.task));
         let epoch = known.map_or(0, |task| task.epoch);
         let now_ms = self.parts.clock.wall_ms();
-        let prepared = slot.with_state(|state| prepare(slot, state, to, epoch, Build::new(now_ms)))?;
+        let places: Vec<u8> = (0_u8..)
+            .zip(to)
+            .filter(|(_, to)| to.is_some())
+            .map(|(it, _)| it)
+            .collect();
+        let prepared = slot.with_state(|state| {
+            let mut build = Build::new(now_ms);
+            let position = moved(&state.position, to, epoch);
+            build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+            for input in places.iter().filter(|_| !state.done().keys().is_empty()) {
+                // The keys may be more than one append holds.
+                build.push(&[b'x', *input], Some(&[]), Applied::Forget(*input))?;
+            }
+            for input in state.failures().keys().filter(|input| places.contains(input)) {
+                build.push_failure(*input, None)?;
+            }
+            finish(slot, build, position, epoch)
+        })?;
+        let keys = slot.with_state(|state| Ok(Arc::clone(state.done().keys())))?;
         self.end_claim(slot.task, reason);
         self.store_prepared(slot, prepared).await?;
+        if let Err(why) = self.drop_forgotten(slot, &keys, &places, epoch).await {
+            // They do not count any more, and take room on the disk.
+            tracing::debug!(app = &*self.name, task = %slot.task, "finished keys stay in the log: {why}");
+        }
+        Ok(())
+    }
+
+    /// Removes the records of finished keys that were forgotten, some at a time.
+    async fn drop_forgotten(
+        &self,
+        slot: &Slot,
+        keys: &HashMap<Bytes, Box<[u64]>>,
+        forgotten: &[u8],
+        epoch: u64,
+    ) -> Result<(), AppError> {
+        let mut keys = keys.iter().peekable();
+        while keys.peek().is_some() {
+            let prepared = slot.with_state(|state| {
+                let position = state.position.clone();
+                let mut build = Build::new(self.parts.clock.wall_ms());
+                build.push(POSITION, Some(&position.encode()), Applied::Position)?;
+                while build.bytes() < STEP_BYTES
+                    && let Some((key, behind)) = keys.next()
+                {
+                    let left = without(behind, forgotten);
+                    let value = left.as_deref().map(offsets_value);
+                    build.push(&done_key(key), value.as_deref(), Applied::Done(key.clone(), left))?;
+                }
+                finish(slot, build, position, epoch)
+            })?;
+            self.store_prepared(slot, prepared).await?;
+        }
         Ok(())
     }
 }
 
-fn prepare(
-    slot: &Slot,
-    state: &TaskState,
-    to: &[Option<u64>],
-    epoch: u64,
-    mut build: Build,
-) -> Result<Prepared, AppError> {
-    let position = moved(&state.position, to, epoch);
-    build.push(POSITION, Some(&position.encode()), Applied::Position)?;
-    for (key, behind) in state.done().iter() {
-        let is_left = |(at, behind): (usize, &u64)| match to.get(at).copied().flatten() {
-            Some(_) => 0,
-            None => *behind,
-        };
-        let left: Box<[u64]> = behind.iter().enumerate().map(is_left).collect();
-        let left = Some(left).filter(|left| left.iter().any(|behind| *behind > 0));
-        let value = left.as_deref().map(offsets_value);
-        build.push(&done_key(key), value.as_deref(), Applied::Done(key.clone(), left))?;
-    }
-    for input in state.failures().keys() {
-        if to.get(usize::from(*input)).is_some_and(Option::is_some) {
-            build.push_failure(*input, None)?;
-        }
-    }
+fn finish(slot: &Slot, build: Build, position: Position, epoch: u64) -> Result<Prepared, AppError> {
     let (append, changes) = build.finish(slot.log, epoch)?;
     Ok(Prepared {
         append,

@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) delivery: Lock<Delivery>,
     /// Offsets behind everything that was delivered in this run, per input.
     handed: Lock<Vec<u64>>,
+    /// The reason why the log could not be read.
+    unreadable: Lock<Option<String>>,
     /// Steady time of the last place that was stored without a commit.
     passed_ms: AtomicI64,
 }
@@ -57,6 +59,7 @@ impl Slot {
             kept: Lock::default(),
             delivery: Lock::default(),
             handed: Lock::default(),
+            unreadable: Lock::default(),
             passed_ms: AtomicI64::new(i64::MIN),
         })
     }
@@ -88,6 +91,7 @@ impl Slot {
             return Ok(());
         }
         let loaded = TaskState::load(catalog, self.log, self.starts(catalog, inputs)).await;
+        *self.unreadable.lock() = loaded.as_ref().err().cloned();
         let state = loaded.map_err(|why| AppError::Unreadable { task: self.task, why })?;
         *self.state.lock() = Some(state);
         *self.kept.lock() = None;
@@ -107,6 +111,11 @@ impl Slot {
             .iter()
             .map(|topic| topic.as_ref().and_then(start).unwrap_or(0))
             .collect()
+    }
+
+    /// Returns the reason why the log could not be read, if the last attempt failed.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        self.unreadable.lock().clone()
     }
 
     /// Drops the state from memory, but for position and totals.

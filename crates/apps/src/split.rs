@@ -216,22 +216,24 @@ impl Apps {
 
     /// Stores the state of the old tasks in the new logs.
     async fn move_state(&self, app: &App, slots: &[Arc<Slot>], parts: &mut [New]) -> Result<(), AppError> {
+        let now_ms = self.parts.clock.wall_ms();
         for part in &mut *parts {
             part.begin()?;
         }
         for slot in slots {
             let (done, failures) =
-                slot.with_state(|state| Ok((Arc::clone(state.done()), state.failures().clone())))?;
+                slot.with_state(|state| Ok((Arc::clone(state.done().keys()), state.failures().clone())))?;
             for (key, offsets) in done.iter() {
                 let record = (done_key(key), offsets_value(offsets));
                 let change = Applied::Done(key.clone(), Some(offsets.clone()));
-                self.put(parts, Some(key), (&record.0, &record.1), change).await?;
+                self.put(parts, Some(key), (&record.0, &record.1, now_ms), change)
+                    .await?;
             }
             for (input, failure) in failures {
                 let key = app.key_of_failure(slot, input, &failure).await?;
                 let value = failure.encode();
                 let change = Applied::Failure(input, Some(failure));
-                self.put(parts, key.as_deref(), (&[b'f', input], &value), change)
+                self.put(parts, key.as_deref(), (&[b'f', input], &value, now_ms), change)
                     .await?;
             }
             self.move_entries(app, slot, parts).await?;
@@ -258,13 +260,14 @@ impl Apps {
         let mut tail = RecordTail::new(slot.log, bounds.start, READ_BYTES, Visibility::Stored);
         loop {
             while let Some(item) = tail.item() {
-                let (record, value, offset) = match item {
+                let (record, value, offset, written_ms) = match item {
                     RecordItem::Record(StoredRecord {
                         key: Some(record),
                         value: Some(value),
                         offset,
+                        timestamp,
                         ..
-                    }) => (record, value, offset),
+                    }) => (record, value, offset, timestamp),
                     RecordItem::Record(_) => continue,
                     RecordItem::Skipped(skipped) => {
                         intact(&skipped).map_err(unreadable)?;
@@ -284,7 +287,9 @@ impl Apps {
                     }
                     _ => continue,
                 };
-                self.put(parts, Some(&key), (&record, &value), change).await?;
+                // Entries expire by the time of their commits.
+                self.put(parts, Some(&key), (&record, &value, written_ms), change)
+                    .await?;
             }
             match tail.read(catalog).await {
                 Ok(()) => {}
@@ -299,12 +304,12 @@ impl Apps {
         &self,
         parts: &mut [New],
         key: Option<&[u8]>,
-        (record, value): (&[u8], &[u8]),
+        (record, value, written_ms): (&[u8], &[u8], i64),
         change: Applied,
     ) -> Result<(), AppError> {
         let part = parts.iter_mut().find(|part| part.task.slice().has(key));
         let Some(part) = part else { return Ok(()) };
-        part.build.push(record, Some(value), change)?;
+        part.build.push_of(written_ms, record, Some(value), change)?;
         if part.build.bytes() >= PIECE_BYTES {
             self.flush(part).await?;
             part.begin()?;
@@ -337,13 +342,16 @@ impl App {
         })
     }
 
-    /// Returns the key of the record that fails.
+    /// Returns the key of the record, or of the timer, that fails.
     async fn key_of_failure(
         &self,
         slot: &Slot,
         input: u8,
         failure: &Failure,
     ) -> Result<Option<Bytes>, AppError> {
+        if let Some(timer) = &failure.timer {
+            return Ok(Some(timer.key.clone()));
+        }
         let none = Position::default();
         let record = self.undone(slot, input.into(), failure.offset, &none).await?;
         Ok(record.and_then(|record| record.key))

@@ -4,17 +4,19 @@
 //! the log, in sequence. It is right as of the last commit: every commit passes through here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, StoredRecord, records};
+use stafett_store::Clock;
 use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, TopicCatalog};
 
+use crate::done::DoneKeys;
 use crate::entry::{
     EntryKey, NEVER, POSITION, Position, intact, key_of_entry, read_offsets, split_value, state_key,
     timer_key,
 };
+use crate::expiry::expires_ms;
 use crate::failure::Failure;
 use crate::index::{KeyHash, KeyHasher, KeyIndex, OFFSETS_MAX, counted};
 
@@ -32,11 +34,11 @@ pub(crate) struct TaskState {
     /// Entries of tables.
     index: KeyIndex,
     timers: Timers,
-    /// Finished keys, with the offset of their last record per input.
-    done: Arc<HashMap<Bytes, Box<[u64]>>>,
-    done_bytes: u64,
-    /// No entry expires earlier.
+    done: DoneKeys,
+    /// Earliest expiry among entries that came since it was looked at, by the wall clock.
     pub(crate) first_expiry: i64,
+    /// Steady time before which no other entry expires.
+    pub(crate) expires_ms: i64,
     /// Steady time before which expired entries are not removed.
     pub(crate) sweep_from_ms: i64,
     /// Record that fails, per input.
@@ -108,6 +110,8 @@ pub struct Scan {
 pub(crate) enum Applied {
     Position,
     Done(Bytes, Option<Box<[u64]>>),
+    /// Finished keys do not count any more in an input.
+    Forget(u8),
     /// With its time and the bytes of the record, or none if it is cleared.
     Timer(KeyHash, Option<(i64, usize)>),
     /// With the bytes of the record and its expiry, or none if it is deleted.
@@ -134,9 +138,9 @@ impl TaskState {
             hasher: KeyHasher::default(),
             index: KeyIndex::default(),
             timers: Timers::default(),
-            done: Arc::default(),
-            done_bytes: 0,
+            done: DoneKeys::default(),
             first_expiry: NEVER,
+            expires_ms: i64::MAX,
             sweep_from_ms: i64::MIN,
             failures: BTreeMap::new(),
             end: bounds.end.0,
@@ -151,10 +155,12 @@ impl TaskState {
             }
             match tail.read(catalog).await {
                 Ok(()) => {}
-                Err(ReadEnd::AtEnd) => return Ok(state),
+                Err(ReadEnd::AtEnd) => break,
                 Err(why) => return Err(why.to_string()),
             }
         }
+        state.done.pass(&state.position.safe);
+        Ok(state)
     }
 
     fn replay(&mut self, record: &StoredRecord) -> Result<(), String> {
@@ -172,6 +178,7 @@ impl TaskState {
                 Applied::Position
             }
             EntryKey::Done(done) => Applied::Done(done, record.value.as_deref().map(read_offsets)),
+            EntryKey::Forgotten { input } => Applied::Forget(input),
             EntryKey::Timer { .. } => {
                 let due = record.value.as_deref().map(|value| {
                     let due = value.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
@@ -206,20 +213,14 @@ impl TaskState {
         for (offset, change) in (base..).zip(changes) {
             self.apply_one(offset, change);
         }
+        self.done.pass(&self.position.safe);
     }
 
     fn apply_one(&mut self, offset: u64, change: Applied) {
         match change {
             Applied::Position => {}
-            Applied::Done(key, offsets) => {
-                self.done_bytes += done_bytes(&key, offsets.as_deref());
-                self.done_bytes -= done_bytes(&key, self.done.get(&key).map(|known| &**known));
-                let done = Arc::make_mut(&mut self.done);
-                match offsets {
-                    Some(offsets) => drop(done.insert(key, offsets)),
-                    None => drop(done.remove(&key)),
-                }
-            }
+            Applied::Done(key, offsets) => self.done.set(key, offsets, &self.position.safe),
+            Applied::Forget(input) => self.done.forget(input, &self.position.safe),
             Applied::Timer(key, due) => {
                 let timer = due.map(|(due, bytes)| KnownTimer::new(due, offset, bytes));
                 self.timers.set(key, timer);
@@ -242,7 +243,7 @@ impl TaskState {
         self.end
     }
 
-    pub(crate) fn done(&self) -> &Arc<HashMap<Bytes, Box<[u64]>>> {
+    pub(crate) fn done(&self) -> &DoneKeys {
         &self.done
     }
 
@@ -250,16 +251,23 @@ impl TaskState {
         &self.failures
     }
 
-    pub(crate) fn has_timer(&self, key: &[u8], name: &[u8]) -> bool {
-        self.timers.by_key.contains_key(&self.hash(&timer_key(key, name)))
+    /// Returns the time of a timer.
+    pub(crate) fn timer(&self, key: &[u8], name: &[u8]) -> Option<i64> {
+        self.timer_place(key, name).map(|(due, _)| due)
+    }
+
+    /// Returns the time of a timer, and its place.
+    pub(crate) fn timer_place(&self, key: &[u8], name: &[u8]) -> Option<(i64, u64)> {
+        let known = self.timers.by_key.get(&self.hash(&timer_key(key, name)));
+        known.map(|timer| timer.at())
     }
 
     pub(crate) fn totals(&self) -> StateTotals {
         StateTotals {
             entries: self.index.len(),
-            bytes: self.index.bytes() + self.timers.bytes + self.done_bytes,
+            bytes: self.index.bytes() + self.timers.bytes + self.done.bytes(),
             timers: self.timers.by_key.len(),
-            done: self.done.len(),
+            done: self.done.keys().len(),
         }
     }
 
@@ -267,11 +275,8 @@ impl TaskState {
     pub(crate) fn growth(&self, changes: &[Applied]) -> i64 {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let of_one = |change: &Applied| match change {
-            Applied::Position | Applied::Failure(..) => 0,
-            Applied::Done(key, offsets) => {
-                let known = self.done.get(key).map(|known| &**known);
-                signed(done_bytes(key, offsets.as_deref())) - signed(done_bytes(key, known))
-            }
+            Applied::Position | Applied::Failure(..) | Applied::Forget(_) => 0,
+            Applied::Done(key, offsets) => self.done.growth(key, offsets.as_deref()),
             Applied::Timer(key, due) => {
                 let known = self.timers.by_key.get(key).map_or(0, |timer| timer.bytes());
                 signed(due.map_or(0, |(_, bytes)| bytes as u64)) - signed(known)
@@ -346,10 +351,6 @@ impl Timers {
             self.bytes -= before.bytes();
         }
     }
-}
-
-fn done_bytes(key: &Bytes, offsets: Option<&[u64]>) -> u64 {
-    offsets.map_or(0, |offsets| (key.len() + 8 * offsets.len()) as u64)
 }
 
 /// Reads the position of a task from the end of its log. `None` if the task never committed.
@@ -479,16 +480,21 @@ pub(crate) async fn read_table(
 }
 
 /// Returns the entry of a record, unless it has expired.
-pub(crate) fn entry_of(record: &StoredRecord, now_ms: i64) -> Option<Entry> {
+pub(crate) fn entry_of(record: &StoredRecord, clock: &Clock) -> Option<Entry> {
     let key = key_of_entry(record.key.as_ref()?)?;
     let (expiry, value) = split_value(record.value.as_ref()?)?;
-    (expiry > now_ms).then_some(Entry { key, value })
+    let expires_ms = expires_ms(clock, record.timestamp, expiry);
+    (expires_ms > clock.now_ms()).then_some(Entry { key, value })
 }
 
 /// Returns the timer of a record.
 pub(crate) fn timer_of(record: &StoredRecord, due: i64) -> Option<DueTimer> {
     match EntryKey::decode(record.key.as_ref()?)? {
         EntryKey::Timer { key, name } => Some(DueTimer { key, name, due }),
-        EntryKey::Position | EntryKey::Done(_) | EntryKey::State { .. } | EntryKey::Failure { .. } => None,
+        EntryKey::Position
+        | EntryKey::Done(_)
+        | EntryKey::Forgotten { .. }
+        | EntryKey::State { .. }
+        | EntryKey::Failure { .. } => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Appends of tasks, stored in their turns and applied to their states.
 
 use stafett_journal::{Append, Outcome, Refusal};
+use stafett_model::LogId;
 use stafett_store::NotStored;
 
 use crate::app::{App, Claim, Session};
@@ -73,12 +74,18 @@ impl App {
                 *part.slot.state.lock() = None;
             }
         }
+        let claims: Vec<_> = parts.iter().map(|part| (part.slot.log, part.claim)).collect();
+        self.fenced(&claims, why)
+    }
+
+    /// Ends the claim that a refusal by the journal shows to be over, and returns the error for its worker.
+    pub(crate) fn fenced(&self, claims: &[(LogId, Claim)], why: AppError) -> AppError {
         if let AppError::NotStored(NotStored::Refused(Refusal::StaleOwner { log, .. })) = why
-            && let Some(part) = parts.iter().find(|part| part.slot.log == log)
+            && let Some((_, claim)) = claims.iter().find(|(known, _)| *known == log)
         {
-            let Claim { task, epoch } = part.claim;
+            let Claim { task, epoch } = *claim;
             self.step(|machine, now, effects| machine.lose(task, epoch, "fenced", now, effects));
-            return self.lost(part.claim);
+            return self.lost(*claim);
         }
         why
     }
@@ -106,15 +113,7 @@ impl App {
             delivery.on_commit(&position);
         }
         drop(delivery);
-        let results = part.emitted.into_iter().zip(bases);
-        let emitted: Vec<Emitted> = results
-            .map(|((topic, partition, count), base)| Emitted {
-                topic,
-                partition,
-                base,
-                count,
-            })
-            .collect();
+        let emitted = Emitted::at(part.emitted, bases);
         let results = part.queued + emitted.iter().map(|it| u64::from(it.count)).sum::<u64>();
         self.counts.on_commit(began.elapsed(), passed, results);
         Ok(Committed {
@@ -141,7 +140,7 @@ impl App {
     }
 
     /// Stores an append together with results for queues. Returns the bases of its own batches.
-    async fn place(&self, append: Append, messages: QueueMessages) -> Result<Vec<u64>, AppError> {
+    pub(crate) async fn place(&self, append: Append, messages: QueueMessages) -> Result<Vec<u64>, AppError> {
         let Some((first, _)) = messages.first() else {
             return self.append(append).await;
         };

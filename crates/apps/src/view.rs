@@ -89,12 +89,17 @@ impl App {
         }
     }
 
+    /// Returns the reason why a task's log cannot be read, if that was tried in vain.
+    pub fn unreadable(&self, task: TaskId) -> Option<String> {
+        self.slot(task)?.unreadable()
+    }
+
     /// Returns the gap at which a task rests.
     pub fn gap(&self, task: TaskId) -> Option<Gap> {
         self.slot(task)?.delivery.lock().gap
     }
 
-    /// Returns a record that fails, if there is one, and its input.
+    /// Returns a record that fails, if there is one, and its input; or a timer that does.
     pub fn failure(&self, task: TaskId) -> Option<(usize, Failure)> {
         let slot = self.slot(task)?;
         let state = slot.state.lock();
@@ -111,6 +116,7 @@ impl App {
                 position: state.position.clone(),
                 done: state
                     .done()
+                    .keys()
                     .iter()
                     .map(|(key, behind)| (key.clone(), behind.clone()))
                     .collect(),

@@ -7,11 +7,13 @@ use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
 use crate::definition::{Definition, Guarantee};
-use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Mark, Source};
+use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Source};
 use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
+use crate::failure::Failure;
 use crate::machine::WorkerError;
+use crate::mark::Mark;
 use crate::pace::raise;
 use crate::slot::Slot;
 use crate::state::{DueTimer, Entry, Scan, entry_of, read_places, read_table, timer_of};
@@ -107,7 +109,8 @@ impl App {
                 .map(|failure| failure.retry_ms.saturating_sub(now_ms));
             let retry = retries.filter(|wait| *wait > 0).min();
             // The next one comes once a record that is delivered alone is committed.
-            let alone = state.failures().values().any(|failure| failure.alone_before > 0);
+            let alone = |failure: &Failure| failure.alone_before > 0 || failure.comes_alone();
+            let alone = state.failures().values().any(alone);
             let retry = if alone { Some(ALONE_MS) } else { retry };
             Ok((state.next_timer_but(&told), retry))
         });
@@ -142,15 +145,17 @@ impl App {
         let (mut delivery, mut fetched) = self.begin_fetch(slot, (from, ahead), logs, &definition)?;
         let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
         let (due, mark, begins) = slot.with_state(|state| {
-            let due = state.due(fetched.time, &delivery.told, DUE_MAX);
+            let mark = Mark::of(state, now_ms, stops);
+            let due = mark.due(state, fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
+            let mark = mark.told(state, &delivery.told);
             fetched.position.clone_from(&state.position.next);
             if definition.guarantee == Guarantee::AtMostOnce {
                 // Another fetch of the claim has passed this on.
                 raise(&mut fetched.next, &state.position.next);
             }
             let begins = state.position.seq == 0 && slot.begins_at_earliest();
-            Ok((due, Mark::of(state, &delivery.told, now_ms, stops), begins))
+            Ok((due, mark, begins))
         })?;
         fetched.base.clone_from(&fetched.next);
         let source = Source {
@@ -312,9 +317,9 @@ impl App {
         })?;
         let read = read_places(&self.parts.catalog, slot.log, &places).await;
         let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
-        let now_ms = self.parts.clock.wall_ms();
+        let clock = &self.parts.clock;
         let entries = read.iter().zip(keys).map(|(record, key)| {
-            let entry = entry_of(record.as_ref()?, now_ms)?;
+            let entry = entry_of(record.as_ref()?, clock)?;
             (entry.key == *key).then_some(entry)
         });
         let entries: Vec<Option<Entry>> = entries.collect();
@@ -361,13 +366,13 @@ impl App {
         let from = after.unwrap_or(0).max(start);
         let read = read_table(&self.parts.catalog, slot.log, from, wanted, count).await;
         let read = read.map_err(|why| AppError::Unreadable { task: slot.task, why })?;
-        let now_ms = self.parts.clock.wall_ms();
+        let clock = &self.parts.clock;
         slot.with_state(|state| {
             let mut deleted = read.deleted;
             deleted.retain(|key| after.is_some() && state.is_gone(key));
             let deleted = deleted.iter().filter_map(key_of_entry).collect();
             let current = state.keep_current(read.found);
-            let entries = current.iter().filter_map(|record| entry_of(record, now_ms));
+            let entries = current.iter().filter_map(|record| entry_of(record, clock));
             let scan = Scan {
                 entries: entries.collect(),
                 deleted,

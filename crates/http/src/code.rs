@@ -202,7 +202,7 @@ codes! {
     TopicMadeAgain "topic_made_again" 409 Never
         "A topic that the app reads was deleted and made again, and the app stops at gaps. POST /v1/apps/APP/accept-gap lets it go on with the new topic, from its first record."
     RecordFailed "record_failed" 409 Never
-        "A record failed as often as it may, and the app has no topic for dead letters, so its task stops. PATCH /v1/apps/APP sets a topic; POST /v1/apps/APP/reset passes the record."
+        "A record or a timer failed as often as it may, and the app has no topic for dead letters, so its task stops. PATCH /v1/apps/APP sets a topic; POST /v1/apps/APP/reset passes the record."
     NotPaused "not_paused" 409 Never
         "Positions are reset while the app is paused: POST /v1/apps/APP/pause."
     NoRunner "no_runner" 409 Later

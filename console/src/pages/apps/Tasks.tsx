@@ -10,8 +10,8 @@ import { appUrl } from './Apps';
 
 const SHOWN = 200;
 
-/** True for a task that waits for an operator: at a gap, or at a record that failed for the last time. */
-export const rests = ({ gap, failure }: AppTask): boolean => gap !== null || (failure !== null && failure.retry === null);
+/** True for a task that waits for an operator: at a gap, at a record or timer that failed for the last time, or with a log that cannot be read. */
+export const rests = ({ gap, failure, unreadable }: AppTask): boolean => gap !== null || unreadable !== null || (failure !== null && failure.retry === null);
 
 const FILTERS: [string, string, (task: AppTask) => boolean][] = [
   ['free', 'Without a worker', ({ worker }) => worker === null],
@@ -123,9 +123,10 @@ const Position = ({ of: { task, position } }: { of: AppTask }) =>
   );
 
 /** The reason why a task rests, or tries a record again. */
-function Trouble({ of: { gap, failure } }: { of: AppTask }) {
+function Trouble({ of: { gap, failure, unreadable } }: { of: AppTask }) {
   return (
     <>
+      {unreadable !== null && <p className="error tight">The log of the task cannot be read: {visible(unreadable)}.</p>}
       {gap && (
         <p className="hint tight">
           Records {count(Number(gap[1]))} to {count(Number(gap[2]))} of {visible(String(gap[0]))} are gone. The task rests until that is accepted.
@@ -133,7 +134,10 @@ function Trouble({ of: { gap, failure } }: { of: AppTask }) {
       )}
       {failure && (
         <p className={`${failure.retry === null ? 'error' : 'hint'} tight`}>
-          Record {count(failure.offset)} of {visible(failure.topic)} failed {counted(failure.attempts, 'time')}: {visible(failure.error)}.{' '}
+          {failure.timer
+            ? `Timer ${visible(String(failure.timer[0]))} ${visible(String(failure.timer[2]))}`
+            : `Record ${count(failure.offset ?? 0)} of ${visible(failure.topic ?? '')}`}{' '}
+          failed {counted(failure.attempts, 'time')}: {visible(failure.error)}.{' '}
           {failure.retry === null ? 'The task rests: set a topic for dead letters in the settings, or reset its position behind the record.' : `It is tried again ${due(failure.retry)}.`}
         </p>
       )}

@@ -57,36 +57,50 @@ async fn change(
 ) -> Result<Response, Problem> {
     let wanted: Change = body::json(request).await?;
     let broker = broker.get()?;
-    let definition = find(&broker, &name)?.stored().definition.clone();
-    let changed = broker.apps().change(&name, wanted.apply(definition)?).await;
+    find(&broker, &name)?;
+    let changed = broker.apps().change(&name, wanted.read()?).await;
     changed.map_err(|why| of_app(&why))?;
     Ok(answer(StatusCode::OK, &Done {}))
 }
 
 impl Change {
-    fn apply(self, mut it: Definition) -> Result<Definition, Problem> {
+    /// Returns the change, which touches no other settings.
+    fn read(self) -> Result<impl FnOnce(&mut Definition) + Send + 'static, Problem> {
         let Object(time) = self.time.unwrap_or_default();
-        if let Some(given) = &self.balance {
-            it.balance = word("balance", Some(given), &BALANCES)?;
-        }
-        if let Some(given) = &self.rebalance {
-            it.manual_rebalance = word("rebalance", Some(given), &REBALANCES)?;
-        }
-        if let Some(given) = &self.on_gap {
-            it.stops_at_gap = word("on_gap", Some(given), &GAPS)?;
-        }
-        if let Some(given) = &time.clock {
-            it.time.of_records = word("time.clock", Some(given), &CLOCKS)?;
-        }
-        it.time.grace_ms = time.grace_ms.unwrap_or(it.time.grace_ms);
-        it.time.idle_ms = time.idle_ms.unwrap_or(it.time.idle_ms);
-        it.worker_timeout_ms = self.worker_timeout_ms.unwrap_or(it.worker_timeout_ms);
-        it.revoke_ms = self.revoke_ms.unwrap_or(it.revoke_ms);
-        it.state_bytes_max = self.state_bytes_max.unwrap_or(it.state_bytes_max);
-        it.attempts_max = self.attempts_max.unwrap_or(it.attempts_max);
-        if let Some(topic) = self.dead_letter {
-            it.dead_letter = topic.map(Into::into);
-        }
-        Ok(it)
+        let balance = chosen("balance", self.balance.as_deref(), &BALANCES)?;
+        let manual = chosen("rebalance", self.rebalance.as_deref(), &REBALANCES)?;
+        let stops = chosen("on_gap", self.on_gap.as_deref(), &GAPS)?;
+        let of_records = chosen("time.clock", time.clock.as_deref(), &CLOCKS)?;
+        Ok(move |it: &mut Definition| {
+            set(&mut it.balance, balance);
+            set(&mut it.manual_rebalance, manual);
+            set(&mut it.stops_at_gap, stops);
+            set(&mut it.time.of_records, of_records);
+            set(&mut it.time.grace_ms, time.grace_ms);
+            set(&mut it.time.idle_ms, time.idle_ms);
+            set(&mut it.worker_timeout_ms, self.worker_timeout_ms);
+            set(&mut it.revoke_ms, self.revoke_ms);
+            set(&mut it.state_bytes_max, self.state_bytes_max);
+            set(&mut it.attempts_max, self.attempts_max);
+            set(
+                &mut it.dead_letter,
+                self.dead_letter.map(|topic| topic.map(Into::into)),
+            );
+        })
+    }
+}
+
+/// Reads a word, if there is one.
+fn chosen<T: Copy>(
+    field: &'static str,
+    given: Option<&str>,
+    words: &[(&str, T)],
+) -> Result<Option<T>, Problem> {
+    given.map(|given| word(field, Some(given), words)).transpose()
+}
+
+fn set<T>(setting: &mut T, wanted: Option<T>) {
+    if let Some(wanted) = wanted {
+        *setting = wanted;
     }
 }

@@ -13,7 +13,7 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_access::{Action, Kind, Resource};
-use stafett_apps::{App, Committed, Definition, Format, NewCommit, NewEntry};
+use stafett_apps::{App, Committed, Definition, Emitted, Format, NewCommit, NewEntry};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::body::{self, Object};
@@ -123,9 +123,11 @@ enum Timer {
     Named(Key, Option<i64>, Key),
 }
 
+/// A result.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Emit {
+#[schemars(rename = "AppResult")]
+pub(super) struct Emit {
     /// Topic or queue of the result.
     topic: Option<String>,
     queue: Option<String>,
@@ -165,7 +167,7 @@ pub(super) struct Stored {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppEmitted")]
 #[serde(untagged)]
-enum Place {
+pub(super) enum Place {
     Topic {
         topic: String,
         partition: u32,
@@ -220,7 +222,7 @@ async fn commit(
             epoch: commit.epoch,
         };
         let (claim, commit) = (claim.read()?, commit.read(&app)?);
-        queued.push(queued_of(&commit));
+        queued.push(queued_of(&commit.messages));
         commits.push((claim, commit));
     }
     let stored = app.commit_together(session, commits).await;
@@ -238,9 +240,9 @@ async fn commit(
 }
 
 /// Returns the number of results for each queue.
-fn queued_of(commit: &NewCommit) -> BTreeMap<String, u32> {
+pub(super) fn queued_of(messages: &[(Box<str>, Message)]) -> BTreeMap<String, u32> {
     let mut queued: BTreeMap<String, u32> = BTreeMap::new();
-    for (queue, _) in &commit.messages {
+    for (queue, _) in messages {
         *queued.entry(queue.to_string()).or_default() += 1;
     }
     queued
@@ -248,21 +250,32 @@ fn queued_of(commit: &NewCommit) -> BTreeMap<String, u32> {
 
 impl Stored {
     fn of(app: &App, committed: Committed, queued: BTreeMap<String, u32>) -> Self {
-        let queued = queued.into_iter().filter(|_| !committed.repeated);
-        let queued = queued.map(|(queue, count)| Place::Queue { queue, count });
-        let emitted = committed.emitted.into_iter().map(|place| Place::Topic {
-            topic: place.topic.into(),
-            partition: place.partition,
-            base: place.base,
-            count: place.count,
-        });
+        let queued = if committed.repeated {
+            BTreeMap::new()
+        } else {
+            queued
+        };
         Self {
             seq: committed.seq,
             repeated: committed.repeated,
             durability: app.level().to_string(),
-            emitted: emitted.chain(queued).collect(),
+            emitted: places(committed.emitted, queued),
         }
     }
+}
+
+/// Returns the places of results as they are shown.
+pub(super) fn places(emitted: Vec<Emitted>, queued: BTreeMap<String, u32>) -> Vec<Place> {
+    let queued = queued
+        .into_iter()
+        .map(|(queue, count)| Place::Queue { queue, count });
+    let emitted = emitted.into_iter().map(|place| Place::Topic {
+        topic: place.topic.into(),
+        partition: place.partition,
+        base: place.base,
+        count: place.count,
+    });
+    emitted.chain(queued).collect()
 }
 
 impl Commit {
@@ -297,13 +310,7 @@ impl Commit {
             Timer::Plain(key, due) => Ok::<_, Problem>((key.bytes()?, Bytes::new(), due)),
             Timer::Named(key, due, name) => Ok((key.bytes()?, name.bytes()?, due)),
         });
-        let (mut emit, mut messages) = (Vec::new(), Vec::new());
-        for Object(result) in self.emit {
-            match result.read()? {
-                Output::Record(topic, record) => emit.push((topic, record)),
-                Output::Message(queue, message) => messages.push((queue, message)),
-            }
-        }
+        let (emit, messages) = results(self.emit)?;
         Ok(NewCommit {
             seq: self.seq,
             next: offsets("next", self.next)?,
@@ -315,6 +322,20 @@ impl Commit {
             messages,
         })
     }
+}
+
+/// Results for topics, and for queues.
+type Results = (Vec<(Box<str>, NewRecord)>, Vec<(Box<str>, Message)>);
+
+pub(super) fn results(emit: Vec<Object<Emit>>) -> Result<Results, Problem> {
+    let (mut records, mut messages) = (Vec::new(), Vec::new());
+    for Object(result) in emit {
+        match result.read()? {
+            Output::Record(topic, record) => records.push((topic, record)),
+            Output::Message(queue, message) => messages.push((queue, message)),
+        }
+    }
+    Ok((records, messages))
 }
 
 impl Put {
@@ -342,7 +363,7 @@ impl Put {
 }
 
 /// Checks that the worker may write to the topics and queues of its results.
-fn check_targets(broker: &Broker, results: &[Object<Emit>]) -> Result<(), Problem> {
+pub(super) fn check_targets(broker: &Broker, results: &[Object<Emit>]) -> Result<(), Problem> {
     let mut allowed = (None, None);
     for Object(result) in results {
         let target = (result.topic.as_deref(), result.queue.as_deref());

@@ -6,12 +6,14 @@
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `fail`: records that fail;
-//!   `commit`: commits, of one task or several `together`; `state`: state from inside and outside
+//!   `commit`: commits, of one task or several `together`; `emit`: results outside of them;
+//!   `state`: state from inside and outside
 
 mod change;
 mod commit;
 mod declare;
 mod defined;
+mod emit;
 pub(crate) mod event;
 mod fail;
 pub(crate) mod fetch;
@@ -58,6 +60,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .with(worker::routes)
         .with(fetch::routes)
         .with(commit::routes)
+        .with(emit::routes)
         .with(fail::routes)
         .with(change::routes)
         .with(reset::routes)
@@ -138,6 +141,12 @@ pub(crate) fn of_app(error: &AppError) -> Problem {
         } => problem(Code::RecordFailed)
             .with("topic", &**topic)
             .with("offset", *offset)
+            .with("attempts", *attempts)
+            .with("error", &**error),
+        AppError::TimerFailed {
+            due, attempts, error, ..
+        } => problem(Code::RecordFailed)
+            .with("due", *due)
             .with("attempts", *attempts)
             .with("error", &**error),
         AppError::Unreadable { .. } | AppError::Input(_) => problem(Code::Unreadable),

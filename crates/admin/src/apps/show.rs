@@ -14,10 +14,11 @@ use stafett_http::api::get;
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 
-use super::declare::BALANCES;
+use super::declare::{BALANCES, GUARANTEES};
 use super::find;
 use super::settings::{Settings, word};
 use super::shape::{ShownOffsets, by_topic};
+use crate::content::Text;
 use crate::{Routes, answer};
 
 /// An app in a list.
@@ -32,7 +33,8 @@ pub(super) struct AppEntry {
     /// Records between positions and ends.
     lag: u64,
     paused: bool,
-    /// Tasks that rest at a gap, at a record that fails, or because a topic is gone.
+    /// Tasks that rest at a gap, at a record or timer that fails, or because a topic is gone or their log
+    /// cannot be read.
     stopped: usize,
 }
 
@@ -77,6 +79,7 @@ struct Shown {
     name: String,
     topics: Vec<String>,
     tables: Vec<String>,
+    guarantee: &'static str,
     balance: &'static str,
     durability: String,
     worker_timeout_ms: u64,
@@ -115,16 +118,21 @@ struct TaskShown {
     position: Option<TaskPosition>,
     /// Offsets that are gone, at which the task rests: topic, from, to.
     gap: Option<(String, u64, u64)>,
-    /// Record that fails.
+    /// Record or timer that fails.
     failure: Option<TaskFailure>,
+    /// The reason why no worker can have the task, if its log cannot be read.
+    unreadable: Option<String>,
 }
 
-/// A record that keeps failing.
+/// A record or a timer that keeps failing.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppTaskFailure")]
 struct TaskFailure {
-    topic: String,
-    offset: u64,
+    /// Topic and offset of the record.
+    topic: Option<String>,
+    offset: Option<u64>,
+    /// The timer: key, time, and name.
+    timer: Option<(Text, i64, Text)>,
     attempts: u32,
     /// Error of the last attempt.
     error: String,
@@ -218,6 +226,7 @@ impl Shown {
             name: app.name.to_string(),
             topics: it.topics.iter().map(ToString::to_string).collect(),
             tables: it.tables.keys().map(ToString::to_string).collect(),
+            guarantee: word(&GUARANTEES, it.guarantee),
             balance: word(&BALANCES, it.balance),
             durability: app.level().to_string(),
             worker_timeout_ms: it.worker_timeout_ms,
@@ -258,7 +267,7 @@ impl Shown {
 impl TaskShown {
     fn rests(&self) -> bool {
         let has_failed = |failure: &TaskFailure| failure.retry.is_none();
-        self.gap.is_some() || self.failure.as_ref().is_some_and(has_failed)
+        self.gap.is_some() || self.unreadable.is_some() || self.failure.as_ref().is_some_and(has_failed)
     }
 
     fn of(app: &App, view: TaskView) -> Self {
@@ -285,8 +294,12 @@ impl TaskShown {
             )
         });
         let failure = app.failure(view.task).map(|(input, failure)| TaskFailure {
-            topic: definition.topic(input).into(),
-            offset: failure.offset,
+            topic: Some(definition.topic(input).into()).filter(|_| failure.timer.is_none()),
+            offset: Some(failure.offset).filter(|_| failure.timer.is_none()),
+            timer: failure
+                .timer
+                .as_ref()
+                .map(|timer| (Text::of(&timer.key), timer.due, Text::of(&timer.name))),
             attempts: failure.attempts,
             error: failure.last_error().to_owned(),
             retry: Some(failure.retry_ms).filter(|at| *at < i64::MAX),
@@ -301,6 +314,7 @@ impl TaskShown {
             position,
             gap,
             failure,
+            unreadable: app.unreadable(view.task),
         }
     }
 }

@@ -146,6 +146,26 @@ async fn app_shows_its_settings_as_they_are_changed() {
     assert_eq!(changed["attempts_max"], 5);
 }
 
+/// Two changes at once are both there.
+#[tokio::test]
+async fn changes_at_once_do_not_undo_each_other() {
+    let world = world().await;
+    let change = async |body: &str| world.send("PATCH /v1/apps/sum", body).await.0;
+    let (one, two, three) = tokio::join!(
+        change(r#"{"balance": "load"}"#),
+        change(r#"{"revoke_ms": 7}"#),
+        change(r#"{"time": {"grace_ms": 9}}"#),
+    );
+    assert_eq!([one, two, three], [StatusCode::OK; 3]);
+    let settings = world.send("GET /v1/apps/sum", "").await.1["settings"].clone();
+    let found = [
+        &settings["balance"],
+        &settings["revoke_ms"],
+        &settings["time"]["grace_ms"],
+    ];
+    assert_eq!(found, [&json!("load"), &json!(7), &json!(9)]);
+}
+
 pub(super) async fn produce(world: &World, partition: u32, records: &[(&str, u64)]) {
     let records: Vec<_> = records
         .iter()

@@ -11,13 +11,14 @@ use super::command::Fields;
 use super::work_flow::Credit;
 use crate::apps::shape::Offsets;
 
-pub(super) const COMMANDS: [&str; 13] = [
+pub(super) const COMMANDS: [&str; 14] = [
     "join",
     "claim",
     "fetch",
     "get",
     "scan",
     "commit",
+    "emit",
     "fail",
     "prepared",
     "release",

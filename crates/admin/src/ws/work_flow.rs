@@ -78,6 +78,9 @@ struct Delivering {
 #[derive(Debug)]
 struct Delivered {
     next: ShownOffsets,
+    /// True if only timers came: any commit covers them.
+    is_time: bool,
+    /// Records and timers.
     records: usize,
     bytes: usize,
 }
@@ -273,7 +276,8 @@ impl Shared {
         });
         own.open.lock().push_back(Delivered {
             next: shown.next.clone(),
-            records: fetched.records.len(),
+            is_time: fetched.records.is_empty(),
+            records: fetched.records.len() + fetched.due.len(),
             bytes: lengths.sum(),
         });
         let event = if fetched.records.is_empty() {
@@ -341,18 +345,17 @@ impl Shared {
     pub(super) fn on_commit(&self, task: &str, next: Option<Offsets>) {
         let Some(own) = self.delivering(task) else { return };
         let stored = self.app.stored();
-        let Some(next) = next.and_then(|next| next.by_input("next", &stored.definition).ok()) else {
-            return;
-        };
+        let next = next.and_then(|next| next.by_input("next", &stored.definition).ok());
         let names = stored.definition.topics.iter().map(|name| &**name);
         let places: BTreeMap<&str, u64> = names
-            .zip(next)
+            .zip(next.unwrap_or_default())
             .filter_map(|(name, at)| Some((name, at?)))
             .collect();
         let mut open = own.open.lock();
         let is_covered = |delivered: &Delivered| {
-            let mut places = places.iter();
-            places.all(|(name, at)| delivered.next.get(*name).is_none_or(|next| next <= at))
+            let is_behind =
+                |(name, at): (&&str, &u64)| delivered.next.get(*name).is_none_or(|next| next <= at);
+            delivered.is_time || !places.is_empty() && places.iter().all(is_behind)
         };
         while open.front().is_some_and(is_covered) {
             open.pop_front();

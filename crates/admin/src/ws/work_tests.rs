@@ -246,3 +246,86 @@ async fn a_worker_that_reads_by_itself_gets_events_alone() {
     assert_eq!(released["result"], "success", "{released}");
     assert!(worker.pushed.iter().all(|it| it["event"] != "records"));
 }
+
+/// A worker that reads nothing is sent a bounded number of messages, whatever its credit is.
+#[tokio::test(start_paused = true)]
+async fn messages_for_a_worker_that_never_reads_are_bounded() {
+    const RECORDS: u64 = 100_000;
+    let world = world().await;
+    produce(&world, RECORDS).await;
+    let credit = json!({"credit": {"records": 1_u64 << 40, "bytes": 1_u64 << 50}});
+    let (mut worker, _) = Worker::join(&world, "w", credit).await;
+    // Until nothing is left to do.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    worker.session.push(&mut worker.out).unwrap();
+    let waited = worker.came();
+    assert!(waited.len() <= 65, "{} messages", waited.len());
+    worker.pushed.extend(waited);
+    let mut count = 0;
+    while count < RECORDS {
+        count += offsets(&worker.event("records").await).len() as u64;
+    }
+}
+
+/// Timers count against the credit, too: those that are due come as they are committed.
+#[tokio::test]
+async fn timers_come_as_far_as_credit_goes() {
+    let world = world().await;
+    produce(&world, 1).await;
+    let change = r#"{"time": {"clock": "wall"}}"#;
+    world.send("PATCH /v1/apps/sum", change).await;
+    let credit = json!({"credit": {"records": 1000, "bytes": 1_000_000}});
+    let (mut worker, _) = Worker::join(&world, "w", credit).await;
+    worker.event("records").await;
+    let timers: Vec<_> = (0..3000).map(|number| json!([number.to_string(), 1])).collect();
+    let set = json!({"command": "commit", "task": "0", "epoch": 1, "seq": 1, "next": 1, "timers": timers});
+    assert_eq!(worker.ask(set).await["result"], "success");
+    for seq in 2..=4 {
+        let time = worker.event("time").await;
+        let due = time["due"].as_array().unwrap().clone();
+        assert_eq!(due.len(), 1000);
+        assert!(worker.pushed.iter().all(|message| message["event"] != "time"));
+        let cleared: Vec<_> = due.iter().map(|timer| json!([timer[0], null])).collect();
+        let clear = json!({"command": "commit", "task": "0", "epoch": 1, "seq": seq, "timers": cleared});
+        assert_eq!(worker.ask(clear).await["result"], "success");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_of_slices_gets_the_records_of_each() {
+    let world = world().await;
+    let headers = [("content-type", "application/json")];
+    let records: Vec<_> = (0..20)
+        .map(|number| json!({"key": format!("k{number}"), "value": number}))
+        .collect();
+    let path = "POST /v1/topics/in/records?as=record";
+    world
+        .response_to(path, &headers, &json!(records).to_string())
+        .await;
+    let (mut worker, _) = Worker::join(&world, "w", json!({})).await;
+    assert_eq!(offsets(&worker.event("records").await).len(), 20);
+    let split = world.send("POST /v1/apps/sum/tasks/0/split", "{}").await;
+    assert_eq!(split.1["tasks"], json!(["0.0", "0.1"]), "{split:?}");
+    assert_eq!(worker.event("lost").await["task"], "0");
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let records = worker.event("records").await;
+        let (task, epoch) = (records["task"].clone(), records["epoch"].clone());
+        assert_ne!(task, "0");
+        seen.extend(offsets(&records));
+        let commit =
+            json!({"command": "commit", "task": task, "epoch": epoch, "seq": 1, "next": records["next"]});
+        let stored = worker.ask(commit).await;
+        assert_eq!(stored["result"], "success", "{stored}");
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    let stale = json!({"command": "commit", "task": "0", "epoch": 1, "seq": 1, "next": 20});
+    assert_eq!(worker.ask(stale).await["error"], "lost_claim");
+    let early = json!({"command": "emit", "task": "0.0", "epoch": 2, "emit": []});
+    assert_eq!(
+        worker.ask(early).await["error"],
+        "bad_request",
+        "the app is exactly-once"
+    );
+}

@@ -27,7 +27,7 @@ pub(super) async fn dispatch(call: &Call, path: &[&str]) -> Option<Answered> {
         ["users", name, "permissions"] => call.only_get(|| of_user(call, name)),
         ["permissions"] => call.only_get(|| list::values(call, permissions(call, None))),
         ["permissions", vhost] | ["vhosts", vhost, "permissions"] => call.only_get(|| {
-            let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+            let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::values(call, permissions(call, Some(&vhost)))
         }),
         ["permissions", vhost, name] => permission(call, vhost, name).await,
@@ -244,7 +244,7 @@ fn of_user(call: &Call, name: &str) -> Answered {
 
 async fn permission(call: &Call, vhost: &str, name: &str) -> Answered {
     let method = call.allow(&[Method::GET, Method::PUT, Method::DELETE])?.clone();
-    let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+    let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
     if method == Method::PUT {
         return put_permission(call, &vhost, name, &call.fields()?)
             .await

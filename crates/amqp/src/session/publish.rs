@@ -359,6 +359,7 @@ mod tests {
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
             churn: Churn::default(),
+            homes: std::sync::OnceLock::new(),
         };
         let agreed = Agreed {
             user: "guest".into(),

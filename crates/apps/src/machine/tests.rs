@@ -413,6 +413,39 @@ fn by_load_one_task_moves_every_ten_seconds() {
     );
 }
 
+/// A worker that lies moves no more than one task in ten seconds, and no task is lost by it.
+#[test]
+fn a_worker_that_lies_about_its_load_gets_and_loses_one_task_at_a_time() {
+    let mut world = World::new(12, Balance::Load);
+    for name in ["honest", "liar", "other"] {
+        world.join(name);
+        world.release_all();
+    }
+    let all = (0..12).map(TaskId::whole);
+    let (huge, none): (Vec<_>, Vec<_>) = all.map(|task| ((task, 1_000_000_000), (task, 0))).unzip();
+    for step in 0..20 {
+        let before = world.counts();
+        // Of tasks of others it says nothing.
+        let lie = if step % 2 == 0 { &huge } else { &none };
+        world.machine.report_load("liar", lie);
+        world
+            .machine
+            .report_load("honest", &[(TaskId::whole(0), 500), (TaskId::whole(1), 400)]);
+        for name in ["honest", "liar", "other"] {
+            world.beat(name);
+        }
+        world.pass(5_000);
+        world.release_all();
+        let after = world.counts();
+        assert_eq!(after.iter().sum::<u32>(), 12, "{after:?}");
+        let gained = before
+            .iter()
+            .zip(&after)
+            .map(|(before, after)| after.saturating_sub(*before));
+        assert!(gained.sum::<u32>() <= 1, "{before:?} to {after:?}");
+    }
+}
+
 #[test]
 fn halves_begin_with_the_worker_of_the_whole_and_then_spread() {
     let mut world = World::new(1, Balance::Count);

@@ -118,3 +118,40 @@ async fn a_death_without_deliveries_blames_no_record() {
     assert_eq!(app.failure(TASK), None);
     assert_eq!(app.position(TASK).await.unwrap().epoch, 0, "nothing is stored");
 }
+
+/// A deadly timer: no record that comes with it is blamed.
+#[tokio::test(start_paused = true)]
+async fn a_timer_under_which_workers_die_is_found_and_goes_to_the_dead_letters() {
+    let (world, app) = world(Some("dead")).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, TASK).await.unwrap();
+    let timer = |key: &str, due| (key.to_owned().into(), "n".into(), due);
+    let set = NewCommit {
+        seq: 1,
+        next: vec![Some(1)],
+        timers: vec![timer("a", Some(0)), timer("b", Some(1))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    app.leave(worker.session()).unwrap();
+    let keys = |fetched: &Fetched| -> Vec<_> { fetched.due.iter().map(|timer| timer.key.clone()).collect() };
+    for number in 0..3 {
+        let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        let fetched = worker.fetch(&app, TASK).await.unwrap();
+        let alone = number == 2;
+        let expected = if alone { vec!["a"] } else { vec!["a", "b"] };
+        assert_eq!(keys(&fetched), expected, "{number}");
+        assert_eq!(fetched.records.is_empty(), alone, "{number}");
+    }
+    let worker = Worker::join(&app, "last").has(&app, 1).await;
+    let fetched = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!(keys(&fetched), ["b"]);
+    assert_eq!(
+        offsets(&fetched),
+        (1..8).collect::<Vec<_>>(),
+        "records are as they were"
+    );
+    let headers = world.headers("dead", 0).await;
+    let found = headers.iter().find(|(name, _)| name == "stafett-error");
+    assert_eq!(found.unwrap().1, "the worker fell silent with it");
+}

@@ -1,6 +1,8 @@
 //! Records that fail, dead letters, resets, and changed settings.
 
-use stafett_apps::{App, AppError, Claim, Failed, NewCommit, NewFailure, Reset, ResetTo, Start, TaskId};
+use stafett_apps::{
+    App, AppError, Claim, Definition, Failed, NewCommit, NewFailure, Reset, ResetTo, Start, TaskId,
+};
 use std::sync::Arc;
 
 use crate::world::{ALL, Worker, World, definition, put};
@@ -143,12 +145,10 @@ async fn without_a_topic_for_it_the_task_stops_until_there_is_one() {
         ),
         "{stopped:?}"
     );
-    let mut changed = app.stored().definition.clone();
-    changed.dead_letter = Some("none".into());
-    let refused = world.apps.change("app", changed.clone()).await;
+    let to = |topic: &'static str| move |it: &mut Definition| it.dead_letter = Some(topic.into());
+    let refused = world.apps.change("app", to("none")).await;
     assert!(matches!(refused, Err(AppError::NoSuchTopic(_))), "{refused:?}");
-    changed.dead_letter = Some("dead".into());
-    world.apps.change("app", changed).await.unwrap();
+    world.apps.change("app", to("dead")).await.unwrap();
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [0, 1, 2]);
     fail(&worker, &app, 2, 0, true).await.unwrap();
     assert_eq!(world.values("dead", 0).await, ["1"]);
@@ -250,5 +250,47 @@ async fn a_reset_that_drops_the_state_survives_a_kill() {
     let app = world.apps.named("app").unwrap();
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     assert_eq!(worker.get(&app, TASK, "a").await, None, "the new log is stored");
+    assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [0, 1, 2]);
+}
+
+/// A reset forgets more finished keys than one append holds.
+#[tokio::test]
+async fn a_reset_forgets_very_many_finished_keys() {
+    const KEYS: usize = 400_000;
+    let (world, app) = world(None).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, TASK).await.unwrap();
+    for seq in 1..=4 {
+        let key = |at: usize| format!("a key of some length, number {seq} {at}").into();
+        let done = NewCommit {
+            seq,
+            next: vec![Some(3)],
+            safe: vec![Some(0)],
+            done: (0..KEYS / 4).map(|at| (key(at), vec![Some(2)])).collect(),
+            ..NewCommit::default()
+        };
+        worker.commit(&app, TASK, done).await.unwrap();
+    }
+    let last = NewCommit {
+        seq: 5,
+        safe: vec![Some(0)],
+        done: vec![("a".into(), vec![Some(2)])],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, last).await.unwrap();
+    assert_eq!(app.known(TASK).unwrap().totals.unwrap().done, KEYS + 1);
+    world.apps.pause("app", true).await.unwrap();
+    let reset = Reset {
+        to: ResetTo::Place(Start::Earliest),
+        task: None,
+        drops_state: false,
+    };
+    world.apps.reset("app", reset).await.unwrap();
+    world.apps.pause("app", false).await.unwrap();
+    assert_eq!(app.known(TASK).unwrap().totals.unwrap().done, 0);
+    let world = world.killed();
+    let app = world.apps.named("app").unwrap();
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert_eq!(app.known(TASK).unwrap().totals.unwrap().done, 0);
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [0, 1, 2]);
 }

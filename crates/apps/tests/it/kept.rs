@@ -85,6 +85,60 @@ async fn the_lag_of_a_task_is_known_before_a_worker_has_it() {
     assert_eq!(app.known(TASK).unwrap().totals.unwrap().entries, 1);
 }
 
+/// Returns the value of a metric as a whole number, 0 if it is not shown.
+fn value(text: &str, name: &str, labels: &str) -> String {
+    let line = format!("apps_{name}{{app=\"app\"{labels}}} ");
+    let mut found = text.lines().filter_map(|it| it.strip_prefix(&line));
+    let value: f64 = found.next().map_or(0.0, |value| value.parse().unwrap());
+    format!("{value:.0}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_tell_of_a_take_over() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let first = app.wall_ms() - 60_000;
+    let records = ["1", "2", "3"].map(|value| ("a", value, first));
+    world.send("in", &records).await;
+    let zombie = Worker::join(&app, "zombie").has(&app, 1).await;
+    zombie.fetch(&app, TASK).await.unwrap();
+    let commit = |seq, next| NewCommit {
+        seq,
+        next: vec![Some(next)],
+        entries: vec![put("a", "1")],
+        ..NewCommit::default()
+    };
+    zombie.commit(&app, TASK, commit(1, 1)).await.unwrap();
+    zombie.commit(&app, TASK, commit(1, 1)).await.unwrap();
+    zombie.commit(&app, TASK, commit(9, 1)).await.unwrap_err();
+    let other = Worker::join(&app, "other").has(&app, 1).await;
+    other.fetch(&app, TASK).await.unwrap();
+    let text = metrics(&world);
+    let of = |name: &str, labels: &str| value(&text, name, labels);
+    for (name, labels, wanted) in [
+        ("takeover_seconds_count", "", "1"),
+        ("claims_moved_total", ",reason=\"start\"", "1"),
+        ("claims_moved_total", ",reason=\"takeover\"", "1"),
+        ("records_delivered_total", "", "5"),
+        ("records_again_total", "", "2"),
+        ("lag_records", "", "2"),
+        // One is the broker's, which notes the death.
+        ("commits_total", ",result=\"stored\"", "2"),
+        ("commits_total", ",result=\"repeated\"", "1"),
+        ("commits_total", ",result=\"refused\"", "1"),
+        ("tasks", ",state=\"held\"", "1"),
+        ("workers", "", "1"),
+        ("state_entries", "", "1"),
+    ] {
+        assert_eq!(of(name, labels), wanted, "{name}{labels} in {text}");
+    }
+    // From the last sign of life; the time-out is ten seconds.
+    assert_eq!(of("takeover_seconds_sum", ""), "10", "{text}");
+    assert_eq!(of("lag_seconds", ""), "70", "{text}");
+    assert_ne!(of("state_bytes", ""), "0");
+}
+
 #[tokio::test]
 async fn timers_and_larger_entries_count_as_state() {
     let world = World::new();

@@ -6,17 +6,22 @@
     reason = "a test fails by panicking"
 )]
 
+mod damage;
 mod deaths;
+mod expiry;
 mod failures;
+mod guarantees;
 mod kept;
 mod lost_topics;
 mod model;
 mod power;
+mod reset_power;
 mod slices;
 mod split;
 mod split_power;
 mod split_reads;
 mod takeover;
+mod timers;
 mod together;
 mod work;
 mod world;

@@ -61,9 +61,14 @@ impl World {
 
     /// Starts on any journal.
     pub(crate) fn on(journal: &Arc<dyn Journal>) -> Self {
+        Self::by_clock(journal, &Arc::new(Clock::start()))
+    }
+
+    /// Starts on any journal, by a clock.
+    pub(crate) fn by_clock(journal: &Arc<dyn Journal>, clock: &Arc<Clock>) -> Self {
         let catalog = TopicCatalog::load(Arc::clone(journal), TopicDefaults::default()).unwrap();
         let catalog = Arc::new(catalog);
-        let apps = Apps::open(journal, &catalog, &Arc::new(Clock::start())).unwrap();
+        let apps = Apps::open(journal, &catalog, clock).unwrap();
         Self {
             memory: None,
             catalog,

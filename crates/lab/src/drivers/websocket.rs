@@ -110,8 +110,8 @@ impl Link {
         put_frame(kind, message, &mut self.outbound);
     }
 
-    /// Writes the output. Reads meanwhile, as a broker whose answers are not read takes no more. Safe to drop:
-    /// written bytes are gone from the buffer.
+    /// Writes the output. Reads meanwhile, as a broker whose answers are not read takes no more. Safe to
+    /// drop: written bytes are gone from the buffer.
     pub(super) async fn flush(&mut self) -> Result<(), DriverError> {
         while !self.outbound.is_empty() {
             let room = self.read_room();

@@ -156,7 +156,7 @@ fn check_figure(at: &str, figure: &Figure, experiment: &Experiment) -> Checked {
     Ok(())
 }
 
-/// Checks what is said of all clients together, before it is taken into the roles.
+/// Checks the settings of all clients together, before they are taken into the roles.
 pub(super) fn whole(plan: &Plan) -> Checked {
     rules! { "run" => "clients_factor", plan.run.clients_factor > 0, "clients are 1 at least"; }
     for (name, role) in &plan.roles {

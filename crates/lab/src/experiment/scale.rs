@@ -21,7 +21,7 @@ impl Plan {
         times.max().unwrap_or_default()
     }
 
-    /// Takes what is said of all clients together, and of each of them, into the roles.
+    /// Takes the settings of all clients together, and of each of them, into the roles.
     pub(super) fn multiply(&mut self) {
         for role in self.roles.values_mut() {
             role.clients = role.clients.saturating_mul(self.run.clients_factor);
@@ -40,7 +40,12 @@ impl Plan {
         by(&mut self.run.duration, DURATION_MIN);
         by(&mut self.run.warmup, SHORTEST);
         by(&mut self.run.break_in, SHORTEST);
-        let settle_min = SETTLE_MIN + self.sessions_come_within();
+        // Messages that a fault held up come late however short the load was.
+        let settle_min = if self.faults.is_empty() {
+            SETTLE_MIN + self.sessions_come_within()
+        } else {
+            self.run.settle.0
+        };
         by(&mut self.run.settle, settle_min);
         for fault in self.faults.values_mut() {
             by(&mut fault.at, SHORTEST);

@@ -120,7 +120,8 @@ pub struct RoleResult {
     /// By their names: `acknowledged` (intended moment of sending to acknowledgement), `delivery` (to its
     /// reception), `round_trip` (to the answer), `poll` (from when a poll was due to its answer), `lateness`
     /// (to the lab's own sending, without the time that the system kept it waiting). Of messages
-    /// that were meant to be sent in the time that counts; those without an answer have the time that it was waited for.
+    /// that were meant to be sent in the time that counts; those without an answer have the time that it was
+    /// waited for.
     pub latencies: BTreeMap<String, Latencies>,
     pub samples: Vec<RateSample>,
     /// Latencies of each ten seconds; absent in results of earlier programs.

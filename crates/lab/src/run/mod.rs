@@ -77,9 +77,16 @@ impl Request {
         self.agents.iter().find(far).filter(|_| is_here)
     }
 
-    /// Returns the folder of the scripts that fetch and start other systems.
-    pub(crate) fn peers(&self) -> Option<PathBuf> {
-        find_peers(&[&std::env::current_dir().unwrap_or_default(), &self.exe])
+    /// Returns the places of systems.
+    fn place(&self, ground: &Ground) -> Place {
+        Place {
+            host: self.host.clone(),
+            stafett: self.stafett.clone(),
+            data: ground.path().to_owned(),
+            logs: self.out.join("logs"),
+            peers: find_peers(&[&std::env::current_dir().unwrap_or_default(), &self.exe]),
+            kept: BTreeMap::new(),
+        }
     }
 }
 
@@ -140,14 +147,7 @@ async fn run_within(
     if let Some(crew) = &crew {
         run.environment.agents = crew.describe();
     }
-    let place = Place {
-        host: request.host.clone(),
-        stafett: request.stafett.clone(),
-        data: ground.path().to_owned(),
-        logs: request.out.join("logs"),
-        peers: request.peers(),
-        kept: BTreeMap::new(),
-    };
+    let place = request.place(&ground);
     let done = run
         .order
         .iter()

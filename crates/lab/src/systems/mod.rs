@@ -40,7 +40,7 @@ pub struct Place {
     pub logs: PathBuf,
     /// The folder of the scripts that fetch and start other systems, where it was found.
     pub peers: Option<PathBuf>,
-    /// Of a system that starts again: its addresses. It keeps them, and what it has stored.
+    /// Of a system that starts again: its addresses. It keeps them and its stored data.
     pub kept: BTreeMap<Protocol, String>,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct Load {
     pub stage: Stage,
 }
 
-/// What a load and the faults of its system know of each other.
+/// Common knowledge of a load and the faults of its system.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stage {
     /// The load has begun.

@@ -273,6 +273,11 @@ impl Recorder {
         }
     }
 
+    /// Returns the number of clients that are at work.
+    pub fn clients(&self) -> u32 {
+        self.books().clients
+    }
+
     pub fn client_went(&self) {
         let mut books = self.books();
         books.clients = books.clients.saturating_sub(1);

@@ -161,7 +161,7 @@ impl Exchanger {
             match self.inbound.role.does {
                 Does::Request => self.ask(&mut ends.state, &mut outgoing),
                 Does::Relay => {
-                    // A message that was refused would be missing for ever in what goes round.
+                    // A message that was refused would be missing for ever in the round.
                     while ends.state.begun_anew < ends.reports.refused() {
                         ends.state.begun_anew += 1;
                         self.pass_on(&mut ends.state, &mut outgoing);

@@ -91,7 +91,6 @@ fn a_broker_that_is_killed_or_held_is_back_with_what_it_has_stored() {
     let folder = TempDir::new().unwrap();
     let output = lab(&folder, &written(&folder, KILLED)).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
-    let mut processes = Vec::new();
     for number in 1..=2 {
         let point = json(&folder, &format!("points/{number:04}.json"));
         assert_eq!(point["outcome"]["kind"], "done", "{}", point["outcome"]);
@@ -101,15 +100,7 @@ fn a_broker_that_is_killed_or_held_is_back_with_what_it_has_stored() {
         assert!(recovered >= 0.2 && away >= 0.2, "{metrics}");
         let outages = point["outages"].as_array().unwrap();
         assert_eq!(outages.len(), 1);
-        let of_broker = point["processes"].as_array().unwrap().iter();
-        processes.push(of_broker.filter(|process| process["kind"] == "broker").count());
     }
-    processes.sort_unstable();
-    assert_eq!(
-        processes,
-        [1, 2],
-        "a broker that was killed is another process afterwards"
-    );
     let report = std::fs::read_to_string(folder.path().join("run/report.html")).unwrap();
     assert!(
         !report.contains("class=\"nothing empty\""),

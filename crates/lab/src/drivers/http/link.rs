@@ -30,7 +30,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Returns an error unless what was asked for has been done.
+    /// Returns an error unless the request has been carried out.
     pub(super) fn checked(self) -> Result<Self, DriverError> {
         if (200..300).contains(&self.status) {
             return Ok(self);
@@ -79,7 +79,7 @@ impl Link {
         self.outbound.extend_from_slice(body);
     }
 
-    /// Returns the next answer. Safe to drop: what was written and read is kept.
+    /// Returns the next answer. Safe to drop: written and read bytes are kept.
     pub(super) async fn answer(&mut self) -> Result<Answer, DriverError> {
         let failed = |error: std::io::Error| DriverError::Failed(error.to_string());
         loop {

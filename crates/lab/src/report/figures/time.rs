@@ -22,7 +22,7 @@ struct Shown {
     of: fn(&Point, &Asked<'_>) -> Seconds,
 }
 
-/// What a figure asks of its points.
+/// Wishes of a figure for its points.
 struct Asked<'a> {
     roles: &'a BTreeMap<String, Role>,
     /// Seconds of each value; 0: one second.
@@ -351,7 +351,7 @@ fn of_processes(point: &Point, kind: ProcessKind, value: impl Fn(&ProcessSample)
     }))
 }
 
-/// As [`of_processes`], of what adds up in the time of a sample: per second.
+/// As [`of_processes`], of sums over the time of a sample: per second.
 fn each(point: &Point, kind: ProcessKind, value: fn(&ProcessSample) -> f64) -> Seconds {
     of_processes(point, kind, move |sample| value(sample) / length(sample.seconds))
 }

@@ -1,5 +1,5 @@
 //! Faults of a system under load: its process is killed, stopped or held, and is back after a while, at the
-//! same addresses and with what it has stored.
+//! same addresses and with its stored data.
 
 use std::time::Duration;
 

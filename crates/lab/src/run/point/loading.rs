@@ -9,6 +9,8 @@ use crate::agents::controller::Order;
 use crate::clients::Client;
 use crate::drivers::{Destinations, Driver, DriverError};
 use crate::experiment::{Does, ExchangeKind, Plan, Priority, Role, Topics};
+use crate::measure::space::Space;
+use crate::systems::{Place, System};
 use crate::workload::load::{Second, Stage};
 use crate::workload::{Load, Loaded};
 
@@ -120,6 +122,25 @@ fn audiences(plan: &Plan, set: &str, topics: &Topics) -> (Option<ExchangeKind>, 
     }
 }
 
+/// Carries out the faults of a plan on a system of our own. Returns how it ended, other than by them, or that
+/// the disk runs short of space.
+async fn until_spoiled(
+    own: Option<&mut System>,
+    plan: &Plan,
+    place: &Place,
+    stage: &Stage,
+    space: &Space,
+) -> Result<String, String> {
+    let Some(own) = own else {
+        // It stores elsewhere.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        status = Box::pin(faults::carry_out(plan, own, place, stage)) => Ok(status),
+        said = space.runs_short() => Err(said),
+    }
+}
+
 impl Bench {
     /// Creates topics, runs the load, deletes the topics.
     pub(super) async fn load(
@@ -134,25 +155,18 @@ impl Bench {
         prepare(driver, plan, &destinations).await?;
         let prepared = began.elapsed();
         let stop = self.ends.now.child_token();
-        let of_load = stop.clone();
-        let watch = Arc::clone(&self.watch);
+        let (of_load, watch) = (stop.clone(), Arc::clone(&self.watch));
         let (system, address) = self.whereabouts(plan);
         let mut own = self.system.take_if(|system| system.process.is_some());
         let process = own.as_ref().and_then(|system| system.process.as_ref());
         let brokers = process.map(|process| process.pid).into_iter().collect();
         let (shortage, broken, space) = (OnceLock::new(), OnceLock::new(), &self.space);
-        let stores_here = own.is_some();
-        let stage = Stage::default();
+        let (stage, place, stores_here) = (Stage::default(), self.place.of_point(tag), own.is_some());
         let of_faults = stage.clone();
-        let place = self.place.of_point(tag);
         let spoiled = async {
-            let Some(own) = &mut own else {
-                // It stores elsewhere.
-                return std::future::pending().await;
-            };
-            tokio::select! {
-                status = Box::pin(faults::carry_out(plan, own, &place, &of_faults)) => drop(broken.set(status)),
-                said = space.runs_short() => drop(shortage.set(said)),
+            match until_spoiled(own.as_mut(), plan, &place, &of_faults, space).await {
+                Ok(status) => drop(broken.set(status)),
+                Err(said) => drop(shortage.set(said)),
             }
             stop.cancel();
             // The load sees that and ends.

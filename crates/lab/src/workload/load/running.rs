@@ -148,6 +148,13 @@ impl Running<'_> {
         consumers.all(|consumer| self.cast.has_enough(consumer, &self.load.plan))
     }
 
+    /// Returns true if a fault has cut off a consumer that is not back.
+    fn is_cut_off(&self) -> bool {
+        let consumers = self.cast.actors.iter();
+        let mut consumers = consumers.filter(|actor| actor.role.does == Does::Consume);
+        !self.load.plan.faults.is_empty() && consumers.any(|actor| actor.recorder.clients() < actor.clients)
+    }
+
     pub(super) fn drain_seconds(&self) -> Option<f64> {
         let finished = (*self.finished.lock())?;
         let mut readers = self.cast.actors.iter().filter(|actor| actor.role.after.is_some());
@@ -177,6 +184,10 @@ impl Running<'_> {
         let (mut next, mut last) = (started + SECOND, Duration::from_secs_f64(from_s));
         while !self.is_drained() && !self.load.stop.is_cancelled() {
             self.tell(true);
+            if self.is_cut_off() {
+                // Messages for a consumer that is not back are not lost.
+                since = Instant::now();
+            }
             if self.together().is_none() && since.elapsed() >= settle {
                 return true;
             }
