@@ -225,7 +225,7 @@ fn begin_upgrade(
     if !rights::is_upgrade(request) {
         return None;
     }
-    let meter = quotas::ConnectionMeter::new(broker, caller, request);
+    let meter = quotas::ConnectionMeter::of(broker, caller, request);
     request.extensions_mut().insert(meter);
     standing::intercept(request)
 }

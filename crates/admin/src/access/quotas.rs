@@ -297,7 +297,8 @@ pub(super) struct ConnectionMeter {
 }
 
 impl ConnectionMeter {
-    pub(super) fn new(broker: &Arc<Broker>, caller: &Arc<Caller>, request: &Request) -> Arc<dyn Meter> {
+    /// Returns the quota of a request's connection.
+    pub(super) fn of(broker: &Arc<Broker>, caller: &Arc<Caller>, request: &Request) -> Arc<dyn Meter> {
         let client = request.headers().get(CLIENT).and_then(|name| name.to_str().ok());
         Arc::new(Self {
             broker: Arc::clone(broker),

@@ -65,21 +65,15 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         }),
         // Each thing of an import has the right of its own route.
         "/definitions" => Needs::Cluster(Operate),
-        "/policies" | "/policies/{policy}" => Needs::Cluster(managed),
+        "/policies" | "/policies/{policy}" | "/rules" | "/tokens" | "/tokens/{id}" | "/users"
+        | "/users/{user}" => Needs::Cluster(managed),
         "/clients/{client}/call" => Needs::Client(Write),
         "/clients/{client}" if reads => Needs::Client(Describe),
         "/clients/{client}" => Needs::Client(if puts { Create } else { Delete }),
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
         "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
-        "/users"
-        | "/users/{user}"
-        | "/users/{user}/may"
-        | "/users/{user}/permissions"
-        | "/users/{user}/topic-permissions"
-        | "/tokens"
-        | "/tokens/{id}"
-        | "/rules" => Needs::Cluster(managed),
+        _ if rest.starts_with("/users/{user}/") => Needs::Cluster(managed),
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
         | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
         | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/search" | "/topics" | "/transactions" => {

@@ -243,12 +243,12 @@ async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<Log
                 password: password.into_bytes(),
             };
             let login = auth::log_in(access, &credentials, peer).await;
-            login.map_err(refused)
+            login.map_err(|why| refused(&why))
         }
     }
 }
 
-fn refused(why: AuthError) -> Refusal {
+fn refused(why: &AuthError) -> Refusal {
     match why {
         AuthError::Busy => Refusal::busy(LoginError::Busy),
         AuthError::UnknownMechanism
