@@ -1,5 +1,5 @@
 # The commands of everyday work. Each is one line: what they do stands in scripts/ and bench/.
-.PHONY: help run cluster build test lint fmt setup bench suites lab-clients lab-smoke lab-publish fuzz api-fuzz simulate torture app-kills clean console console-dev console-shots packages
+.PHONY: help run cluster build test lint fmt setup bench suites lab-clients lab-smoke lab-publish fuzz api-fuzz simulate torture app-kills sink-kills clean console console-dev console-shots packages
 
 help:
 	@echo 'make run     build and start the broker on ./data'
@@ -18,6 +18,7 @@ help:
 	@echo 'make api-fuzz [CASES=n] [SEED=s] send the HTTP API requests made of its own document'
 	@echo 'make torture SECONDS=n kill the broker, fill its disk and fail its syncs under load'
 	@echo 'make app-kills [FRAGMENTS=n] kill workers of apps and the broker while sessions and payments pass'
+	@echo 'make sink-kills [KILLS=n] kill sinks, their store and their broker, and compare what they wrote'
 	@echo 'make simulate SECONDS=n [SEED=s] run the broker from seeds (docs/simulation.md)'
 	@echo 'make console build the pages of the console anew (console/dist, which is committed)'
 	@echo 'make console-dev BROKER=url show them from their sources, over a running broker'
@@ -82,6 +83,10 @@ torture:
 
 app-kills:
 	scripts/app-kills --fragments $${FRAGMENTS:-1000000}
+
+sink-kills:
+	cargo build --release --bin stafett
+	scripts/sink-kills --kills $(or $(KILLS),1000)
 
 console:
 	cd console && { test -d node_modules || npm ci --ignore-scripts --no-fund --no-audit; } && npm run -s types && npm run -s build

@@ -201,6 +201,13 @@ impl Cluster {
         self.nodes[node].as_mut().unwrap()
     }
 
+    /// Changes a setting of a node for its next start.
+    pub(crate) fn set(&mut self, node: usize, name: &'static str, value: &str) {
+        let settings = &mut self.settings[node];
+        settings.retain(|(known, _)| *known != name);
+        settings.push((name, value.to_owned()));
+    }
+
     fn log_path(&self, node: usize) -> PathBuf {
         self.folder.join(format!("node-{node}.log"))
     }

@@ -27,11 +27,11 @@ fn start() -> Option<Cluster> {
 }
 
 /// Runs a command of the program, and returns its output.
-fn stafett(arguments: &[&str]) -> String {
+pub(crate) fn stafett(arguments: &[&str]) -> String {
     peer::run_text(Command::new(binary()).args(arguments))
 }
 
-fn until(what: &str, cluster: &Cluster, mut is_so: impl FnMut(&Cluster) -> bool) {
+pub(crate) fn until(what: &str, cluster: &Cluster, mut is_so: impl FnMut(&Cluster) -> bool) {
     let begun = Instant::now();
     while !is_so(cluster) {
         assert!(begun.elapsed() < LIMIT, "{what}: {}", cluster.logs());
@@ -40,7 +40,7 @@ fn until(what: &str, cluster: &Cluster, mut is_so: impl FnMut(&Cluster) -> bool)
 }
 
 /// Returns the cluster as a node shows it.
-fn shown(cluster: &Cluster, node: usize) -> Value {
+pub(crate) fn shown(cluster: &Cluster, node: usize) -> Value {
     let answer = cluster.get(node, "/v1/cluster");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     serde_json::from_str(body).unwrap_or_default()

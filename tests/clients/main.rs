@@ -18,6 +18,7 @@ mod apps;
 mod assigned;
 mod broker;
 mod cluster;
+mod cluster_cells;
 mod cluster_nodes;
 mod commands;
 mod confluent;

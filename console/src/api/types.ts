@@ -565,6 +565,7 @@ export type ClientQueue = {
 };
 
 export type Cluster = {
+  cells?: (ClusterCell)[];
   commits: CommitTimes | null;
   database: ClusterDatabase | null;
   epoch: number;
@@ -573,6 +574,12 @@ export type Cluster = {
   owner: number | null;
   problems: (string)[];
   this: number;
+};
+
+export type ClusterCell = {
+  cell: number;
+  epoch: number;
+  owner: number | null;
 };
 
 export type ClusterDatabase = {
@@ -609,7 +616,7 @@ export type ClusterObjects = {
   unknown_bytes: number;
 };
 
-export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_policy" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_sink" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "no_cluster" | "no_such_node" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "limit_reached" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "topic_made_again" | "record_failed" | "not_paused" | "no_runner" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "bad_definition" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_sinks" | "too_many_filters" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "target_refused" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
+export type Code = "bad_request" | "unknown_field" | "bad_json" | "cross_site" | "bad_host" | "unauthenticated" | "forbidden" | "not_registered" | "no_such_user" | "no_such_permission" | "no_such_token" | "no_such_path" | "no_such_code" | "no_such_namespace" | "no_such_queue" | "no_such_client" | "no_such_message" | "no_such_topic" | "no_such_exchange" | "no_such_binding" | "no_such_policy" | "no_such_partition" | "no_such_group" | "no_such_member" | "no_such_app" | "no_such_task" | "no_such_worker" | "no_such_table" | "no_such_key" | "no_such_sink" | "no_such_transaction" | "no_such_connection" | "no_such_consumer" | "no_such_operation" | "no_such_experiment" | "no_such_run" | "no_such_agent" | "no_cluster" | "no_such_node" | "method_not_allowed" | "slow_body" | "last_administrator" | "is_default" | "closing" | "in_use" | "immutable" | "changed" | "not_empty" | "exists_differently" | "name_taken" | "too_many_in_flight" | "internal_exchange" | "exclusive" | "limit_reached" | "queue_full" | "queue_gone" | "message_too_large" | "message_without_key" | "backup_failed" | "not_stoppable" | "topic_has_apps" | "taken" | "over_share" | "pinned" | "draining" | "lost_claim" | "taken_over" | "out_of_order" | "gap" | "topic_made_again" | "record_failed" | "not_paused" | "no_runner" | "bad_offset" | "too_large" | "unsupported_type" | "no_key" | "out_of_range" | "too_fine" | "bad_definition" | "not_splittable" | "not_keyed" | "not_copartitioned" | "too_many_targets" | "unroutable" | "paused" | "bad_settings" | "no_websocket" | "too_many_apps" | "too_many_sinks" | "too_many_filters" | "too_many_workers" | "not_stored" | "outcome_unknown" | "over_quota" | "target_refused" | "not_serving" | "overloaded" | "space_short" | "unreadable" | "timed_out" | "disk_full";
 
 export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 
@@ -1491,6 +1498,7 @@ export type OperationStarted = {
 };
 
 export type Order = {
+  cell?: number;
   to?: number | null;
 };
 
@@ -2318,8 +2326,37 @@ export type User = {
   verifiers: (string)[];
 };
 
+export type UserKeys = {
+  bind: string;
+  exchange: string;
+  namespace: string;
+  publish: string;
+};
+
+export type UserKeysList = {
+  items: (UserKeys)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
+
 export type UserList = {
   items: (User)[];
+  matched: number;
+  next: string | null;
+  total: number;
+};
+
+export type UserPermission = {
+  complete: boolean;
+  define: string | null;
+  namespace: string;
+  receive: string | null;
+  send: string | null;
+};
+
+export type UserPermissionList = {
+  items: (UserPermission)[];
   matched: number;
   next: string | null;
   total: number;
@@ -2362,6 +2399,13 @@ export type Waits = {
 export type WantedClaims = {
   count?: number;
   tasks?: (string)[];
+};
+
+export type WantedPermission = {
+  define?: string | null;
+  namespace: string;
+  receive?: string | null;
+  send?: string | null;
 };
 
 export type WantedToken = {

@@ -186,6 +186,20 @@ impl Caller {
         self.decide(action, resource).0
     }
 
+    /// Returns true if `action` is permitted on all things of a kind, and false if that may depend on their
+    /// names. The decision is not remembered.
+    pub fn may_all(&self, action: Action, kind: Kind) -> bool {
+        let decide = |directory: &Arc<Directory>| directory.decide_all(&self.who, self.peer, action, kind);
+        self.is_unrestricted() || self.directory.as_ref().is_some_and(decide)
+    }
+
+    /// Returns a number that changes whenever its rights may.
+    pub fn generation(&self) -> u64 {
+        self.directory
+            .as_ref()
+            .map_or(0, |directory| directory.generation())
+    }
+
     /// Returns true if `action` is permitted on at least some things of these kinds.
     pub fn may_any(&self, action: Action, kinds: Kinds) -> bool {
         let decide = |directory: &Arc<Directory>| directory.decide_any(&self.who, self.peer, action, kinds);

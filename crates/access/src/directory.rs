@@ -13,6 +13,7 @@ use stafett_model::SharedLock;
 use crate::action::Action;
 use crate::caller::{Caller, Denied, Who};
 use crate::limit::{Limit, Limited, Limits};
+use crate::permission::Permission;
 use crate::quota::{Entity, Quotas, Rates};
 use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Rule, Subject};
@@ -79,7 +80,17 @@ impl Directory {
 
     /// Applies changes, all at once.
     pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        self.apply_to(&mut self.state.write(), changes);
+    }
+
+    /// Forgets everything, and applies changes, all at once.
+    pub fn replace(&self, changes: impl IntoIterator<Item = Change>) {
         let mut state = self.state.write();
+        *state = State::default();
+        self.apply_to(&mut state, changes);
+    }
+
+    fn apply_to(&self, state: &mut State, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
             state.apply(change);
         }
@@ -143,6 +154,17 @@ impl Directory {
     /// Reads the rules under a lock; `read` should be short.
     pub fn with_rules<T>(&self, read: impl FnOnce(&Rules) -> T) -> T {
         read(&self.state.read().rules)
+    }
+
+    /// Returns true if rules that permissions are not made of count for a user in a namespace, too.
+    pub fn has_other_rules(&self, user: &User, namespace: &str) -> bool {
+        let state = self.state.read();
+        let own = Subject::User(user.name.clone());
+        subjects(user).any(|subject| {
+            let is_part = |rule: &Rule| subject == own && Permission::is_made_of(rule);
+            let mut rules = state.rules.of(&subject);
+            rules.any(|rule| Permission::is_about(&rule, namespace) && !is_part(&rule))
+        })
     }
 
     /// Returns true if there are quotas.
@@ -217,15 +239,41 @@ impl Directory {
         verdict == Verdict::Allowed || is_allowed_by_tag(user, action, resource.kind)
     }
 
-    /// Returns true if a rule permits `action` on at least some things of these kinds.
+    /// Returns true if `action` is permitted on all things of a kind, and false if that may depend on their
+    /// names.
+    pub(crate) fn decide_all(&self, who: &Who, peer: IpAddr, action: Action, kind: Kind) -> bool {
+        let state = self.state.read();
+        let Some(user) = state.user_of(who) else {
+            return who.is_internal() || (*who == Who::Anonymous && self.is_open());
+        };
+        if user.has_tag(SUPERUSER) {
+            return true;
+        }
+        let mut is_allowed = is_allowed_by_tag(user, action, kind);
+        for subject in subjects(user) {
+            match state.rules.verdict_on_all(&subject, action, kind, peer) {
+                Verdict::Forbidden => return false,
+                Verdict::Allowed => is_allowed = true,
+                Verdict::Silent => {}
+            }
+        }
+        is_allowed
+    }
+
+    /// Returns true if a rule permits `action` on at least some things of these kinds, and none forbids it on
+    /// all.
     pub(crate) fn decide_any(&self, who: &Who, peer: IpAddr, action: Action, kinds: Kinds) -> bool {
         let state = self.state.read();
         let Some(user) = state.user_of(who) else {
             return who.is_internal() || (*who == Who::Anonymous && self.is_open());
         };
-        user.has_tag(SUPERUSER)
-            || kinds.iter().any(|kind| is_allowed_by_tag(user, action, kind))
-            || subjects(user).any(|subject| state.rules.permits_any(&subject, action, kinds, peer))
+        let is_permitted = |kind: Kind| {
+            let rules = &state.rules;
+            let is_allowed = is_allowed_by_tag(user, action, kind)
+                || subjects(user).any(|subject| rules.permits_any(&subject, action, kind.into(), peer));
+            is_allowed && !subjects(user).any(|subject| rules.forbids_all(&subject, action, kind, peer))
+        };
+        user.has_tag(SUPERUSER) || kinds.iter().any(is_permitted)
     }
 }
 

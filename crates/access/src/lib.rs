@@ -9,6 +9,7 @@
 //! - `rule`: one rule: a permission or prohibition of actions on things
 //! - `rules`: all rules, found by name, prefix or pattern
 //! - `pattern`: patterns of names, bounded in time and memory
+//! - `permission`: rules of one form, as patterns of a user in a namespace
 //! - `user`: users, their tags and verifiers
 //! - `verifier`: numbers that a password is checked against
 //! - [`scram`]: the server's side of SCRAM (RFC 5802, RFC 7677)
@@ -27,6 +28,7 @@ mod directory;
 mod guessing;
 mod limit;
 mod pattern;
+mod permission;
 mod quota;
 mod resource;
 mod rule;
@@ -43,8 +45,10 @@ pub use directory::{Change, Directory};
 pub use guessing::Guessing;
 pub use limit::{Limit, Limited, Limits, Tallied, Tally, decode_limits, encode_limits};
 pub use pattern::{BadPattern, Pattern};
+pub use permission::Permission;
 pub use quota::{
-    BadQuota, Bucket, Entity, Part, Quotas, Rate, Rates, WAIT_MAX, check_rate, decode_quota, encode_rates,
+    BadQuota, Bucket, Entity, Meter, Part, Quotas, Rate, Rates, WAIT_MAX, check_rate, decode_quota,
+    encode_rates,
 };
 pub use resource::{Kind, Kinds, Resource};
 pub use rule::{Effect, Form, Rule, Subject};

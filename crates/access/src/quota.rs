@@ -231,6 +231,15 @@ impl Bucket {
     }
 }
 
+/// Quota of a connection, for a front end that knows no users.
+pub trait Meter: fmt::Debug + Send + Sync {
+    /// Returns true if there are quotas.
+    fn is_on(&self) -> bool;
+
+    /// Takes bytes or requests, and returns the time until the debt is gone. 0 only asks.
+    fn charge(&self, rate: Rate, count: usize) -> Duration;
+}
+
 /// Users, clients and rate that share a bucket.
 type BucketKey = (Option<Box<str>>, Option<Box<str>>, Rate);
 

@@ -13,7 +13,7 @@ use stafett_model::Lock;
 
 use crate::action::{Action, Actions};
 use crate::pattern::{BadPattern, Pattern};
-use crate::resource::{Kinds, Resource};
+use crate::resource::{Kind, Kinds, Resource};
 use crate::rule::{Effect, Form, Rule, Subject};
 
 /// Rules with patterns that one subject may have.
@@ -81,6 +81,7 @@ struct OfSubject {
     /// Lengths of prefixes, with the number of rules of each.
     prefix_lengths: BTreeMap<usize, usize>,
     patterns: usize,
+    prohibitions: usize,
 }
 
 #[derive(Debug, Default)]
@@ -148,11 +149,12 @@ impl Rules {
             return;
         }
         let rules = self.subjects.entry(subject).or_default();
-        let (form, length) = (key.form, key.name.len());
+        let (form, length, effect) = (key.form, key.name.len(), key.effect);
         if rules.rows.insert(key, actions).is_some() {
             return;
         }
         self.len += 1;
+        rules.prohibitions += usize::from(effect == Effect::Deny);
         match form {
             Form::Literal => {}
             Form::Prefix => *rules.prefix_lengths.entry(length).or_default() += 1,
@@ -168,6 +170,7 @@ impl Rules {
             return;
         }
         self.len -= 1;
+        rules.prohibitions -= usize::from(key.effect == Effect::Deny);
         match key.form {
             Form::Literal => {}
             Form::Prefix => {
@@ -229,7 +232,10 @@ impl Rules {
             }
             false
         };
+        let is_live = resource.kind == Kind::LiveTopic && !resource.name.is_empty();
         let forbidden = rules.visit_name(Form::Literal, resource.name, &mut visit)
+            // Rules on live topics had no other name once, and it stood for all of them.
+            || (is_live && rules.visit_name(Form::Literal, "", &mut visit))
             || rules
                 .prefix_lengths
                 .range(..=resource.name.len())
@@ -245,6 +251,45 @@ impl Rules {
                     && visit(key, *actions)
             });
         if forbidden { Verdict::Forbidden } else { verdict }
+    }
+
+    /// Returns the answer about all things of a kind together: a permission holds for each of them. Any
+    /// prohibition of the subject counts as one, as it may be about some of them.
+    pub(crate) fn verdict_on_all(
+        &self,
+        subject: &Subject,
+        action: Action,
+        kind: Kind,
+        peer: IpAddr,
+    ) -> Verdict {
+        let Some(rules) = self.subjects.get(subject) else {
+            return Verdict::Silent;
+        };
+        if rules.prohibitions > 0 {
+            return Verdict::Forbidden;
+        }
+        let all = Resource::new(kind, "");
+        let mut permits = |key: &Key, actions: Actions| key.is_for(&all, peer) && actions.permits(action);
+        let is_allowed = rules.visit_name(Form::Prefix, "", &mut permits)
+            || (kind == Kind::LiveTopic && rules.visit_name(Form::Literal, "", &mut permits));
+        if is_allowed {
+            Verdict::Allowed
+        } else {
+            Verdict::Silent
+        }
+    }
+
+    /// Returns true if a rule of `subject` forbids `action` on all things of a kind.
+    pub(crate) fn forbids_all(&self, subject: &Subject, action: Action, kind: Kind, peer: IpAddr) -> bool {
+        let Some(rules) = self.subjects.get(subject).filter(|rules| rules.prohibitions > 0) else {
+            return false;
+        };
+        let mut forbids = |key: &Key, actions: Actions| {
+            let is_about = key.kinds.has(kind) && key.host.is_none_or(|host| host == peer);
+            key.effect == Effect::Deny && is_about && key.namespace.is_none() && actions.forbids(action)
+        };
+        rules.visit_name(Form::Prefix, "", &mut forbids)
+            || (kind == Kind::LiveTopic && rules.visit_name(Form::Literal, "", &mut forbids))
     }
 
     /// Returns true if a rule of `subject` permits `action` on any thing of a kind.
@@ -332,7 +377,6 @@ mod tests {
     use regex::Regex;
 
     use super::*;
-    use crate::resource::Kind;
 
     const PEERS: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -452,6 +496,46 @@ mod tests {
                 prop_assert_eq!(rules.verdict(&subject, action, &on, peer), expected, "{:?} {}", action, on);
             }
         }
+    }
+
+    #[test]
+    fn the_name_without_letters_stands_for_all_live_topics_and_for_nothing_else() {
+        let mut rules = Rules::default();
+        let rule = |effect, form, name: &str, kinds, actions| Rule {
+            subject: Subject::Everyone,
+            effect,
+            kinds,
+            namespace: None,
+            form,
+            name: name.into(),
+            host: None,
+            actions,
+        };
+        let both = Kinds::of(&[Kind::Topic, Kind::LiveTopic]);
+        let read = Actions::of(&[Action::Read]);
+        rules.set(rule(Effect::Allow, Form::Literal, "", both, read));
+        let live = |name| Resource::new(Kind::LiveTopic, name);
+        let verdict =
+            |rules: &Rules, on: &Resource<'_>| rules.verdict(&Subject::Everyone, Action::Read, on, PEERS[0]);
+        let on_all = |rules: &Rules, action| {
+            rules.verdict_on_all(&Subject::Everyone, action, Kind::LiveTopic, PEERS[0])
+        };
+        assert_eq!(verdict(&rules, &live("a")), Verdict::Allowed);
+        assert_eq!(verdict(&rules, &Resource::topic("a")), Verdict::Silent);
+        assert_eq!(on_all(&rules, Action::Read), Verdict::Allowed);
+        assert_eq!(on_all(&rules, Action::Write), Verdict::Silent);
+        let denied = |actions| rule(Effect::Deny, Form::Prefix, "a", Kind::LiveTopic.into(), actions);
+        rules.set(denied(read));
+        assert_eq!(verdict(&rules, &live("ab")), Verdict::Forbidden);
+        assert_eq!(verdict(&rules, &live("b")), Verdict::Allowed);
+        assert_eq!(on_all(&rules, Action::Read), Verdict::Forbidden);
+        rules.set(denied(Actions::NONE));
+        assert_eq!(on_all(&rules, Action::Read), Verdict::Allowed);
+        rules.set(rule(Effect::Allow, Form::Literal, "", both, Actions::NONE));
+        rules.set(rule(Effect::Allow, Form::Prefix, "a", both, read));
+        assert_eq!(on_all(&rules, Action::Read), Verdict::Silent);
+        rules.set(rule(Effect::Allow, Form::Prefix, "", both, read));
+        assert_eq!(on_all(&rules, Action::Read), Verdict::Allowed);
     }
 
     #[test]

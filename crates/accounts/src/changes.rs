@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
 
 use stafett_access::{
     Actions, BadName, BadPattern, BadQuota, BadRule, Caller, Change, Effect, Form, Limited, Limits, Rule,
     Subject, Token, TokenHash, User, Verifiers, encode_limits, encode_rates,
 };
-use stafett_journal::Frame;
+use stafett_journal::{Frame, Refusal};
 use stafett_store::{FRAMES_MAX, NotStored, spaces, store_synced};
 
 use super::checks::Checked;
@@ -315,6 +316,9 @@ impl AccessControl {
 
     /// Stores changes and puts them into force; a number of them at once.
     pub(super) async fn store(&self, changes: Vec<Change>) -> Result<(), NotStored> {
+        if self.is_copy.load(Ordering::Acquire) {
+            return Err(NotStored::Refused(Refusal::Closed));
+        }
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             let some: Vec<Change> = changes.by_ref().take(FRAMES_MAX).collect();

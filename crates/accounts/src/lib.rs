@@ -9,7 +9,9 @@
 //! - `background`: work on threads that give way
 //! - `bearer`: tokens of an authorization server
 //! - `changes`: users, tokens and rules that are made and deleted
+//! - `copy`: everything as bytes, for another broker of the cluster
 //! - `checks`: turns to check passwords and tokens
+//! - `same_proofs`: logins with one password at once
 //! - `quotas`: rates of users and clients; `limits`: numbers of things
 //! - `topic_permissions`: permissions for the routing keys of exchanges
 //! - `login`: logins by password, token and SCRAM; `newer_keys`: wishes for keys that are not known
@@ -19,10 +21,12 @@ mod background;
 mod bearer;
 mod changes;
 mod checks;
+mod copy;
 mod limits;
 mod login;
 mod newer_keys;
 mod quotas;
+mod same_proofs;
 mod topic_permissions;
 mod trail;
 
@@ -31,7 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stafett_access::{
-    Caller, Change, Directory, Guessing, Rule, Token, TokenHash, TopicPermission, User, decode_limits,
+    Caller, Change, Directory, Guessing, Rule, Tally, Token, TokenHash, TopicPermission, User, decode_limits,
     decode_quota,
 };
 use stafett_journal::{Journal, StateItem, StateUnreadable};
@@ -43,14 +47,16 @@ use tokio::time::Instant;
 pub use audit::AUDIT;
 pub use bearer::{BearerError, BearerSettings};
 pub use changes::{AccessError, NewToken};
+pub use copy::BadCopy;
 pub use login::{LoginError, Proof, ScramLogin};
-pub use quotas::NewQuota;
+pub use quotas::{ConnectionQuota, NewQuota};
 pub use trail::AuditTrail;
 
 use bearer::Bearer;
 use checks::Checks;
 use login::{Sessions, Verified};
 use newer_keys::NewerKeys;
+use same_proofs::SameProofs;
 
 /// Users, tokens and rules of a broker.
 #[derive(Debug)]
@@ -66,9 +72,13 @@ pub struct AccessControl {
     /// One permit, held while something is changed.
     turn: Semaphore,
     verified: Lock<Verified>,
+    tally: Tally,
+    same: SameProofs,
     sessions: Lock<Sessions>,
     /// True if callers from other machines always need a name.
     remote_needs_login: AtomicBool,
+    /// True if everything is a copy of another broker's: nothing is changed here.
+    is_copy: AtomicBool,
     /// Generation of the directory, for those that wait for changes.
     changes: watch::Sender<u64>,
     /// Secret of this run.
@@ -117,8 +127,11 @@ impl AccessControl {
             derivations: Checks::new(),
             turn: Semaphore::new(1),
             verified: Lock::default(),
+            tally: Tally::default(),
+            same: SameProofs::default(),
             sessions: Lock::default(),
             remote_needs_login: AtomicBool::new(false),
+            is_copy: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             secret: random(),
             own: TokenHash::of(own_secret.as_bytes()),

@@ -1,10 +1,17 @@
 //! Limits of namespaces and users that are set.
 
-use stafett_access::{Caller, Change, Limit, Limited};
+use stafett_access::{Caller, Change, Limit, Limited, Tallied};
 
 use super::{AccessControl, AccessError, audit};
 
 impl AccessControl {
+    /// Counts a thing of a namespace or user until it is dropped. The error is the limit.
+    pub fn count(&self, of: Limited, limit: Limit) -> Result<Tallied, u64> {
+        let max = self.directory.limit(&of, limit);
+        let counted = self.tally.add(of, limit, max);
+        counted.ok_or_else(|| max.unwrap_or_default())
+    }
+
     /// Sets limits of a namespace or user, or removes them. Others stay.
     pub async fn set_limits(
         &self,

@@ -118,16 +118,25 @@ impl AccessControl {
         }
         self.wait(peer, name).await;
         let user = self.directory.user(name);
-        let is_right = match &user {
-            Some(user) if self.is_verified(user, password) => true,
-            _ => self.verify(user.clone(), password, peer).await?,
-        };
+        let is_known = |user: &Arc<User>| self.is_verified(user, password);
+        let mut is_right = user.as_ref().is_some_and(is_known);
+        if !is_right {
+            // Many logins with one password are one check: the others wait for it.
+            let same = self.same.enter(self.proof_of(name, password))?;
+            let _turn = same.turn().await?;
+            is_right = user.as_ref().is_some_and(is_known);
+            if !is_right {
+                is_right = self.verify(user.clone(), password, peer).await?;
+            }
+            if let Some(user) = user.as_ref().filter(|_| is_right) {
+                self.remember(user, password);
+            }
+        }
         let Some(user) = user.filter(|_| is_right) else {
             self.on_failure(name, peer);
             return Err(LoginError::Refused);
         };
-        self.on_login(name, peer);
-        self.remember(&user, password);
+        self.on_login(&user.name, peer);
         Ok(Arc::new(Caller::user(&self.directory, name, peer)))
     }
 
@@ -309,6 +318,12 @@ impl AccessControl {
         verified.0.insert(user.name.clone(), digests);
     }
 
+    /// Returns a hash of a user and a password with the secret of this run.
+    fn proof_of(&self, user: &str, password: &[u8]) -> TokenHash {
+        let length = (user.len() as u64).to_le_bytes();
+        TokenHash::of(&[&self.secret, &length[..], user.as_bytes(), password].concat())
+    }
+
     /// Returns a hash of the password with the secret of this run, and one that changes with the verifiers.
     fn digests(&self, user: &User, password: &[u8]) -> ([u8; 32], u64) {
         let hash = TokenHash::of(&[&self.secret, password].concat());
@@ -408,5 +423,26 @@ mod tests {
             assert!(costs[0] >= Duration::from_millis(300), "guesses are slowed");
             assert!(costs.iter().all(|cost| *cost == costs[0]), "{costs:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logins_with_one_password_at_once_are_one_check() {
+        let control = Arc::new(control());
+        let log_in = |password: &'static [u8]| {
+            let control = Arc::clone(&control);
+            async move {
+                let user = "ann";
+                let proof = Proof::Password { user, password };
+                control.login(proof, peer(user)).await.map(drop)
+            }
+        };
+        let before = control.checks.begun();
+        let mut all = tokio::task::JoinSet::new();
+        // More than wait for a turn from one address.
+        (0..600).for_each(|_| drop(all.spawn(log_in(b"secret"))));
+        assert!(all.join_all().await.iter().all(|outcome| *outcome == Ok(())));
+        assert_eq!(control.checks.begun() - before, 1);
+        assert_eq!(log_in(b"wrong").await, Err(LoginError::Refused));
+        assert_eq!(log_in(b"secret").await, Ok(()));
     }
 }

@@ -14,7 +14,43 @@ pub struct NewQuota {
     pub rates: Vec<(Rate, Option<f64>)>,
 }
 
+/// Buckets of a connection, kept until users or quotas change. Empty while there are no quotas.
+#[derive(Debug, Default)]
+pub struct ConnectionQuota(Option<Box<Buckets>>);
+
+#[derive(Debug)]
+struct Buckets {
+    /// Generation of the users and quotas that they are of.
+    generation: u64,
+    /// By rate.
+    buckets: [Option<Arc<Bucket>>; Rate::ALL.len()],
+}
+
 impl AccessControl {
+    /// Takes bytes or requests of a connection from its quota, and returns the time until the debt is gone.
+    /// The user and the client of a connection do not change.
+    pub fn charge(
+        &self,
+        quota: &mut ConnectionQuota,
+        (user, client): (Option<&str>, &str),
+        rate: Rate,
+        count: usize,
+    ) -> Duration {
+        if !self.directory.has_quotas() {
+            quota.0 = None;
+            return Duration::ZERO;
+        }
+        let generation = self.directory.generation();
+        let known = quota.0.take().filter(|known| known.generation == generation);
+        let known = known.unwrap_or_else(|| {
+            let buckets = Rate::ALL.map(|rate| self.bucket(user, client, rate));
+            Box::new(Buckets { generation, buckets })
+        });
+        let known = quota.0.insert(known);
+        let bucket = known.buckets.get(rate as usize).and_then(Option::as_ref);
+        bucket.map_or(Duration::ZERO, |bucket| self.take(bucket, count))
+    }
+
     /// Sets quotas, all or none of them; with `check_only` none.
     pub async fn set_quotas(
         &self,

@@ -37,15 +37,20 @@ struct Explanation {
 pub(crate) fn routes(routes: Routes) -> Routes {
     routes
         .route(
-            get("/v1", "Shows product and version.").answers::<About>(200),
+            get("/v1", "Shows product and version.")
+                .open()
+                .answers::<About>(200),
             product,
         )
         .route(
-            get("/v1/openapi.json", "Shows this document.").answers::<Map<String, Value>>(200),
+            get("/v1/openapi.json", "Shows this document.")
+                .open()
+                .answers::<Map<String, Value>>(200),
             document,
         )
         .route(
             get("/v1/problems/{code}", "Explains a code of refusals.")
+                .open()
                 .answers::<Explanation>(200)
                 .refuses(&[Code::NoSuchCode]),
             explain,

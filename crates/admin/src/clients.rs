@@ -19,7 +19,7 @@ use stafett_model::Namespace;
 
 use crate::caller::{self, Caller, NAME_BYTES_MAX, client_name, queue_name};
 use crate::content::Form;
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::message::{Choice, MessageOf};
 use crate::queue_details::oldest;
 use crate::queues::{MessageCount, NAMESPACE};
@@ -170,6 +170,7 @@ fn call_route(routes: Routes) -> Routes {
                 Parameter::duration("wait", WAIT_MAX, "Time to wait; 10s if it is absent."),
                 Parameter::text("as", "Form of the content: auto, text, json or base64."),
             ])
+            .headers(&[key::HEADER])
             .body::<Outgoing>()
             .answers::<MessageOf>(200)
             .refuses(&refusals::STORAGE)

@@ -25,6 +25,9 @@ pub struct Cluster {
     pub epoch: u64,
     pub lease_ms: u64,
     pub nodes: Vec<ClusterNode>,
+    /// All cells, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<ClusterCell>,
     /// Null while the database does not answer.
     pub database: Option<ClusterDatabase>,
     /// Null while this node has committed nothing.
@@ -45,6 +48,16 @@ pub struct ClusterNode {
     pub silent_ms: u64,
     /// Address of each listener by name; `peer` is that for other nodes.
     pub addresses: BTreeMap<String, String>,
+}
+
+/// A cell of a cluster.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub struct ClusterCell {
+    pub cell: u32,
+    /// Number of the node that owns it; null while there is none.
+    pub owner: Option<u32>,
+    /// Owners so far.
+    pub epoch: u64,
 }
 
 /// The database of a cluster.
@@ -94,7 +107,10 @@ pub struct ClusterObjects {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Order {
-    /// Number of the node that is to serve; any other if it is absent.
+    /// The cell; the first one if it is absent.
+    #[serde(default)]
+    cell: u32,
+    /// Number of the node that is to have it; any other if it is absent.
     to: Option<u32>,
 }
 
@@ -132,7 +148,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         .route(
             post(
                 "/v1/cluster/move",
-                "Has another node serve. Connections end, and clients connect again.",
+                "Has another node own a cell. Its connections end, and clients connect again.",
             )
             .body::<Order>()
             .answers::<Ordered>(202)
@@ -150,8 +166,8 @@ async fn compare(State(node): State<Arc<dyn Node>>) -> Result<Response, Problem>
 }
 
 async fn order_move(State(node): State<Arc<dyn Node>>, request: Request) -> Result<Response, Problem> {
-    let Order { to } = body::json(request).await?;
-    let from = node.move_cell(to)?;
+    let Order { cell, to } = body::json(request).await?;
+    let from = node.move_cell(cell, to).await?;
     Ok(answer(StatusCode::ACCEPTED, &Ordered { from, to }))
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
-use stafett_http::Problem;
+use stafett_http::{Parameter, Problem};
 use stafett_journal::RequestId;
 use uuid::{Builder, Uuid};
 
@@ -15,6 +15,12 @@ use crate::sender::CONTEXT_MAX;
 /// Hash of a key: it has its meaning within a scope and for one caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key([u8; 16]);
+
+/// The header, described.
+pub(crate) const HEADER: Parameter = Parameter::text(
+    "Idempotency-Key",
+    "1 to 255 bytes: a request that is sent again with it is stored once, and answered alike.",
+);
 
 impl Key {
     pub(crate) fn of(headers: &HeaderMap, caller: &Caller, scope: &[&str]) -> Result<Option<Self>, Problem> {

@@ -227,10 +227,14 @@ pub fn router(backend: Backend, access: Access) -> Router {
 /// Returns the `OpenAPI` document of all routes, as text.
 #[must_use]
 pub fn document() -> String {
-    let (routes, sockets, definitions) = (routes(), ws::routes(), definitions::routes());
-    let endpoints = [routes.endpoints(), sockets.endpoints(), definitions.endpoints()].concat();
-    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, &endpoints);
+    let document = openapi::document(TITLE, env!("CARGO_PKG_VERSION"), ABOUT, &endpoints());
     format!("{document:#}\n")
+}
+
+/// Returns the descriptions of all routes.
+fn endpoints() -> Vec<Endpoint> {
+    let (routes, sockets, definitions) = (routes(), ws::routes(), definitions::routes());
+    [routes.endpoints(), sockets.endpoints(), definitions.endpoints()].concat()
 }
 
 fn routes() -> Routes {

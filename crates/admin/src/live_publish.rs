@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use stafett_access::{Action, Kind, Resource};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::body::Object;
@@ -17,7 +18,7 @@ use stafett_http::{Code, Problem, Slot, body, stamp};
 use stafett_live_topics::{Live, Message, NotStored, Outcome, Payload, PendingAppends, Published};
 
 use crate::refusals::{self, of_storage};
-use crate::{Routes, answer};
+use crate::{Routes, access, answer};
 
 /// Bound on the messages of a body.
 const MESSAGES_MAX: usize = 10_000;
@@ -100,7 +101,12 @@ async fn publish(State(broker): State<Slot<Broker>>, request: Request) -> Result
     let posted = body::read(request, LIMIT).await?;
     let broker = broker.get()?;
     let live = broker.live_topics();
-    let (counts, staged) = publish_all(live, &read(posted.text()?)?)?;
+    let messages = read(posted.text()?)?;
+    for message in &messages {
+        let topic = Resource::new(Kind::LiveTopic, &message.topic);
+        access::check(&broker, Action::Write, &topic)?;
+    }
+    let (counts, staged) = publish_all(live, &messages)?;
     if let Some(ticket) = live.store(staged) {
         stored(stamp::storing(ticket).await)?;
     }

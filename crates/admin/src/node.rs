@@ -67,9 +67,9 @@ pub trait Node: Debug + Send + Sync {
     fn cluster_objects(&self) -> Commanded<ClusterObjects> {
         Box::pin(async { Err(cluster::no_cluster()) })
     }
-    /// Has another node serve, and returns the number of this one.
-    fn move_cell(&self, _to: Option<u32>) -> Result<u32, Problem> {
-        Err(cluster::no_cluster())
+    /// Has another node own a cell, and returns the number of its owner.
+    fn move_cell(&self, _cell: u32, _to: Option<u32>) -> Commanded<u32> {
+        Box::pin(async { Err(cluster::no_cluster()) })
     }
     /// Reads the settings again.
     fn reload(&self) -> Commanded<Reloaded>;

@@ -77,6 +77,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                  With the header Idempotency-Key, sending again stores once.",
             )
             .query(&[NAMESPACE])
+            .headers(&[key::HEADER])
             .body::<Publication>()
             .answers::<Routed>(201)
             .refuses(&refusals::STORAGE)

@@ -167,7 +167,9 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> Problem {
         NamespaceError::NoSuchNamespace => Code::NoSuchNamespace,
         NamespaceError::IsDefault => Code::IsDefault,
         NamespaceError::Closing => Code::Closing,
-        NamespaceError::BadName | NamespaceError::LongDescription => Code::BadRequest,
+        NamespaceError::BadName | NamespaceError::LongDescription | NamespaceError::Elsewhere => {
+            Code::BadRequest
+        }
         NamespaceError::NotStored(why) => return of_storage(*why, error),
     };
     Problem::new(code, error)

@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
 use stafett_http::api::post;
-use stafett_http::{Code, Path, Problem, Query, Slot, body};
+use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 
 use crate::caller::Caller;
 use crate::coding::packing;
 use crate::content::{self, JSON};
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::queues::NAMESPACE;
 use crate::refusals;
 use crate::sender::{CONTEXT_MAX, Outgoing, QueueRef, Sender, Sent, SentOrRefused};
@@ -108,6 +108,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                  Idempotency-Key, sending again stores once.",
             )
             .query(&[NAMESPACE])
+            .headers(&[key::HEADER])
+            // Lines of NDJSON are not declared: generators of clients fail at a second body beside a list.
             .body::<Body>()
             .answers::<AllSent>(201)
             .answers::<Vec<SentOrRefused>>(200)
@@ -124,6 +126,15 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                  Stafett-Header-NAME, Idempotency-Key.",
             )
             .query(&[NAMESPACE])
+            .headers(&[
+                key::HEADER,
+                Parameter::number("Stafett-Priority", 255, "Priority of the message."),
+                Parameter::number("Stafett-Context", CONTEXT_MAX - 1, "Context of the message."),
+                Parameter::number("Stafett-Ttl", 1 << 53, "Milliseconds that the message lives."),
+                Parameter::text("Stafett-To", "Further queues, with commas."),
+                Parameter::text("Stafett-Header-", "Header of the message."),
+            ])
+            .takes(&["application/octet-stream", NDJSON])
             .answers::<AllSent>(201)
             .answers::<Vec<SentOrRefused>>(200)
             .refuses(&refusals::STORAGE)

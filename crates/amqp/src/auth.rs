@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 use stafett_access::Caller;
 use stafett_amqp_wire::{Table, Value};
-use stafett_broker::{AccessControl, Proof};
+use stafett_broker::{AccessControl, LoginError, Proof};
 
 /// Returns the offered mechanisms in the order of preference. `is_open`: clients need no name; `is_known`:
 /// the certificate of the client is of a user.
@@ -39,6 +39,8 @@ pub(crate) enum AuthError {
     WrongCredentials { user: String },
     /// The user may connect from this machine only.
     NotFromHere { user: String },
+    /// Too many logins are waiting: nothing is known of the credentials.
+    Busy,
 }
 
 /// User name and password, as received.
@@ -116,9 +118,12 @@ pub(crate) async fn log_in(
             user: caller.name().unwrap_or(user).into(),
             caller,
         }),
-        Err(_) => Err(AuthError::WrongCredentials {
-            user: user.to_owned(),
-        }),
+        Err(LoginError::Busy) => Err(AuthError::Busy),
+        Err(LoginError::Refused | LoginError::BadToken | LoginError::Scram(_)) => {
+            Err(AuthError::WrongCredentials {
+                user: user.to_owned(),
+            })
+        }
     }
 }
 

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::AmqpContext;
 use crate::exception::{Exception, octets};
+use crate::homes::{self, AccessVersion};
 use crate::input::{Input, InputError};
-use crate::opening::Opening;
+use crate::opening::{Opened, Opening};
 use crate::operation::Operation;
-use crate::output::Output;
 use crate::session::{ConnectionEnd, Session};
 use crate::traced::ConnectionTrace;
 
@@ -62,8 +62,30 @@ pub(crate) enum Ended {
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection) {
+    let ended = run(&context, &mut connection).await;
+    tell_end(&connection, &ended);
+}
+
+/// Serves a connection that another broker has opened, until it ends.
+pub(crate) async fn serve_passed(
+    context: &Arc<AmqpContext>,
+    versions: &watch::Receiver<AccessVersion>,
+    mut connection: Connection,
+) {
+    let mut opening = Opening::default();
+    let patience = context.settings.handshake_timeout;
+    let opened = timeout(patience, opening.adopt(context, versions, &mut connection)).await;
+    let ended = match opened {
+        Ok(Ok(opened)) => run_opened(context, &mut connection, opening, opened).await,
+        Ok(Err(ended)) => ended,
+        Err(_) => Ended::NotOpened("it took too long".to_owned()),
+    };
+    tell_end(&connection, &ended);
+}
+
+fn tell_end(connection: &Connection, ended: &Ended) {
     let (peer, id) = (connection.entry.peer, connection.entry.id);
-    match run(&context, &mut connection).await {
+    match ended {
         Ended::Left | Ended::End(ConnectionEnd::Closed) => tracing::trace!(%peer, id, "the client left"),
         ended @ (Ended::Input(_)
         | Ended::Io(_)
@@ -75,18 +97,27 @@ pub(crate) async fn serve(context: Arc<AmqpContext>, mut connection: Connection)
 }
 
 async fn run(context: &Arc<AmqpContext>, connection: &mut Connection) -> Ended {
-    let mut opening = Opening {
-        input: Input::new(),
-        output: Output::default(),
-    };
+    let mut opening = Opening::default();
     let patience = context.settings.handshake_timeout;
     let opened = timeout(patience, opening.run(context, connection)).await;
+    match opened {
+        Ok(Ok(opened)) if context.is_elsewhere(&opened.0.virtual_host) => {
+            Box::pin(homes::pass(context, connection, opening, opened)).await
+        }
+        Ok(Ok(opened)) => run_opened(context, connection, opening, opened).await,
+        Ok(Err(ended)) => ended,
+        Err(_) => Ended::NotOpened("it took too long".to_owned()),
+    }
+}
+
+async fn run_opened(
+    context: &Arc<AmqpContext>,
+    connection: &mut Connection,
+    opening: Opening,
+    opened: Opened,
+) -> Ended {
     // Counted until the connection ends.
-    let (agreed, caller, _admitted) = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(ended)) => return ended,
-        Err(_) => return Ended::NotOpened("it took too long".to_owned()),
-    };
+    let (agreed, caller, _admitted) = opened;
     let budget = Arc::clone(&connection.budget);
     let mut session = Session::new(Arc::clone(context), agreed, caller, budget, opening.output);
     session.attach(&connection.entry);
@@ -126,6 +157,8 @@ enum Event {
     Space,
     NamespaceClosed,
     RightsChanged,
+    /// A debt to a quota may be gone.
+    Unthrottled,
     Tick,
     Drain,
     /// The deadline of closing or the session's next check of arrivals has come.
@@ -213,7 +246,7 @@ impl Open {
                     wire.on_written(&self.session);
                     Ok(())
                 }
-                Ok(Event::Stored | Event::Filled | Event::RightsChanged) => Ok(()),
+                Ok(Event::Stored | Event::Filled | Event::RightsChanged | Event::Unthrottled) => Ok(()),
                 Ok(Event::Read(None)) => Err(Ended::Left),
                 Ok(Event::Read(Some(permit))) => self.on_read(permit, wire).await,
                 Ok(Event::Space) => {
@@ -266,7 +299,7 @@ impl Open {
     fn after_event(&mut self) -> Result<(), Ended> {
         self.session.end_without_rights()?;
         self.session.resolve_ready()?;
-        if self.session.out.len() < DELIVER_BELOW {
+        if self.session.out.len() < DELIVER_BELOW && !self.session.is_sated() {
             let begun = Instant::now();
             if self.session.deliver() {
                 self.session.context.metrics.on_delivered(begun.elapsed());
@@ -285,7 +318,11 @@ impl Open {
 
     fn may_read(&self) -> bool {
         let session = &self.session;
-        self.is_reading && session.out.len() < READ_BELOW && !session.is_full() && !session.is_blocked()
+        self.is_reading
+            && session.out.len() < READ_BELOW
+            && !session.is_full()
+            && !session.is_blocked()
+            && !session.is_muted()
     }
 
     async fn next_event(
@@ -299,7 +336,8 @@ impl Open {
         let is_blocked = session.is_blocked();
         let has_looks = !session.agreed.heartbeat.is_zero() || session.caller.expires_ms().is_some();
         let has_unconfirmed = session.has_unconfirmed();
-        let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing();
+        let may_deliver = session.out.len() < DELIVER_BELOW && !session.is_closing() && !session.is_sated();
+        let throttled = session.throttled_until();
         let is_closing = session.is_closing();
         // Others have no right that could go, or hear of it at their next event.
         let has_rights = !is_closing && session.caller.name().is_some();
@@ -333,6 +371,7 @@ impl Open {
             () = wire.namespace_closed.cancelled(), if !is_closing => Ok(Event::NamespaceClosed),
             _ = wire.changes.changed(), if has_rights => Ok(Event::RightsChanged),
             () = tick.as_mut(), if has_looks => Ok(Event::Tick),
+            () = tokio::time::sleep_until(throttled.unwrap_or(begun)), if throttled.is_some() => Ok(Event::Unthrottled),
             () = tokio::time::sleep_until(due.unwrap_or(begun)), if due.is_some() => Ok(Event::Due),
         }
     }
@@ -380,7 +419,7 @@ impl Open {
             return Ok(());
         }
         // Nothing is read from a blocked client, so it does not count as silent.
-        self.missed = if self.session.is_blocked() {
+        self.missed = if self.session.is_blocked() || self.session.is_muted() {
             0
         } else {
             self.missed + 1

@@ -1,8 +1,7 @@
 //! State shared by all connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use stafett_access::Tally;
 use stafett_amqp_wire::Table;
 use stafett_broker::Broker;
 use stafett_messaging::exchanges::{Exchanges, NamespaceError};
@@ -14,6 +13,7 @@ use crate::churn::Churn;
 use crate::error::not_stored;
 use crate::exception::Exception;
 use crate::exchange_kinds;
+use crate::homes::Homes;
 use crate::metrics::Metrics;
 use crate::session::replies::Addresses;
 use crate::settings::AmqpSettings;
@@ -25,8 +25,8 @@ pub(crate) struct AmqpContext {
     pub metrics: Metrics,
     pub replies: Addresses,
     pub churn: Churn,
-    /// Connections and channels of virtual hosts and users.
-    pub tally: Tally,
+    /// The way to brokers that keep other virtual hosts, in a cluster of several cells.
+    pub homes: OnceLock<Arc<dyn Homes>>,
 }
 
 impl AmqpContext {
@@ -36,6 +36,11 @@ impl AmqpContext {
 
     pub(crate) fn exchanges(&self) -> &Exchanges {
         self.broker.messaging().exchanges()
+    }
+
+    /// Returns true if another broker of the cluster keeps a virtual host.
+    pub(crate) fn is_elsewhere(&self, virtual_host: &str) -> bool {
+        self.homes.get().is_some() && self.exchanges().is_elsewhere(&Namespace::new(virtual_host))
     }
 
     /// Returns the type with which a queue was declared.
@@ -69,7 +74,8 @@ impl AmqpContext {
                 | NamespaceError::IsDefault
                 | NamespaceError::Closing
                 | NamespaceError::BadName
-                | NamespaceError::LongDescription),
+                | NamespaceError::LongDescription
+                | NamespaceError::Elsewhere),
             ) => {
                 tracing::debug!(%error, name, "no virtual host");
                 Err(not_found())

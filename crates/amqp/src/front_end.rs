@@ -1,14 +1,16 @@
 //! The front end that a listener serves.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use prometheus_client::registry::Registry;
 use stafett_broker::{Broker, FrontEndHooks};
 use stafett_model::Namespace;
 use stafett_net::{Connection, Protocol};
+use tokio::sync::watch;
 
 use crate::churn::Churn;
 use crate::context::AmqpContext;
+use crate::homes::{AccessVersion, Homes, PassedConnections};
 use crate::management::Management;
 use crate::message_attributes::KeptProperties;
 use crate::metrics::Metrics;
@@ -39,9 +41,21 @@ impl Amqp {
                 metrics,
                 replies: Addresses::default(),
                 churn: Churn::default(),
-                tally: stafett_access::Tally::default(),
+                homes: OnceLock::new(),
             }),
         }
+    }
+
+    /// Passes connections on whose virtual host another broker of the cluster keeps
+    /// ([`stafett_messaging::exchanges::Exchanges::set_elsewhere`]).
+    pub fn set_homes(&self, homes: Arc<dyn Homes>) {
+        let _ = self.context.homes.set(homes);
+    }
+
+    /// Returns the front end of connections that other brokers pass on. `versions` are those of the users and
+    /// rights that are in force here.
+    pub fn passed(&self, versions: watch::Receiver<AccessVersion>) -> PassedConnections {
+        PassedConnections::new(Arc::clone(&self.context), versions)
     }
 
     /// Makes the HTTP API answer for this front end.

@@ -209,7 +209,8 @@ impl Handshake {
     }
 
     fn refuse(&self, refused: &AuthError) -> HandshakeAction {
-        if self.client.authentication_failure_close {
+        // A connection that merely ends is taken for wrong credentials.
+        if self.client.authentication_failure_close || *refused == AuthError::Busy {
             HandshakeAction::Close(refused.tell(&self.mechanism))
         } else {
             end(format!("not let in: {refused:?}"))
@@ -241,7 +242,7 @@ impl Handshake {
 }
 
 impl ClientProperties {
-    fn read(table: &Table) -> Self {
+    pub(crate) fn read(table: &Table) -> Self {
         let bytes = Bytes::copy_from_slice(table.as_bytes());
         let table = Table::decode(bytes).unwrap_or_default();
         let capabilities = match table.get("capabilities") {
@@ -264,6 +265,10 @@ impl AuthError {
             Self::UnknownMechanism => {
                 let text = format!("unknown authentication mechanism '{mechanism}'");
                 return Exception::new(ReplyCode::CommandInvalid, text);
+            }
+            Self::Busy => {
+                let text = "too many logins are waiting; try again";
+                return Exception::new(ReplyCode::ConnectionForced, text).ending(Scope::Connection);
             }
             Self::Malformed => format!("the response is none of the authentication mechanism {mechanism}"),
             Self::WrongCredentials { .. } => {

@@ -38,8 +38,8 @@ pub(crate) enum InputError {
     Budget(#[from] BudgetError),
 }
 
-impl Input {
-    pub(crate) fn new() -> Self {
+impl Default for Input {
+    fn default() -> Self {
         Self {
             buffer: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
@@ -49,7 +49,9 @@ impl Input {
             was_empty: true,
         }
     }
+}
 
+impl Input {
     /// True if a read found nothing since this was asked last.
     pub(crate) fn take_was_empty(&mut self) -> bool {
         std::mem::take(&mut self.was_empty)

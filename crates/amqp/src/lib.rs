@@ -13,6 +13,7 @@
 //! - `connection`: the asynchronous shell: reads, waits, writes
 //! - `input`, `output`: received bytes and bytes to send
 //! - `handshake`, `auth`: opening of a connection
+//! - `homes`: virtual hosts that another broker of the cluster keeps
 //! - `session`: an open connection; one file per class of methods
 //! - `operation`: waits of a session, performed by the connection
 //! - `content`: conversion between messages of AMQP and messages of the core
@@ -40,6 +41,7 @@ mod exception;
 mod exchange_kinds;
 mod front_end;
 mod handshake;
+mod homes;
 mod input;
 mod known_arguments;
 mod limits;
@@ -55,5 +57,6 @@ mod stream_arguments;
 mod traced;
 
 pub use front_end::{Amqp, add_hooks};
+pub use homes::{AccessVersion, Homes, PassedConnections, Reached};
 pub use management::{ManagedNode, Management, NodeFacts};
 pub use settings::AmqpSettings;

@@ -56,8 +56,6 @@ impl AmqpContext {
 
     /// Counts a thing; the error is the limit.
     fn count(&self, owner: Limited, limit: Limit) -> Result<Tallied, u64> {
-        let max = self.broker.access().directory().limit(&owner, limit);
-        let counted = self.tally.add(owner, limit, max);
-        counted.ok_or_else(|| max.unwrap_or_default())
+        self.broker.access().count(owner, limit)
     }
 }

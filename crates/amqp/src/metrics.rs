@@ -9,11 +9,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
+use stafett_access::Rate;
 use stafett_amqp_wire::ReplyCode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StageLabel {
     stage: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RateLabel {
+    rate: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,6 +78,8 @@ pub(crate) struct Metrics {
     sizes: [AtomicU64; SIZES.len() + 1],
     pub blocked: Gauge,
     exceptions: Family<ExceptionLabels, Counter>,
+    throttled: Family<RateLabel, Counter>,
+    throttle_ms: Family<RateLabel, Counter>,
     read: Histogram,
     deliver: Histogram,
     write: Histogram,
@@ -134,10 +142,28 @@ impl Metrics {
                 "exceptions",
                 "Channels and connections ended with a reason, by its code",
             ),
+            throttled: new(
+                registry,
+                "throttled",
+                "Times that a connection was beyond a quota, by rate",
+            ),
+            throttle_ms: new(
+                registry,
+                "throttle_milliseconds",
+                "Milliseconds that connections beyond a quota had to wait, by rate",
+            ),
             read,
             deliver,
             write,
         }
+    }
+
+    /// Counts a connection that is beyond a quota.
+    pub(crate) fn on_throttled(&self, rate: Rate, wait: Duration) {
+        let label = RateLabel { rate: rate.word() };
+        self.throttled.get_or_create(&label).inc();
+        let ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.throttle_ms.get_or_create(&label).inc_by(ms);
     }
 
     /// Counts the sizes of messages.

@@ -24,6 +24,7 @@ use crate::session::{ConnectionEnd, rights};
 pub(crate) type Opened = (Agreed, Arc<Caller>, Admitted);
 
 /// A connection that is not authenticated and opened yet.
+#[derive(Default)]
 pub(crate) struct Opening {
     pub(crate) input: Input,
     pub(crate) output: Output,
@@ -113,7 +114,8 @@ impl Opening {
             .map_err(|error| Ended::NotOpened(error.to_string()))
     }
 
-    async fn open(
+    /// Answers the last step of the opening, unless another broker keeps the virtual host: that one does.
+    pub(crate) async fn open(
         &mut self,
         context: &AmqpContext,
         agreed: Agreed,
@@ -121,17 +123,25 @@ impl Opening {
         write: &mut WriteHalf<'_>,
     ) -> Result<Opened, Ended> {
         let may_enter = rights::check_virtual_host(&caller, &agreed);
-        let opened = may_enter.and_then(|()| context.open_virtual_host(&agreed.virtual_host));
+        let is_elsewhere = context.is_elsewhere(&agreed.virtual_host);
+        let opened = may_enter.and_then(|()| {
+            if is_elsewhere {
+                return Ok(());
+            }
+            context.open_virtual_host(&agreed.virtual_host)
+        });
         let admitted = match opened.and_then(|()| context.admit(&agreed)) {
             Ok(admitted) => admitted,
             Err(exception) => return Err(self.refuse(&exception.caused_by((10, 40)), write).await),
         };
-        self.output.send(0, OpenOk::default());
+        if !is_elsewhere {
+            self.output.send(0, OpenOk::default());
+        }
         Ok((agreed, caller, admitted))
     }
 
     /// Sends the exception, then ends the connection.
-    async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
+    pub(crate) async fn refuse(&mut self, exception: &Exception, write: &mut WriteHalf<'_>) -> Ended {
         self.output.send(0, exception.close());
         match self.output.write_all(write).await {
             Ok(()) => Ended::NotOpened(exception.reply_text()),

@@ -16,6 +16,7 @@ use crate::failure::{Failure, TIMER};
 use crate::index::OFFSETS_MAX;
 use crate::queues::QueueMessages;
 use crate::state::{Applied, TaskState};
+use crate::task::Slice;
 
 /// Limits of every task.
 pub(crate) const DONE_MAX: usize = 1_000_000;
@@ -108,6 +109,8 @@ pub(crate) struct CommitContext<'a> {
     pub(crate) catalog: &'a TopicCatalog,
     pub(crate) definition: &'a Definition,
     pub(crate) log: LogId,
+    /// Keys of the task.
+    pub(crate) slice: Slice,
     pub(crate) epoch: u64,
     /// Bounds of `next`, per input: the end of deliveries, or of the log.
     pub(crate) reached: &'a [u64],
@@ -375,6 +378,12 @@ impl CommitContext<'_> {
                 }
                 continue;
             };
+            if rules.keyed && !self.slice.has(Some(&entry.key)) {
+                return Err(AppError::Bad {
+                    field: "put",
+                    why: "the key of an entry is one of another slice of the partition".to_owned(),
+                });
+            }
             if value.len() > VALUE_BYTES_MAX {
                 let max = VALUE_BYTES_MAX as u64;
                 return Err(AppError::TooLarge {

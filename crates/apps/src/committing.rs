@@ -128,6 +128,7 @@ impl App {
             catalog: &self.parts.catalog,
             definition: &stored.definition,
             log: slot.log,
+            slice: slot.task.slice(),
             epoch: claim.epoch,
             reached: &reached,
             delivery: &slot.delivery.lock().clone(),

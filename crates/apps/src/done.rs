@@ -79,7 +79,7 @@ impl DoneKeys {
         filed.map(|(_, _, key)| key).filter(is_over)
     }
 
-    /// Returns what is filed under an input up to an offset.
+    /// Returns the keys that are filed under an input up to an offset.
     fn passed(&self, input: u8, safe: u64) -> impl Iterator<Item = &(u8, u64, Bytes)> {
         let filed = self.filed.range((input, 0, Bytes::new())..);
         filed.take_while(move |(at, behind, _)| *at == input && *behind <= safe)

@@ -1,7 +1,7 @@
 //! Results outside of commits, of an app that does each record at least once.
 //!
 //! They are stored at once, under the claim of their worker, so one that has lost its task adds none. The
-//! position does not move: what was emitted and not committed is emitted again by the next worker.
+//! position does not move: the next worker emits again whatever was not committed.
 
 use std::sync::Arc;
 

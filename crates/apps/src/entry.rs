@@ -7,7 +7,7 @@
 //!                                          version 2 also: slices ahead u16
 //!                                          · (bits u16 · length u8 · (next u64, safe u64)*)*
 //! d key                                    offset u64 of the last record, per input
-//! x input u8                               empty: finished keys before this record count no more in the input
+//! x input u8                               empty: earlier finished keys do not count in the input
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
 //! f input u8 (255 for timers)              record that fails: offset u64 · retry i64 (MAX for never)

@@ -165,6 +165,7 @@ impl App {
             catalog: &self.parts.catalog,
             definition: &stored.definition,
             log: slot.log,
+            slice: slot.task.slice(),
             epoch: claim.epoch,
             reached,
             delivery: &slot.delivery.lock().clone(),
@@ -178,9 +179,9 @@ impl App {
         Ok(())
     }
 
-    /// Notes that a worker fell silent, for the first timer or record that was delivered to it and is not done. A
-    /// record under which worker after worker dies is taken to have failed. Called in the task's turn, under
-    /// the claim that follows.
+    /// Notes that a worker fell silent, for the first timer or record that was delivered to it and is not
+    /// done. A record under which worker after worker dies is taken to have failed. Called in the task's
+    /// turn, under the claim that follows.
     pub(crate) async fn note_death(&self, slot: &Slot, claim: Claim, worker: &str) -> Result<(), AppError> {
         let delivery = slot.delivery.lock().clone();
         if self.note_timer_death(slot, claim, worker, &delivery.told).await? {

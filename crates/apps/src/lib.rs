@@ -12,7 +12,8 @@
 //! - `entry`: records of a task's log; `index`: where the entries are; `done`: finished keys;
 //!   `state`: a task's state; `commit`: checks and builds an append; `delivery`: records for a worker;
 //!   `mark`: state that decides about them; `slot`: a task with all this
-//! - `failure`: a record or timer that fails, as it is stored; `fail`, `fail_timer`: attempts and dead letters
+//! - `failure`: a record or timer that fails, as it is stored; `fail`, `fail_timer`: attempts and dead
+//!   letters
 //! - `split`: tasks cut into slices, and joined again
 //! - `reset`: positions set by an operator, and settings changed; `lost_topics`: topics that were deleted,
 //!   and made again

@@ -1,4 +1,4 @@
-//! Part of a task's state that decides about its deliveries: finished keys, timers, and what fails.
+//! Part of a task's state that decides about its deliveries: finished keys, timers, and failures.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
 pub use sinks::{SINKS_MAX, SinkError, Sinks, StoredSink};
 pub use stafett_accounts::{
-    AUDIT, AccessControl, AccessError, AuditTrail, BearerError, BearerSettings, LoginError, NewQuota,
-    NewToken, Proof, ScramLogin,
+    AUDIT, AccessControl, AccessError, AuditTrail, BearerError, BearerSettings, ConnectionQuota, LoginError,
+    NewQuota, NewToken, Proof, ScramLogin,
 };
 pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};

@@ -1,7 +1,7 @@
 //! Limits of namespaces, given to the parts that keep to them.
 
 use stafett_access::{Caller, Limit, Limited, Limits};
-use stafett_accounts::AccessError;
+use stafett_accounts::{AccessError, BadCopy};
 use stafett_messaging::queues::NamespaceBounds;
 use stafett_model::Namespace;
 use stafett_store::RoomBound;
@@ -39,6 +39,17 @@ impl Broker {
         for (of, limits) in self.access().directory().all_limits() {
             self.apply_limits(&of, &limits);
         }
+    }
+
+    /// Takes users, rights and limits from a copy of another broker's, in place of all that there are.
+    pub fn follow_access(&self, copy: &[u8]) -> Result<(), BadCopy> {
+        let before = self.access().directory().all_limits();
+        self.access().follow(copy)?;
+        for (of, _) in before {
+            self.apply_limits(&of, &self.access().directory().limits(&of));
+        }
+        self.apply_all_limits();
+        Ok(())
     }
 
     fn apply_limits(&self, of: &Limited, limits: &Limits) {

@@ -1,6 +1,7 @@
 //! A journal that several nodes own in turn.
 //!
-//! The journal of a cluster is a *cell*: at each time one node owns it. Its files are kept in a database.
+//! The journal of a cluster is a *cell*, or there are several of them: at each time one node owns a cell. Its
+//! files are kept in a database.
 //! [`SharedStorage`] is the storage under the engine of `journal`: a sync is a commit in the database, and a
 //! commit of a former owner inserts nothing.
 //!
@@ -47,7 +48,7 @@ pub use database::{
     ROW_BYTES_MAX, Reference, Row, nonce,
 };
 pub use metrics::Metrics;
-pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View};
+pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View, surplus};
 pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,

@@ -30,9 +30,17 @@ const WISH_BYTES_MAX: usize = 512;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
     /// Its bytes are those of a client that came to a listener of another node.
-    Relay { listener: String, client: SocketAddr },
+    Relay {
+        listener: String,
+        client: SocketAddr,
+        cell: u32,
+    },
     /// It lasts for as long as the process of the owner; a byte says that the cell is free.
-    Watch { node: u32 },
+    Watch { node: u32, cell: u32 },
+    /// The owner is to let go of a cell for a node, or for any other one.
+    Move { cell: u32, to: Option<u32> },
+    /// Users and rights of the cluster, again whenever they change. The owner of the first cell has them.
+    Access,
 }
 
 /// Reason why there is no connection between two nodes.
@@ -51,25 +59,49 @@ pub enum PeerError {
 impl Wish {
     fn write(&self) -> String {
         match self {
-            Self::Relay { listener, client } => format!("relay {listener} {client}"),
-            Self::Watch { node } => format!("watch {node}"),
+            Self::Relay {
+                listener,
+                client,
+                cell,
+            } => format!("relay {listener} {client}{}", behind(*cell)),
+            Self::Watch { node, cell } => format!("watch {node}{}", behind(*cell)),
+            Self::Move { cell, to: None } => format!("move {cell}"),
+            Self::Move { cell, to: Some(to) } => format!("move {cell} {to}"),
+            Self::Access => "access".to_owned(),
         }
     }
 
     fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
+        // The first cell is not named.
+        let cell = |word: Option<&str>| word.map_or(Some(0), |word| word.parse().ok());
         let wish = match words.next()? {
             "relay" => Self::Relay {
                 listener: words.next()?.to_owned(),
                 client: words.next()?.parse().ok()?,
+                cell: cell(words.next())?,
             },
             "watch" => Self::Watch {
                 node: words.next()?.parse().ok()?,
+                cell: cell(words.next())?,
             },
+            "move" => Self::Move {
+                cell: words.next()?.parse().ok()?,
+                to: words.next().map(str::parse).transpose().ok()?,
+            },
+            "access" => Self::Access,
             _ => return None,
         };
         words.next().is_none().then_some(wish)
     }
+}
+
+/// Returns a cell as the last word of a wish; nothing for the first one, which older versions know alone.
+fn behind(cell: u32) -> String {
+    if cell == 0 {
+        return String::new();
+    }
+    format!(" {cell}")
 }
 
 type Challenge = [u8; 32];
@@ -165,6 +197,7 @@ mod tests {
         Wish::Relay {
             listener: "one".to_owned(),
             client: "[2001:db8::1]:4".parse().unwrap(),
+            cell: 0,
         }
     }
 
@@ -184,7 +217,16 @@ mod tests {
     #[tokio::test]
     async fn nodes_that_know_the_key_understand_each_other() {
         let key = Key::random();
-        for wish in [relay(), Wish::Watch { node: 7 }] {
+        let of_cell = |cell| Wish::Watch { node: 7, cell };
+        let to = |to| Wish::Move { cell: 3, to };
+        for wish in [
+            relay(),
+            of_cell(0),
+            of_cell(2),
+            to(None),
+            to(Some(1)),
+            Wish::Access,
+        ] {
             let (asked, heard) = talk(key, key, &wish).await;
             asked.unwrap();
             assert_eq!(heard.unwrap(), wish);
@@ -241,11 +283,26 @@ mod tests {
             "relay a b",
             "watch",
             "watch x",
-            "watch 1 2",
+            "watch 1 x",
+            "watch 1 2 3",
+            "relay a 127.0.0.1:1 x",
+            "move",
+            "move 1 x",
+            "access 1",
             "other 1",
         ] {
             assert_eq!(Wish::read(text), None, "{text}");
         }
         assert_eq!(Wish::read(&relay().write()), Some(relay()));
+        assert_eq!(relay().write(), "relay one [2001:db8::1]:4");
+        let Wish::Relay { listener, client, .. } = relay() else {
+            return;
+        };
+        let other = Wish::Relay {
+            listener,
+            client,
+            cell: 3,
+        };
+        assert_eq!(Wish::read(&other.write()), Some(other));
     }
 }

@@ -118,7 +118,12 @@ pub struct Endpoint {
     pub(crate) path: &'static str,
     pub(crate) about: &'static str,
     pub(crate) parameters: Vec<Parameter>,
+    pub(crate) headers: Vec<Parameter>,
     pub(crate) body: Option<SchemaOf>,
+    /// Content types of bodies that are not JSON of that shape.
+    pub(crate) other_bodies: Vec<&'static str>,
+    /// True if it answers before a login.
+    pub(crate) is_open: bool,
     /// Status, content type and shape.
     pub(crate) answers: Vec<(u16, &'static str, SchemaOf)>,
     pub(crate) refusals: Vec<Code>,
@@ -134,7 +139,10 @@ impl Endpoint {
             path,
             about,
             parameters: Vec::new(),
+            headers: Vec::new(),
             body: None,
+            other_bodies: Vec::new(),
+            is_open: false,
             answers: Vec::new(),
             refusals: COMMON.to_vec(),
             event: None,
@@ -172,6 +180,27 @@ impl Endpoint {
     #[must_use]
     pub fn query(mut self, parameters: &[Parameter]) -> Self {
         self.parameters.extend_from_slice(parameters);
+        self
+    }
+
+    /// Adds headers that have a meaning.
+    #[must_use]
+    pub fn headers(mut self, headers: &[Parameter]) -> Self {
+        self.headers.extend_from_slice(headers);
+        self
+    }
+
+    /// Adds bodies of other content types: lines, events, or bytes as they are.
+    #[must_use]
+    pub fn takes(mut self, content_types: &[&'static str]) -> Self {
+        self.other_bodies.extend_from_slice(content_types);
+        self
+    }
+
+    /// Answers before a login.
+    #[must_use]
+    pub fn open(mut self) -> Self {
+        self.is_open = true;
         self
     }
 

@@ -79,6 +79,8 @@ codes! {
         "The request needs a client with a queue of its own. The header Stafett-Client names it, and PUT /v1/clients/NAME registers it."
     NoSuchUser "no_such_user" 404 Never
         "There is no user of this name."
+    NoSuchPermission "no_such_permission" 404 Never
+        "The user has no permission of this kind there."
     NoSuchToken "no_such_token" 404 Never
         "There is no token with this id."
     NoSuchPath "no_such_path" 404 Never

@@ -11,7 +11,9 @@ use crate::api::{Endpoint, Kind, Parameter};
 use crate::code::Code;
 
 /// Refusals of requests that no described route takes, or that any route may give.
-pub const BEYOND_ROUTES: [Code; 3] = [Code::NoSuchPath, Code::MethodNotAllowed, Code::OverQuota];
+pub const BEYOND_ROUTES: [Code; 2] = [Code::NoSuchPath, Code::MethodNotAllowed];
+/// Refusals of every route but those that answer before a login.
+const OF_LOGINS: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::OverQuota];
 /// Refusals of the lab's API, which no broker gives.
 pub const OF_THE_LAB: [Code; 3] = [Code::NoSuchExperiment, Code::NoSuchRun, Code::NoSuchAgent];
 
@@ -34,9 +36,32 @@ pub fn document(title: &str, version: &str, about: &str, endpoints: &[Endpoint])
     json!({
         "openapi": "3.1.0",
         "info": { "title": title, "version": version, "description": about },
+        "security": security(),
         "paths": paths,
-        "components": { "schemas": shapes.into_schemas() },
+        "components": { "schemas": shapes.into_schemas(), "securitySchemes": security_schemes() },
         "x-problems": problems(),
+    })
+}
+
+/// Returns the logins, of which one is needed. Until a user is an administrator, none is.
+fn security() -> Value {
+    json!([{ "basic": [] }, { "bearer": [] }, { "session": [] }, {}])
+}
+
+fn security_schemes() -> Value {
+    json!({
+        "basic": { "type": "http", "scheme": "basic", "description": "Name and password of a user." },
+        "bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "A token of POST /v1/tokens, or one of an authorization server.",
+        },
+        "session": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "stafett",
+            "description": "The cookie that POST /v1/login sets, for pages.",
+        },
     })
 }
 
@@ -82,7 +107,15 @@ impl Shapes {
 }
 
 fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
-    let parameters = path_parameters(endpoint.path).chain(endpoint.parameters.iter().map(parameter));
+    let client = Parameter::text(
+        "Stafett-Client",
+        "Client for which the request is made; users name themselves alone.",
+    );
+    let of_all = (!endpoint.is_open).then_some(&client);
+    let headers = endpoint.headers.iter().chain(of_all);
+    let parameters = path_parameters(endpoint.path)
+        .chain(endpoint.parameters.iter().map(|it| parameter(it, "query")))
+        .chain(headers.map(|it| parameter(it, "header")));
     let mut responses = Map::new();
     for (status, content_type, schema) in &endpoint.answers {
         let schema = object(schema(&mut shapes.written));
@@ -96,7 +129,8 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
         let goes_on = json!({ "description": "The connection goes on as a WebSocket." });
         responses.insert("101".to_owned(), goes_on);
     }
-    responses.extend(refusals(&endpoint.refusals));
+    let of_logins: &[Code] = if endpoint.is_open { &[] } else { &OF_LOGINS };
+    responses.extend(refusals(&[&endpoint.refusals, of_logins].concat()));
     let (summary, _) = endpoint.about.split_once(". ").unwrap_or((endpoint.about, ""));
     let mut operation = json!({
         "operationId": operation_id(endpoint),
@@ -106,12 +140,33 @@ fn operation(endpoint: &Endpoint, shapes: &mut Shapes) -> Value {
         "parameters": parameters.collect::<Vec<_>>(),
         "responses": responses,
     });
-    if let (Some(schema), Some(operation)) = (endpoint.body, operation.as_object_mut()) {
-        let schema: Schema = schema(&mut shapes.read);
-        let content = json!({ "application/json": { "schema": schema } });
-        operation.insert("requestBody".to_owned(), json!({ "content": content }));
+    if let Some(operation) = operation.as_object_mut() {
+        if endpoint.is_open {
+            operation.insert("security".to_owned(), json!([{}]));
+        }
+        if let Some(content) = bodies(endpoint, shapes) {
+            operation.insert("requestBody".to_owned(), json!({ "content": content }));
+        }
     }
     operation
+}
+
+/// Returns the bodies of a request by content type.
+fn bodies(endpoint: &Endpoint, shapes: &mut Shapes) -> Option<Map<String, Value>> {
+    let mut content = Map::new();
+    if let Some(schema) = endpoint.body {
+        let schema: Schema = schema(&mut shapes.read);
+        content.insert("application/json".to_owned(), json!({ "schema": schema }));
+    }
+    for content_type in &endpoint.other_bodies {
+        let schema = if content_type.ends_with("/cloudevents+json") {
+            json!({ "type": "object" })
+        } else {
+            json!({ "type": "string", "format": "binary" })
+        };
+        content.insert((*content_type).to_owned(), json!({ "schema": schema }));
+    }
+    (!content.is_empty()).then_some(content)
 }
 
 /// Returns a schema as an object, also that of any value: some generators of clients expect one.
@@ -153,7 +208,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-fn parameter(parameter: &Parameter) -> Value {
+fn parameter(parameter: &Parameter, place: &str) -> Value {
     let schema = match &parameter.kind {
         Kind::Text => json!({ "type": "string" }),
         Kind::Flag => json!({ "type": "boolean", "default": false }),
@@ -166,13 +221,13 @@ fn parameter(parameter: &Parameter) -> Value {
             json!({ "type": "string", "enum": ascending.chain(descending).collect::<Vec<_>>() })
         }
     };
-    let name = if parameter.name.ends_with('.') {
+    let name = if parameter.name.ends_with(['.', '-']) {
         format!("{}NAME", parameter.name)
     } else {
         parameter.name.to_owned()
     };
     let mut described =
-        json!({ "name": name, "in": "query", "description": parameter.about, "schema": schema });
+        json!({ "name": name, "in": place, "description": parameter.about, "schema": schema });
     if let (Kind::Flag, Some(fields)) = (&parameter.kind, described.as_object_mut()) {
         // A flag without a value is true.
         fields.insert("allowEmptyValue".to_owned(), true.into());

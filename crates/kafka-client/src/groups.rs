@@ -22,6 +22,8 @@ use crate::refusal;
 /// Newest versions that name topics instead of using ids.
 const COMMIT_BY_NAME: i16 = 9;
 const FETCH_BY_NAME: i16 = 9;
+/// First version in which a fetch may ask for offsets that no open transaction changes.
+const STABLE_FROM: i16 = 7;
 
 /// Committed offsets by topic and partition.
 pub type Offsets = BTreeMap<(Str, i32), Committed>;
@@ -192,10 +194,16 @@ impl Client {
 
     /// Returns all offsets that a group has committed.
     pub async fn committed(&self, group: &str) -> Result<Offsets, ClientError> {
-        self.retrying(|| self.fetch_committed(group)).await
+        self.retrying(|| self.fetch_committed(group, false)).await
     }
 
-    async fn fetch_committed(&self, group: &str) -> Result<Offsets, ClientError> {
+    /// Returns all offsets that a group has committed, once no transaction is about to change one of them
+    /// (KIP-447). Brokers that cannot tell answer at once.
+    pub async fn committed_for_good(&self, group: &str) -> Result<Offsets, ClientError> {
+        self.retrying(|| self.fetch_committed(group, true)).await
+    }
+
+    async fn fetch_committed(&self, group: &str, is_final: bool) -> Result<Offsets, ClientError> {
         let connection = self.coordinator(group).await?;
         let version = connection.version::<OffsetFetchRequest>(FETCH_BY_NAME)?;
         let mut request = OffsetFetchRequest {
@@ -213,6 +221,7 @@ impl Client {
         } else {
             request.group_id = Str::copy_from(group);
         }
+        request.require_stable = is_final && version >= STABLE_FROM;
         let answer = connection.send(&request, version, Duration::ZERO).await?.await?;
         let check = |code| {
             refusal::check(connection.broker(), ApiKey::OffsetFetch, code, None, || {

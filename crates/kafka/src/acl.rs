@@ -112,6 +112,12 @@ impl Acl {
         })
     }
 
+    /// Returns true if the ACLs of a rule say all of it.
+    pub(crate) fn are_all_of(rule: &Rule) -> bool {
+        let has_kind = |kind: Kind| KINDS.iter().any(|(_, known)| *known == kind);
+        rule.form != Form::Pattern && rule.namespace.is_none() && rule.kinds.iter().all(has_kind)
+    }
+
     /// Returns the ACLs that a rule is.
     pub(crate) fn of_rule(rule: &Rule) -> Vec<Self> {
         let (form, name) = match (rule.form, &*rule.name) {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stafett_access::{Action, Caller, Kind, Resource};
-use stafett_broker::Broker;
+use stafett_access::{Action, Caller, Kind, Limit, Limited, Resource, Tallied};
+use stafett_broker::{AccessControl, Broker};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::Lock;
 use stafett_net::{ConnectionEntry, TlsSession};
@@ -23,6 +23,8 @@ pub(crate) struct Identity {
     /// Time at which the last login expires, in ms since 1970; 0 for never.
     expires_ms: AtomicI64,
     sasl: Lock<Sasl>,
+    /// The connection among those of its user, from the first login on.
+    counted: OnceLock<Tallied>,
     /// True from the begin of a login to its good end.
     is_logging_in: AtomicBool,
 }
@@ -37,6 +39,7 @@ impl Identity {
             login: OnceLock::new(),
             expires_ms: AtomicI64::new(0),
             sasl: Lock::default(),
+            counted: OnceLock::new(),
             is_logging_in: AtomicBool::new(false),
         }
     }
@@ -67,6 +70,17 @@ impl Identity {
             self.expires_ms.store(expiry.unwrap_or(0), Ordering::Relaxed);
         }
         is_same
+    }
+
+    /// Counts the connection for a user that has logged in. The error is the limit.
+    pub(crate) fn count(&self, access: &AccessControl, caller: &Caller) -> Result<(), u64> {
+        let (Some(user), None) = (caller.name(), self.counted.get()) else {
+            return Ok(());
+        };
+        let counted = access.count(Limited::User(user.into()), Limit::Connections)?;
+        // One that is there already counts.
+        drop(self.counted.set(counted));
+        Ok(())
     }
 
     fn is_expired(&self) -> bool {

@@ -88,6 +88,8 @@ pub(crate) enum Close {
     NoLogin,
     #[error("the client's login was refused")]
     LoginRefused,
+    #[error("too many logins are waiting")]
+    LoginBusy,
     #[error("a produce request that wants no answer failed")]
     SilentFailure,
     #[error("the journal cannot tell whether a batch was stored")]
@@ -105,6 +107,7 @@ impl Close {
             Self::Encode(_) => "unwritable_answer",
             Self::NoLogin => "no_login",
             Self::LoginRefused => "login_refused",
+            Self::LoginBusy => "login_busy",
             Self::SilentFailure => "unanswered_produce_failed",
             Self::OutcomeUnknown => "outcome_unknown",
         }

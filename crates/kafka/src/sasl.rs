@@ -78,6 +78,8 @@ pub(crate) enum SaslError {
     MalformedPlain,
     #[error("Cannot change principals during re-authentication")]
     OtherUser,
+    #[error("the user's limit of connections ({max}) is reached")]
+    Connections { max: u64 },
 }
 
 /// Takes a message of the client.
@@ -114,6 +116,8 @@ pub(crate) async fn authenticate(context: &RequestContext, message: Bytes) -> Au
         }
         Sasl::Start | Sasl::Done | Sasl::Failed => return Err(SaslError::OutOfOrder),
     };
+    let counted = context.identity.count(access, &caller);
+    counted.map_err(|max| SaslError::Connections { max })?;
     if !context.identity.log_in(Arc::clone(&caller)) {
         return Err(SaslError::OtherUser);
     }

@@ -50,7 +50,7 @@ pub use log_delivery::{HeldSubscription, LogRule, PendingAppends, StartFrom};
 pub use log_state::{GapNotice, GapReason, LogPosition};
 pub use message::{Format, Message, Payload};
 pub use metrics::LiveMetrics;
-pub use outbox::{Outbox, OutboxBound, OutboxDrain, Overflow};
+pub use outbox::{Outbox, OutboxBound, OutboxDrain, Overflow, TopicGuard};
 pub use presence::{Audience, ClientPresence, Page, Presence, SubscriberCount, Subscription};
 pub use settings::LiveSettings;
 pub use stafett_journal::{Outcome, Refusal, Ticket};

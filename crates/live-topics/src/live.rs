@@ -179,6 +179,9 @@ impl Live {
                 if log.is_some_and(|(_, progress)| progress.is_held(client, outbox, message.topic)) {
                     return;
                 }
+                if !outbox.admits(message.topic) {
+                    return;
+                }
                 let filter = listeners.filters.get(ClientNumber(client));
                 if filter.is_some_and(|filter| !verdicts.admits(filter)) {
                     return;

@@ -14,6 +14,7 @@ pub struct LiveMetrics {
     pub(crate) duplicates_forgotten: Counter,
     pub(crate) taken_over: Counter,
     pub(crate) filtered: Counter,
+    pub(crate) withheld: Counter,
     pub(crate) filter_errors: Counter,
     pub(crate) caught_up_bytes: Counter,
     pub(crate) missed: Counter,
@@ -38,7 +39,7 @@ impl LiveMetrics {
 
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("live");
-        let counters: [(&str, &str, &Counter); 12] = [
+        let counters: [(&str, &str, &Counter); 13] = [
             ("published", "Messages published", &self.published),
             (
                 "unheard",
@@ -65,6 +66,11 @@ impl LiveMetrics {
                 "filtered",
                 "Messages that a receiver's filter left out, one per receiver",
                 &self.filtered,
+            ),
+            (
+                "withheld",
+                "Messages that a receiver has no right to read, one per receiver",
+                &self.withheld,
             ),
             (
                 "filter_errors",
@@ -95,11 +101,8 @@ impl LiveMetrics {
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());
         }
-        registry.register(
-            "refused_lists",
-            "Changes refused because the client has too many subscriptions",
-            self.refused_lists.clone(),
-        );
+        let help = "Changes refused because the client has too many subscriptions";
+        registry.register("refused_lists", help, self.refused_lists.clone());
         self.register_gauges(registry);
     }
 

@@ -43,10 +43,17 @@ pub struct OutboxBound {
 /// A message, with its position if it is from a log.
 type Message = (Bytes, Option<LogPosition>);
 
+/// Decides which topics a connection may hear.
+pub trait TopicGuard: std::fmt::Debug + Send + Sync {
+    fn admits(&self, topic: &str) -> bool;
+}
+
 /// Messages for one connection, shared by all clients that listen on it.
 #[derive(Debug)]
 pub struct Outbox {
     format: &'static dyn Format,
+    /// `None` if it may hear all topics.
+    guard: Option<Arc<dyn TopicGuard>>,
     waiting: Lock<WaitingMessages>,
     /// Messages of logs that were taken and not written. Locked before `waiting`.
     in_transit: Lock<InTransit>,
@@ -112,8 +119,20 @@ pub struct OutboxDrain {
 
 impl Outbox {
     pub fn new(format: &'static dyn Format, bound: OutboxBound, metrics: Arc<LiveMetrics>) -> Arc<Self> {
+        Self::guarded(format, bound, metrics, None)
+    }
+
+    /// Creates one as [`Outbox::new`] does, that gets the messages of those topics alone that the guard
+    /// admits.
+    pub fn guarded(
+        format: &'static dyn Format,
+        bound: OutboxBound,
+        metrics: Arc<LiveMetrics>,
+        guard: Option<Arc<dyn TopicGuard>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             format,
+            guard,
             waiting: Lock::new(WaitingMessages {
                 bound,
                 messages: VecDeque::new(),
@@ -128,6 +147,16 @@ impl Outbox {
             moved: Notify::new(),
             metrics,
         })
+    }
+
+    /// Returns false if the connection may not hear a topic.
+    pub(crate) fn admits(&self, topic: &str) -> bool {
+        let Some(guard) = &self.guard else { return true };
+        let is_admitted = guard.admits(topic);
+        if !is_admitted {
+            self.metrics.withheld.inc();
+        }
+        is_admitted
     }
 
     pub(crate) fn format(&self) -> &'static dyn Format {

@@ -95,6 +95,16 @@ pub enum Content<'a> {
     Bytes(Vec<u8>),
 }
 
+impl Content<'_> {
+    /// Returns its bytes as they were given.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
 /// Fields of all commands, unparsed.
 #[derive(Deserialize, Default)]
 #[serde(default)]

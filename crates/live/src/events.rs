@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 use crate::command::{self, pattern_fault};
 use crate::fault::Fault;
 use crate::front::LiveFront;
+use crate::rights::Rights;
 use crate::router::answer;
 use crate::{json, query};
 
@@ -81,9 +82,11 @@ struct Wanted {
 pub(crate) async fn get(
     State(front): State<LiveFront>,
     RawQuery(query): RawQuery,
+    request: Request,
 ) -> Result<Response, Problem> {
     let live = front.live()?;
-    match open(&front, &live, query.as_deref()).await {
+    let rights = Rights::of(&request);
+    match open(&front, &live, query.as_deref(), &rights).await {
         Ok(events) => {
             let told = [
                 (header::CONTENT_TYPE, "text/event-stream"),
@@ -95,8 +98,14 @@ pub(crate) async fn get(
     }
 }
 
-async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Result<Events, Fault> {
+async fn open(
+    front: &LiveFront,
+    live: &Arc<Live>,
+    query: Option<&str>,
+    rights: &Rights,
+) -> Result<Events, Fault> {
     let wanted = Wanted::read(query, front.settings().topic_bytes_max)?;
+    rights.check_read(&wanted.topics)?;
     let filter = wanted
         .filter
         .as_deref()
@@ -117,7 +126,8 @@ async fn open(front: &LiveFront, live: &Arc<Live>, query: Option<&str>) -> Resul
     for result in live.change(changes.collect()).await {
         result?;
     }
-    let outbox = Outbox::new(&EVENTS, front.settings().bound(), Arc::clone(live.metrics()));
+    let (bound, metrics) = (front.settings().bound(), Arc::clone(live.metrics()));
+    let outbox = Outbox::guarded(&EVENTS, bound, metrics, rights.guard());
     let number = live.listen_filtered(&client, &outbox, filter)?;
     let listening = Listening {
         live: Arc::clone(live),

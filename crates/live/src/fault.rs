@@ -27,6 +27,10 @@ pub enum Fault {
     Binary,
     #[error("Key 'from': listen on this connection first")]
     NotListening,
+    #[error("no rule permits to {action} {}", shown(.topic))]
+    Forbidden { action: &'static str, topic: String },
+    #[error("more than the quota allows: it may go on in {seconds} s")]
+    OverQuota { seconds: u64 },
     #[error("requests wait too long: try again later")]
     Overloaded,
     #[error("what was published could not be stored")]
@@ -41,6 +45,14 @@ pub enum Fault {
     Change(#[from] ChangeError),
     #[error(transparent)]
     Clients(#[from] TooManyClients),
+}
+
+fn shown(topic: &str) -> String {
+    if topic.is_empty() {
+        "all live topics".to_owned()
+    } else {
+        format!("the live topic {topic:?}")
+    }
 }
 
 impl From<Problem> for Fault {
@@ -63,6 +75,8 @@ impl Fault {
             | Self::NotListening => "bad_state",
             Self::Filter(FilterError::TooMany { .. }) => "too_many_filters",
             Self::Command => "bad_command",
+            Self::Forbidden { .. } => "forbidden",
+            Self::OverQuota { .. } => "over_quota",
             Self::Change(ChangeError::TooManySubscriptions { .. } | ChangeError::TooManyPatterns { .. }) => {
                 "too_many_subscriptions"
             }
@@ -88,6 +102,9 @@ impl Fault {
             | Self::Filter(_)
             | Self::NotListening => "Error",
             Self::Command => "There is no such command",
+            Self::Forbidden { .. } | Self::OverQuota { .. } => {
+                "The command was refused, and nothing of it was done"
+            }
             Self::Overloaded | Self::NotStored => "The message was refused, and nothing of it was stored",
             Self::OutcomeUnknown => "The message may be stored or not",
             Self::Change(change) if change.is_outcome_unknown() => "The change may be stored or not",

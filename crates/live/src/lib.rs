@@ -7,6 +7,7 @@
 //! - [`json`]: encodes answers, errors and broadcasts as JSON
 //! - [`msgpack`]: broadcasts in MessagePack
 //! - [`fault`]: errors and their texts
+//! - [`rights`]: rights on live topics
 //! - [`session`]: executes the commands of one WebSocket
 //! - [`presence`]: clients, topics and subscriptions, as fields of answers
 //! - [`events`]: one stream of server-sent events
@@ -25,6 +26,7 @@ mod lists;
 pub mod msgpack;
 pub mod presence;
 mod query;
+pub mod rights;
 pub mod router;
 pub mod session;
 pub mod settings;

@@ -5,15 +5,17 @@ use stafett_live_topics::{Audience, ClientName, ClientPresence, Live, Page, Subs
 
 use crate::command::{PageWanted, PresenceOf};
 use crate::json;
+use crate::rights::Rights;
 
 pub(crate) type Fields = Vec<(&'static str, Value)>;
 
-/// Lists a client's subscriptions.
-pub fn list(live: &Live, client: &ClientName, page: PageWanted) -> Fields {
+/// Lists a client's subscriptions. Topics that may not be seen are left out.
+pub fn list(live: &Live, client: &ClientName, page: PageWanted, rights: &Rights) -> Fields {
     let page = live.subscriptions(client, page.from, page.count);
     let (mut topics, mut patterns) = (Vec::new(), Vec::new());
     for item in page.items {
         match item {
+            Subscription::Topic(name) if !rights.may_see(&name) => {}
             Subscription::Topic(name) => topics.push(Value::from(name)),
             Subscription::Pattern(text) => patterns.push(Value::from(text)),
         }
@@ -25,7 +27,8 @@ pub fn list(live: &Live, client: &ClientName, page: PageWanted) -> Fields {
     ]
 }
 
-pub fn presence(live: &Live, of: &PresenceOf<'_>, page: PageWanted) -> Fields {
+/// Shows a presence that [`Rights`] has checked. Topics that may not be seen are left out.
+pub fn presence(live: &Live, of: &PresenceOf<'_>, page: PageWanted, rights: &Rights) -> Fields {
     let PageWanted { from, count } = page;
     match of {
         PresenceOf::Clients => {
@@ -39,7 +42,8 @@ pub fn presence(live: &Live, of: &PresenceOf<'_>, page: PageWanted) -> Fields {
             fields
         }
         PresenceOf::Topics => {
-            let page = live.subscribed_topics(from, count);
+            let mut page = live.subscribed_topics(from, count);
+            page.items.retain(|topic| rights.may_see(&topic.name));
             vec![("topics", named("topic", page.items)), ("next", page.next.into())]
         }
         PresenceOf::Topic(topic) => {

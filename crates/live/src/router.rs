@@ -1,10 +1,13 @@
 //! The routes: `/live` and `/` for WebSocket, and routes below `/live` for the same over HTTP.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use stafett_access::Meter;
 use stafett_http::front_page::{self, Link};
 use stafett_http::{Policy, Problem, Upgrade, answer, body};
 use stafett_live_topics::FilterError;
@@ -16,6 +19,7 @@ use crate::fault::Fault;
 use crate::front::LiveFront;
 use crate::json::{self, JsonFormat};
 use crate::msgpack::MsgpackFormat;
+use crate::rights::Rights;
 use crate::session::{self, Dialect, Session};
 use crate::{events, lists};
 
@@ -102,7 +106,8 @@ async fn websocket(State(front): State<LiveFront>, request: Request) -> Result<R
     } else {
         JSON
     };
-    let session = Session::new(live, front.settings(), dialect);
+    let meter = request.extensions().get::<Arc<dyn Meter>>().cloned();
+    let session = Session::new(live, front.settings(), dialect, Rights::of(&request)).metered(meter);
     Ok(upgrade.accept(Box::new(move |connection, received| {
         Box::pin(async move {
             let _counted = front.connections().token();
@@ -128,8 +133,11 @@ async fn publish(State(front): State<LiveFront>, request: Request) -> Result<Res
         bytes_max: settings.message_bytes_max,
         setting: "live.message_bytes_max",
     };
+    let rights = Rights::of(&request);
     let posted = body::read(request, limit).await?;
-    let published = match command::read_messages(posted.text()?, settings.bounds()) {
+    let read = command::read_messages(posted.text()?, settings.bounds());
+    let checked = read.and_then(|messages| rights.check_write(&messages).map(|()| messages));
+    let published = match checked {
         Ok(messages) => session::publish_and_store(&live, &messages).await,
         Err(fault) => Err(fault),
     };
@@ -167,6 +175,8 @@ fn status_of(fault: &Fault) -> StatusCode {
         | Fault::Command
         | Fault::Query(_)
         | Fault::Binary => StatusCode::BAD_REQUEST,
+        Fault::Forbidden { .. } => StatusCode::FORBIDDEN,
+        Fault::OverQuota { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Overloaded | Fault::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Change(change) if change.is_outcome_unknown() => StatusCode::SERVICE_UNAVAILABLE,
         Fault::Filter(FilterError::TooMany { .. })

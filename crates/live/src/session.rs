@@ -4,6 +4,7 @@
 //! Answers are in the order of the commands. Commands behind gathered work wait for it, except commands that
 //! join it: further changes behind changes, and further messages behind messages.
 
+mod quota;
 mod work;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
+use stafett_access::Meter;
 use stafett_live_topics::{
     ClientName, ClientNumber, Format, Live, Outbox, OutboxBound, OutboxDrain, SubscriptionChange,
     SubscriptionEdit,
@@ -20,10 +22,12 @@ use stafett_net::{ConnectionEntry, Intake};
 use stafett_ws::connection::Working;
 use stafett_ws::session::{Close, Incoming, Step};
 
+use self::quota::Quota;
 use self::work::publish;
 pub use self::work::{Counts, Done, Work, publish_and_store};
 use crate::command::{Bounds, Command, Names, Request};
 use crate::fault::Fault;
+use crate::rights::Rights;
 use crate::settings::LiveFrontSettings;
 use crate::{client, command, json, presence};
 
@@ -59,6 +63,8 @@ pub struct Session {
     bounds: Bounds,
     bound: OutboxBound,
     dialect: Dialect,
+    rights: Rights,
+    quota: Quota,
     outbox: Option<Arc<Outbox>>,
     sent: OutboxDrain,
     /// Clients that listen on this connection.
@@ -80,12 +86,14 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(live: Arc<Live>, settings: &LiveFrontSettings, dialect: Dialect) -> Self {
+    pub fn new(live: Arc<Live>, settings: &LiveFrontSettings, dialect: Dialect, rights: Rights) -> Self {
         Self {
             live,
             bounds: settings.bounds(),
             bound: settings.bound(),
             dialect,
+            rights,
+            quota: Quota::default(),
             outbox: None,
             sent: OutboxDrain::default(),
             clients: HashMap::new(),
@@ -100,8 +108,19 @@ impl Session {
         }
     }
 
+    /// Has the connection keep to a quota.
+    #[must_use]
+    pub(crate) fn metered(mut self, meter: Option<Arc<dyn Meter>>) -> Self {
+        self.quota = Quota::new(meter);
+        self
+    }
+
     fn on_read(&mut self, read: Result<Request<'_>, (Option<&str>, Fault)>, out: &mut BytesMut) -> Step {
-        let request = match read {
+        let permitted = read.and_then(|request| match self.rights.check(&request.command) {
+            Ok(()) => Ok(request),
+            Err(fault) => Err((request.id, fault)),
+        });
+        let request = match permitted {
             Ok(Request { id, command, .. }) if self.refuses && matches!(command, Command::Publish { .. }) => {
                 self.is_publishing = true;
                 if self.answers_later() {
@@ -140,7 +159,14 @@ impl Session {
         if must_wait {
             return Step::AfterWork;
         }
-        self.on_request(request, out);
+        // A refusal is an answer, which is behind those of the commands before.
+        if self.answers_later() && self.quota.owes() {
+            return Step::AfterWork;
+        }
+        match self.quota.charge(&request.command) {
+            Ok(()) => self.on_request(request, out),
+            Err(fault) => (self.dialect.frame)(&json::error(request.id, &fault), out),
+        }
         Step::Done
     }
 
@@ -202,8 +228,12 @@ impl Session {
                 self.leave(&client);
                 json::success(id, &[])
             }
-            Command::List(page) => json::success(id, &presence::list(&self.live, &client, page)),
-            Command::Presence(of, page) => json::success(id, &presence::presence(&self.live, &of, page)),
+            Command::List(page) => {
+                json::success(id, &presence::list(&self.live, &client, page, &self.rights))
+            }
+            Command::Presence(of, page) => {
+                json::success(id, &presence::presence(&self.live, &of, page, &self.rights))
+            }
             Command::Ping => json::success(id, &[]),
         };
         (self.dialect.frame)(&answer, out);
@@ -214,9 +244,10 @@ impl Session {
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(&client) {
             return Err(Fault::Crowded { max: CLIENTS_MAX });
         }
-        let outbox = self
-            .outbox
-            .get_or_insert_with(|| Outbox::new(self.dialect.format, bound, Arc::clone(self.live.metrics())));
+        let outbox = self.outbox.get_or_insert_with(|| {
+            let metrics = Arc::clone(self.live.metrics());
+            Outbox::guarded(self.dialect.format, bound, metrics, self.rights.guard())
+        });
         let number = self.live.listen_filtered(&client, outbox, filter)?;
         if let Some(entry) = self.unnamed.take() {
             client::introduce(&entry, Some(&client));
@@ -372,6 +403,7 @@ impl stafett_ws::Session for Session {
     }
 
     async fn ready(&self) {
+        self.quota.may_send().await;
         match &self.outbox {
             Some(outbox) => outbox.ready().await,
             None => pending().await,
@@ -385,6 +417,7 @@ impl stafett_ws::Session for Session {
         };
         let mut sent = std::mem::take(&mut self.sent);
         outbox.take(SEND_BYTES, &mut sent);
+        self.quota.charge_sent(&sent.messages);
         let has_room = self.on_sent(&mut sent, out);
         if sent.messages.capacity() > KEPT_MESSAGES {
             sent.messages = Vec::new();

@@ -213,7 +213,7 @@ impl Bucket {
             }
         }
         let ca = self.spec.ca.as_deref();
-        let mut link = Link::open(&to, &Allowed::all(), ca, self.patience).await?;
+        let mut link = Link::open(&to, &Allowed::stores(), ca, self.patience).await?;
         let answer = link
             .ask(method, &to, headers, body, self.patience, ANSWER_BYTES_MAX)
             .await?;

@@ -59,6 +59,9 @@ impl Core {
             .await
             .context("the broker cannot start")?;
         broker.access().require_remote_login(settings.require_login);
+        if let Some(member) = &process.member {
+            member.share_namespaces(&broker);
+        }
         let keys = Keys::register(&mut process.registry());
         keys.change(broker.access(), settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
@@ -175,7 +178,7 @@ async fn open_journal(
     let journal_settings = journal_settings(settings);
     if let Some(member) = &process.member {
         let health = &process.node.health;
-        let storage = cluster::storage_settings(settings)?;
+        let storage = cluster::storage_settings(settings, member.cell)?;
         storage.metrics.register(&mut process.registry());
         let opened = cluster::open(settings, storage, member, health, journal_settings, metrics).await?;
         return Ok((opened.0, Some(opened.1)));

@@ -10,6 +10,7 @@ use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_net::Listener;
 
 use crate::brokers::{self, Brokers};
+use crate::cluster::OtherCells;
 use crate::config::tls::Edge;
 use crate::endpoints::{Endpoint, Opened, Place};
 use crate::failure::Failure;
@@ -59,6 +60,9 @@ fn open_amqp(broker: &Arc<Broker>, process: &Process, opened: Opened) {
         Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
     };
     amqp.open_management(&process.management);
+    if let Some(member) = process.member.as_ref().filter(|member| member.cell_count() > 1) {
+        amqp.set_homes(Arc::new(OtherCells::new(member, broker)));
+    }
     process.front_ends.serve(opened.listeners, amqp);
 }
 
@@ -102,7 +106,7 @@ fn amqp_endpoint(process: &Process) -> Endpoint<'_> {
     }
 }
 
-fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
+pub(crate) fn amqp_settings(amqp: &crate::config::Amqp) -> AmqpSettings {
     AmqpSettings {
         frame_bytes_max: u32::try_from(amqp.frame_bytes_max).unwrap_or(u32::MAX),
         channels_max: u16::try_from(amqp.channels_max).unwrap_or(u16::MAX),

@@ -10,6 +10,7 @@ use crate::config::tls::Edge;
 use crate::console;
 use crate::endpoints::{Endpoint, Place};
 use crate::failure::Failure;
+use crate::forward;
 use crate::ingest;
 use crate::limits;
 use crate::overload;
@@ -82,6 +83,7 @@ impl Process {
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
         let router = console::guarded(&self.settings.console, router);
+        let router = forward::layered(router, self.member.as_ref(), &self.http.tasks);
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         let mut sockets = HttpSockets::new(opened.plain);
         sockets.add(self, opened.listeners, server);
@@ -103,7 +105,9 @@ impl Process {
         let plain = ("management", "amqp.management", &amqp.management);
         let tls = ("management-tls", "amqp.tls_management", &amqp.tls_management);
         let opened = self.open(alone(plain, tls, connections_max)).await?;
-        let router = stafett_http::stamped(self.management.router(access));
+        let router = self.management.router(access);
+        let router = forward::layered(router, self.member.as_ref(), &self.http.tasks);
+        let router = stafett_http::stamped(router);
         sockets.add(self, opened.listeners, HttpServer::new(router));
         Ok(())
     }

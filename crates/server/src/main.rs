@@ -23,6 +23,7 @@
 
 mod announce;
 mod brokers;
+mod cells;
 mod client;
 mod cluster;
 mod commands;
@@ -32,6 +33,7 @@ mod core;
 mod endpoints;
 mod failure;
 mod feeds;
+mod forward;
 mod front_ends;
 mod http_listeners;
 mod ingest;

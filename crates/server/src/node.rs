@@ -209,8 +209,9 @@ impl Node for ThisNode {
         Box::pin(async move { compare(member.ok_or_else(no_cluster)?).await })
     }
 
-    fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
-        self.member.as_ref().ok_or_else(no_cluster)?.move_cell(to)
+    fn move_cell(&self, cell: u32, to: Option<u32>) -> Commanded<u32> {
+        let member = self.member.clone();
+        Box::pin(async move { member.ok_or_else(no_cluster)?.move_any(cell, to).await })
     }
 
     fn reload(&self) -> Commanded<Reloaded> {

@@ -37,6 +37,15 @@ pub(crate) struct Reload {
     hangup: Option<Signal>,
 }
 
+/// Settings and certificates of a run of the process's parts.
+#[derive(Clone)]
+pub(crate) struct Given {
+    pub(crate) settings: Settings,
+    /// The settings, as they are shown.
+    pub(crate) in_force: SettingsInForce,
+    pub(crate) certificates: Arc<Certificates>,
+}
+
 impl Reload {
     pub(crate) fn listen(
         loaded: Loaded,
@@ -72,13 +81,13 @@ impl Reload {
         &self.settings
     }
 
-    pub(crate) fn certificates(&self) -> Arc<Certificates> {
-        Arc::clone(&self.certificates)
-    }
-
-    /// Returns the settings in force, as they are shown.
-    pub(crate) fn in_force(&self) -> &SettingsInForce {
-        &self.in_force
+    /// Returns what a run of the process's parts is made with.
+    pub(crate) fn given(&self) -> Given {
+        Given {
+            settings: self.settings.clone(),
+            in_force: self.in_force.clone(),
+            certificates: Arc::clone(&self.certificates),
+        }
     }
 
     /// Reads the settings again at every SIGHUP, and certificates when their files change; executes commands;

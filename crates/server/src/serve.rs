@@ -43,6 +43,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 use crate::announce;
+use crate::cells::Cells;
 use crate::cluster::{Member, Move};
 use crate::config::{Flags, Loaded, Settings};
 use crate::core::Core;
@@ -53,7 +54,7 @@ use crate::listeners::Listeners;
 use crate::live;
 use crate::logging;
 use crate::node::{self, Commands, ThisNode};
-use crate::reload::Reload;
+use crate::reload::{Given, Reload};
 use crate::sampling;
 use crate::signals::{Stop, StopSignals};
 use crate::sinks::{SinksHere, Supervisor};
@@ -154,21 +155,40 @@ async fn run_again(
     }
     let sockets = Arc::<Sockets>::default();
     let member = Member::start(reload.settings(), descriptors).await?;
+    let cells = Cells::start(member.as_ref(), &reload.given(), &commands, descriptors);
+    let served = Box::pin(run_served(
+        &mut reload,
+        &mut signals,
+        &commands,
+        (&sockets, member.as_ref()),
+        (descriptors, feeds, audit),
+    ));
+    let ended = served.await;
+    cells.end().await;
+    if let (Ok(_), Some(member)) = (&ended, member) {
+        member.leave().await;
+    }
+    ended
+}
+
+/// Runs what this process serves by itself, again and again: all of it, or in a cluster the first cell.
+async fn run_served(
+    reload: &mut Reload,
+    signals: &mut StopSignals,
+    commands: &Commands,
+    (sockets, member): (&Arc<Sockets>, Option<&Arc<Member>>),
+    (descriptors, feeds, audit): (u64, Feeds, AuditTrail),
+) -> Result<Instant, Failure> {
     let (mut short_runs, mut unrecovered) = (0, 0);
     loop {
         let started = Instant::now();
-        let shared = (Arc::clone(&sockets), member.clone());
-        let mut process = Process::new(&reload, commands.clone(), descriptors, shared)?;
+        let shared = (Arc::clone(sockets), member.cloned());
+        let mut process = Process::new(&reload.given(), commands.clone(), descriptors, shared)?;
         process.admin.feeds = feeds.clone();
         process.audit = audit.clone();
         audit.register_metrics(&mut process.registry());
-        let failure = match process.run(&mut signals, &mut reload).await {
-            Ok(End::Stopped { deadline }) => {
-                if let Some(member) = member {
-                    member.leave().await;
-                }
-                return Ok(deadline);
-            }
+        let failure = match process.run(signals, reload).await {
+            Ok(End::Stopped { deadline }) => return Ok(deadline),
             Ok(End::LetGo) => {
                 process.http.end(Duration::ZERO, pending()).await;
                 signals.repeat();
@@ -247,13 +267,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    fn new(
-        reload: &Reload,
+    pub(crate) fn new(
+        given: &Given,
         commands: Commands,
         descriptors: u64,
         (sockets, member): (Arc<Sockets>, Option<Arc<Member>>),
     ) -> Result<Self, Failure> {
-        let settings = reload.settings().clone();
+        let settings = given.settings.clone();
         let mut registry = Registry::with_prefix("stafett");
         let net = Arc::new(NetMetrics::register(&mut registry));
         usage::register(&mut registry);
@@ -269,7 +289,7 @@ impl Process {
             net: Arc::clone(&net),
             budget: Arc::clone(&budget),
             request_bytes_max: settings.request_memory_bytes,
-            settings: reload.in_force().clone(),
+            settings: given.in_force.clone(),
             commands,
             listeners: Lock::default(),
             data_dir: settings.data_dir.clone(),
@@ -279,7 +299,7 @@ impl Process {
             overloaded_since: Lock::default(),
             member: member.clone(),
         });
-        let trace = trace::start(&settings, reload.in_force(), &mut registry)?;
+        let trace = trace::start(&settings, &given.in_force, &mut registry)?;
         let mut shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
         shared.trace.clone_from(&trace);
         let connections = Arc::clone(&shared.connections);
@@ -308,7 +328,7 @@ impl Process {
             live,
             http,
             front_ends,
-            certificates: reload.certificates(),
+            certificates: Arc::clone(&given.certificates),
             sockets,
             member,
         })
@@ -342,7 +362,7 @@ impl Process {
             }
         };
         let plain = http.plain;
-        self.begin(http, &standby);
+        self.begin(http, &standby, &core);
         announce::ready(kafka, plain);
         tracing::info!(target: EVENTS, kind = "node.ready", version = env!("CARGO_PKG_VERSION"),
             durability = %self.settings.durability, "ready");

@@ -75,12 +75,13 @@ impl Process {
     }
 
     /// Begins to serve clients.
-    pub(crate) fn begin(&self, http: HttpSockets, standby: &Standby) {
+    pub(crate) fn begin(&self, http: HttpSockets, standby: &Standby, core: &Core) {
         for (listener, server) in http.waiting {
             self.http.accept(listener, server);
         }
         self.node.health.set(State::Ready);
         if let Some(member) = &self.member {
+            member.set_access(Some(core.shared().access()));
             member.on_serving();
         }
         if let Some(listeners) = &standby.listeners {

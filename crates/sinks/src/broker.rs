@@ -17,7 +17,13 @@ pub struct Servers {
     pub options: Options,
     /// Where the login of a definition stands: it is read at each connection.
     found_in: Option<Secret>,
+    /// TLS of a definition, with the file of its authorities: it is read at each connection as well.
+    tls: Option<Authorities>,
 }
+
+/// PEM file of trusted authorities. `None` is those of the system.
+#[derive(Debug, Clone)]
+struct Authorities(Option<String>);
 
 impl Servers {
     pub fn new(addresses: Vec<String>, options: Options) -> Self {
@@ -25,6 +31,7 @@ impl Servers {
             addresses,
             options,
             found_in: None,
+            tls: None,
         }
     }
 
@@ -33,6 +40,7 @@ impl Servers {
             addresses: spec.servers.clone(),
             options: Options::default(),
             found_in: spec.login.clone(),
+            tls: spec.is_tls.then(|| Authorities(spec.ca.clone())),
         }
     }
 
@@ -54,9 +62,14 @@ impl Servers {
 
     /// Connects to the first address that can be reached.
     pub async fn connect(&self) -> Result<Client, TargetError> {
+        let tls = match &self.tls {
+            Some(Authorities(ca)) => Some(stafett_trust::settings(ca.as_deref()).map_err(TargetError::Stop)?),
+            None => self.options.tls.clone(),
+        };
         let options = Options {
             client_id: CLIENT.to_owned(),
             login: self.login()?,
+            tls,
             ..self.options.clone()
         };
         let client = Client::connect(&self.addresses, options).await;

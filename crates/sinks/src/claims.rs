@@ -31,8 +31,9 @@ const SESSION: Duration = Duration::from_secs(10);
 const LEAVE: Duration = Duration::from_secs(2);
 const REQUESTS: usize = 64;
 
-/// Changes of claims, as they come.
-pub(crate) type Changes = mpsc::Sender<Result<Change, HttpError>>;
+/// Changes of claims, as they come. Those of one time are sent together: the session may wait for room among
+/// the requests, so their sender has to be back at the requests whatever their number is.
+pub(crate) type Changes = mpsc::Sender<Result<Vec<Change>, HttpError>>;
 
 /// Owner of this process's claims.
 pub(crate) enum Claims {
@@ -134,7 +135,8 @@ impl Claims {
                 Ok(())
             }
             Self::Queue(queue) => {
-                queue.tell(QueueRequest::Stored(next)).await;
+                let session = claim.epoch;
+                queue.tell(QueueRequest::Stored { session, next }).await;
                 Ok(())
             }
         }
@@ -166,7 +168,8 @@ impl Claims {
                 Ok(())
             }
             Self::Queue(queue) => {
-                queue.tell(QueueRequest::End).await;
+                let session = claim.epoch;
+                queue.tell(QueueRequest::End { session }).await;
                 Ok(())
             }
         }
@@ -205,6 +208,15 @@ impl Claims {
         })
     }
 
+    /// Notes that the operator has the sink go on: a pause of this process alone is over.
+    pub(crate) fn resumed(&mut self) {
+        match self {
+            Self::App(_) => {}
+            Self::Group(group) => group.paused = false,
+            Self::Queue(queue) => queue.paused = false,
+        }
+    }
+
     /// Pauses the sink, in all processes where its app can tell them.
     pub(crate) async fn pause(&mut self) -> Result<(), HttpError> {
         match self {
@@ -239,10 +251,8 @@ async fn follow_app(mut worker: Worker, changes: Changes) {
     loop {
         match worker.poll().await {
             Ok(found) => {
-                for change in found {
-                    if changes.send(Ok(change)).await.is_err() {
-                        return;
-                    }
+                if !found.is_empty() && changes.send(Ok(found)).await.is_err() {
+                    return;
                 }
             }
             Err(why) => {
@@ -276,30 +286,27 @@ async fn follow_group(mut member: Membership, mut requests: mpsc::Receiver<Reque
                 continue;
             }
         };
-        let mut held = BTreeSet::new();
-        for claim in claims(&assigned) {
-            held.insert(claim.task.clone());
-            if changes.send(Ok(Change::Claimed(claim))).await.is_err() {
-                return;
-            }
+        let claimed: Vec<Claim> = claims(&assigned).collect();
+        let mut held: BTreeSet<String> = claimed.iter().map(|claim| claim.task.clone()).collect();
+        let claimed = claimed.into_iter().map(Change::Claimed).collect();
+        if changes.send(Ok(claimed)).await.is_err() {
+            return;
         }
         let Some(rest) = stable(member, &mut requests, &mut held).await else {
             return;
         };
         member = rest;
-        for task in &held {
-            if changes.send(Ok(Change::Revoke(task.clone()))).await.is_err() {
-                return;
-            }
+        let revoked = held.iter().cloned().map(Change::Revoke).collect();
+        if changes.send(Ok(revoked)).await.is_err() {
+            return;
         }
         let Some(rest) = released(member, &mut requests, &mut held).await else {
             return;
         };
         member = rest;
-        for task in held {
-            if changes.send(Ok(Change::Lost(task))).await.is_err() {
-                return;
-            }
+        let lost = held.into_iter().map(Change::Lost).collect();
+        if changes.send(Ok(lost)).await.is_err() {
+            return;
         }
     }
 }

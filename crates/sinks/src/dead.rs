@@ -1,20 +1,25 @@
 //! Dead letters: records that are not written go to the topic `NAME.dead`, with the reason in their headers.
+//!
+//! A letter that is too large for that topic is stored without the record's value, or with the reason and the
+//! place alone, and says so: the record itself is where it was.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stafett_kafka_client::{Client, Producer, ProducerSettings};
+use stafett_kafka_client::{Client, ClientError, Delivery, ErrorCode, Producer, ProducerSettings};
 use stafett_model::{Lock, Record, StoredRecord};
 use uuid::Uuid;
 
 use crate::flush::{DeadLetters, FlushError, StoredLetters};
 use crate::gather::Poison;
-use crate::pace::PoisonCount;
+use crate::pace::{PoisonCount, Weighed};
 use crate::reader::{Unwritten, records_at};
 use crate::target::Place;
 
 /// Bytes of a reason, at most.
 const REASON_BYTES: usize = 1000;
+/// Bytes of a value in a letter, at most.
+const VALUE_BYTES_MAX: usize = 32 << 20;
 
 /// Place where a record is found again.
 #[derive(Debug, Clone)]
@@ -69,8 +74,13 @@ impl DeadLetters for DeadTopic {
         let Some(last) = poison.last() else {
             return Ok(());
         };
-        let is_over = self.count.lock().add(poison.len() as u64, (self.now_ms)());
-        if is_over || !self.allowed {
+        let count = poison.len() as u64;
+        let weighed = if self.allowed {
+            self.count.lock().weigh(count, (self.now_ms)())
+        } else {
+            Weighed::Refused
+        };
+        if weighed == Weighed::Refused {
             return Err(FlushError::TooMuchPoison {
                 count: poison.len(),
                 offset: last.offset,
@@ -79,9 +89,52 @@ impl DeadLetters for DeadTopic {
             });
         }
         self.send(place, &poison).await.map_err(FlushError::DeadLetters)?;
-        self.stored.add(&poison);
+        self.count.lock().add(count, weighed, (self.now_ms)());
         Ok(())
     }
+}
+
+/// Parts of a record in its letter. A topic that refuses one for its size gets the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Whole,
+    WithoutValue,
+    /// The reason and the place alone.
+    Place,
+}
+
+/// Attempts at letters: those that were too large for one come in the next. In a batch of several, each counts
+/// as too large.
+const ATTEMPTS: [(Form, usize); 4] = [
+    (Form::Whole, 256 << 10),
+    (Form::Whole, 0),
+    (Form::WithoutValue, 0),
+    (Form::Place, 0),
+];
+
+/// Outcome of letters, by their marks.
+#[derive(Debug, Default)]
+struct Sent {
+    delivered: Vec<u64>,
+    too_large: Vec<u64>,
+    failed: Option<String>,
+}
+
+impl Sent {
+    fn note(&mut self, delivery: &Delivery) {
+        let marks = delivery.marks.runs().iter();
+        let marks = marks.flat_map(|(first, count)| *first..first + count);
+        match &delivery.result {
+            Ok(_) => self.delivered.extend(marks),
+            Err(why) if is_too_large(why) => self.too_large.extend(marks),
+            Err(why) => self.failed = Some(why.to_string()),
+        }
+    }
+}
+
+fn is_too_large(why: &ClientError) -> bool {
+    let codes = [ErrorCode::MessageTooLarge, ErrorCode::RecordListTooLarge];
+    why.code().is_some_and(|code| codes.contains(&code))
 }
 
 impl DeadTopic {
@@ -92,31 +145,74 @@ impl DeadTopic {
         }
     }
 
-    async fn send(&self, place: &Place, poison: &[&Poison]) -> Result<(), String> {
-        let topic = self.client.topic(&self.topic).await;
-        let topic = topic.map_err(|why| why.to_string())?;
-        let failed: Arc<Lock<Option<String>>> = Arc::default();
-        let note = Arc::clone(&failed);
-        let on_delivery = move |delivery: stafett_kafka_client::Delivery| {
-            if let Err(why) = delivery.result {
-                *note.lock() = Some(why.to_string());
-            }
-        };
-        let settings = ProducerSettings::default();
-        let mut producer = Producer::open(self.client.clone(), topic, settings, on_delivery)
-            .await
-            .map_err(|why| why.to_string())?;
+    /// Stores letters. Those that are stored by the time of an error are not stored again.
+    async fn send(&mut self, place: &Place, poison: &[&Poison]) -> Result<(), String> {
         let offsets: Vec<u64> = poison.iter().map(|found| found.offset).collect();
         let mut records = self.source.records_at(place, &offsets).await?;
         records.sort_by_key(|record| record.offset.0);
-        for (mark, found) in (0..).zip(poison) {
+        let record_of = |found: &Poison| {
             let at = records.binary_search_by_key(&found.offset, |record| record.offset.0);
-            let record = at.ok().and_then(|at| records.get(at));
-            self.push(&mut producer, place, (found, record), mark).await?;
+            at.ok().and_then(|at| records.get(at))
+        };
+        let mut left: Vec<(&Poison, Option<&StoredRecord>)> =
+            poison.iter().map(|found| (*found, record_of(found))).collect();
+        for (form, batch_bytes) in ATTEMPTS {
+            let sent = self.attempt(place, &left, form, batch_bytes).await?;
+            let at = |mark: &u64| left.get(usize::try_from(*mark).ok()?).copied();
+            let stored: Vec<&Poison> = sent
+                .delivered
+                .iter()
+                .filter_map(at)
+                .map(|(found, _)| found)
+                .collect();
+            self.stored.add(&stored);
+            if let Some(why) = sent.failed {
+                return Err(why);
+            }
+            left = sent.too_large.iter().filter_map(at).collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(format!("the topic {} refuses a letter of any size", self.topic))
+    }
+
+    /// Sends letters in one form, in batches up to a size; with 0, each in a batch of its own.
+    async fn attempt(
+        &self,
+        place: &Place,
+        letters: &[(&Poison, Option<&StoredRecord>)],
+        form: Form,
+        batch_bytes: usize,
+    ) -> Result<Sent, String> {
+        let topic = self.client.topic(&self.topic).await;
+        let topic = topic.map_err(|why| why.to_string())?;
+        let sent: Arc<Lock<Sent>> = Arc::default();
+        let note = Arc::clone(&sent);
+        let on_delivery = move |delivery: Delivery| note.lock().note(&delivery);
+        let settings = ProducerSettings {
+            batch_bytes,
+            // A batch that is refused has to leave those behind it as they are.
+            idempotent: false,
+            ..ProducerSettings::default()
+        };
+        let mut producer = Producer::open(self.client.clone(), topic, settings, on_delivery)
+            .await
+            .map_err(|why| why.to_string())?;
+        for (mark, (found, record)) in (0..).zip(letters) {
+            // A request of that size would end the connection instead of being refused.
+            let is_too_large = form == Form::Whole && record.is_some_and(is_huge);
+            if is_too_large {
+                sent.lock().too_large.push(mark);
+                continue;
+            }
+            self.push(&mut producer, place, (found, *record), form, mark)
+                .await?;
         }
         producer.finish().await;
-        let failed = failed.lock().take();
-        failed.map_or(Ok(()), Err)
+        let mut sent = std::mem::take(&mut *sent.lock());
+        sent.too_large.sort_unstable();
+        Ok(sent)
     }
 
     async fn push(
@@ -124,13 +220,14 @@ impl DeadTopic {
         producer: &mut Producer,
         place: &Place,
         (found, record): (&Poison, Option<&StoredRecord>),
+        form: Form,
         mark: u64,
     ) -> Result<(), String> {
         let key = format!("{place}/{}", found.offset);
         let (partition, offset) = (place.partition.to_string(), found.offset.to_string());
         let reason = &found.reason;
-        let text = reason.text.get(..REASON_BYTES.min(reason.text.len()));
-        let text = text.unwrap_or(&reason.text);
+        let text = cut(&reason.text, REASON_BYTES);
+        let left_out = record.and_then(|record| left_out(form, record));
         let mut headers: Vec<(&[u8], Option<&[u8]>)> = vec![
             (b"stafett-sink", Some(self.sink.as_bytes())),
             (b"stafett-class", Some(reason.class.as_bytes())),
@@ -139,14 +236,21 @@ impl DeadTopic {
             (b"stafett-partition", Some(partition.as_bytes())),
             (b"stafett-offset", Some(offset.as_bytes())),
         ];
+        if let Some(left_out) = &left_out {
+            headers.push((b"stafett-left-out", Some(left_out.as_bytes())));
+        }
         let (mut value, mut timestamp) = (None, -1);
         if let Some(record) = record {
-            if let Some(key) = &record.key {
-                headers.push((b"stafett-key", Some(key)));
-            }
-            headers.extend(record.headers.iter());
-            value = record.value.as_deref();
             timestamp = record.timestamp;
+            if form != Form::Place {
+                if let Some(key) = &record.key {
+                    headers.push((b"stafett-key", Some(key)));
+                }
+                headers.extend(record.headers.iter());
+            }
+            if form == Form::Whole {
+                value = record.value.as_deref();
+            }
         }
         let letter = Record {
             key: Some(key.as_bytes()),
@@ -160,5 +264,39 @@ impl DeadTopic {
             .push(partition, &letter, mark)
             .await
             .map_err(|why| why.to_string())
+    }
+}
+
+/// Says which parts of a record its letter does not have. `None` if it has them all.
+fn left_out(form: Form, record: &StoredRecord) -> Option<String> {
+    let bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
+    match form {
+        Form::Whole => None,
+        Form::WithoutValue => Some(format!("value of {bytes} bytes")),
+        Form::Place => Some(format!("value of {bytes} bytes, key and headers")),
+    }
+}
+
+fn is_huge(record: &StoredRecord) -> bool {
+    record
+        .value
+        .as_ref()
+        .is_some_and(|value| value.len() > VALUE_BYTES_MAX)
+}
+
+/// Returns the text up to a number of bytes.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_cut_between_two_characters() {
+        assert_eq!(cut("short", 10), "short");
+        assert_eq!(cut("aåb", 2), "a");
+        assert_eq!(cut("aåb", 3), "aå");
     }
 }

@@ -162,7 +162,9 @@ impl Gather {
         if offset < self.next {
             return true;
         }
-        if self.begun.is_some_and(|end| offset >= end) {
+        if let Some(end) = self.begun.filter(|end| offset >= *end) {
+            // Its last offsets have no records for readers: a marker, an aborted batch, or removed ones.
+            self.next = self.next.max(end);
             return false;
         }
         let result = match &mut self.groups {
@@ -217,7 +219,7 @@ impl Gather {
             Some(Cause::Full)
         } else if bytes >= self.rules.bytes {
             Some(Cause::Bytes)
-        } else if now_ms >= self.deadline() {
+        } else if self.deadline().is_some_and(|deadline| now_ms >= deadline) {
             Some(Cause::Time)
         } else {
             None
@@ -233,9 +235,11 @@ impl Gather {
         }
     }
 
-    /// Returns the time of the next flush by time.
-    pub fn deadline(&self) -> u64 {
-        self.flushed_ms.saturating_add(self.rules.every_ms)
+    /// Returns the time of the next flush by time. `None` while nothing is gathered, and for a batch that was
+    /// begun: its end decides.
+    pub fn deadline(&self) -> Option<u64> {
+        let waits = !self.is_empty() && self.begun.is_none();
+        waits.then(|| self.flushed_ms.saturating_add(self.rules.every_ms))
     }
 
     /// Returns the time stamp of the first record that was gathered.
@@ -271,5 +275,38 @@ impl Gather {
         self.oldest_ms = None;
         self.flushed_ms = now_ms;
         batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stafett_model::Offset;
+
+    use super::*;
+    use crate::computed::tests::place_and_record;
+    use crate::definition::Definition;
+
+    #[test]
+    fn a_batch_that_was_begun_ends_where_it_did_although_its_last_offsets_have_no_records() {
+        let text = "[sink.a]\nfrom = \"t\"\nto = \"topic\"\ntopic = \"u\"\n";
+        let sink = Definition::parse(text).unwrap().remove(0);
+        let (place, record) = place_and_record();
+        let mut converter = Converter::new(sink.columns.clone(), Vec::new(), sink.on_unknown);
+        let mut gather = Gather::new(place, sink.flush, sink.columns.len(), 10, Some(13), 0);
+        let mut push = |gather: &mut Gather, offset| {
+            let record = StoredRecord {
+                offset: Offset(offset),
+                ..record.clone()
+            };
+            gather.push(&record, &mut converter)
+        };
+        assert!(push(&mut gather, 10) && push(&mut gather, 11));
+        assert_eq!((gather.due(u64::MAX), gather.deadline()), (None, None));
+        assert!(!push(&mut gather, 14), "it is one of the next batch");
+        assert_eq!(gather.due(0), Some(Cause::Begun));
+        let batch = gather.take(Cause::Begun, 0);
+        assert_eq!((batch.from, batch.next, batch.records), (10, 13, 2));
+        assert!(push(&mut gather, 14));
+        assert_eq!(gather.next(), 15);
     }
 }

@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use stafett_model::Lock;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::held::Holding;
 use crate::pump::News;
 use crate::target::{Ledger, Opened, Place, Start, TargetError};
 
 /// A task of the app. Its runner stores the bounds.
 pub(crate) struct TaskLedger {
-    task: String,
+    of: Holding,
     epoch: u64,
     news: mpsc::Sender<News>,
     /// Position, and the end of the batch that was begun there. `None` before the task's first commit.
@@ -20,14 +21,14 @@ pub(crate) struct TaskLedger {
 
 impl fmt::Debug for TaskLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TaskLedger({})", self.task)
+        write!(f, "TaskLedger({})", self.of.task)
     }
 }
 
 impl TaskLedger {
-    pub(crate) fn new(task: &str, epoch: u64, news: mpsc::Sender<News>, bounds: Option<(u64, u64)>) -> Self {
+    pub(crate) fn new(of: Holding, epoch: u64, news: mpsc::Sender<News>, bounds: Option<(u64, u64)>) -> Self {
         Self {
-            task: task.to_owned(),
+            of,
             epoch,
             news,
             bounds: Lock::new(bounds),
@@ -50,7 +51,7 @@ impl Ledger for TaskLedger {
     async fn begin(&self, place: &Place, from: u64, next: u64) -> Result<(), TargetError> {
         let (reply, answer) = oneshot::channel();
         let news = News::Begin {
-            task: self.task.clone(),
+            of: self.of.clone(),
             topic: place.topic.clone(),
             bounds: (from, next),
             reply,
@@ -87,7 +88,11 @@ mod tests {
         };
         for (bounds, expected) in [(None, 70), (Some((0, 0)), 0), (Some((30, 30)), 30)] {
             let (news, _heard) = mpsc::channel(1);
-            let ledger = TaskLedger::new("0", 1, news, bounds);
+            let of = Holding {
+                task: "0".to_owned(),
+                number: 1,
+            };
+            let ledger = TaskLedger::new(of, 1, news, bounds);
             let opened = ledger.open(&place, Start::at(70)).await.unwrap();
             assert_eq!(opened.next, expected, "{bounds:?}");
         }

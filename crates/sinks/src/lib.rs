@@ -16,7 +16,7 @@
 //! - [`columns`]: names and types; [`rows`]: values of a batch; `cells`: a JSON value as one of them;
 //!   `headers`: those of a record
 //! - `document`: fields of a record; [`transform`]: changes to them ([`personal`]: hashes and masks;
-//!   `computed`: conditions, expressions and times);
+//!   `computed`: conditions, expressions and times; [`versions`]: old records);
 //!   [`convert`]: a record as a row
 //! - [`rollup`]: records of a batch summed up by time and attributes
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
@@ -30,8 +30,8 @@
 //! - [`turns`]: flushes at a time, as the store bears them
 //! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again
 //! - [`positions`]: looked up in topics, and set by an operator's word
-//! - [`runner`]: one sink; `session`: the time in which it has claims; `claims`: its partitions, by `work`
-//!   (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
+//! - [`runner`]: one sink; `session`: the time in which it has claims (`held`); `claims`: its partitions, by
+//!   `work` (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
 //! - [`broker`], [`http`], `remote`: connections; [`status`]: state and counters
 
 pub mod bisection;
@@ -65,6 +65,7 @@ mod document;
 mod fields;
 mod gate;
 mod headers;
+mod held;
 mod ledger;
 pub mod lookup;
 pub mod personal;
@@ -72,6 +73,7 @@ mod pump;
 mod reader;
 mod session;
 mod tables;
+pub mod versions;
 mod work;
 mod writer;
 

@@ -57,13 +57,27 @@ impl Limiter {
     }
 }
 
-/// Poison records in a period. Too many pause the sink.
+/// Poison records in a period. Too many pause the sink. Once an operator has resumed it, as many batches pass
+/// as had paused it: else a batch with more poison than a period may have would pause it for ever.
 #[derive(Debug)]
 pub struct PoisonCount {
     max: u64,
     period_ms: u64,
     times: VecDeque<(u64, u64)>,
     count: u64,
+    /// Batches that paused the sink, and batches that may pass since it was resumed.
+    refused: u64,
+    pardons: u64,
+}
+
+/// Answer to a number of poison records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weighed {
+    Taken,
+    /// They are too many, and an operator has seen that.
+    Pardoned,
+    /// The sink has to be paused.
+    Refused,
 }
 
 impl PoisonCount {
@@ -73,20 +87,46 @@ impl PoisonCount {
             period_ms,
             times: VecDeque::new(),
             count: 0,
+            refused: 0,
+            pardons: 0,
         }
     }
 
-    /// Adds records. Returns true if there are too many.
-    pub fn add(&mut self, count: u64, now_ms: u64) -> bool {
+    /// Compares records that are to be set aside with those of the period. They do not count yet.
+    pub fn weigh(&mut self, count: u64, now_ms: u64) -> Weighed {
         let begin = now_ms.saturating_sub(self.period_ms);
         while let Some((_, old)) = self.times.pop_front_if(|(at, _)| *at < begin) {
             self.count -= old;
         }
-        if count > 0 {
-            self.times.push_back((now_ms, count));
-            self.count += count;
+        if self.count + count <= self.max {
+            Weighed::Taken
+        } else if self.pardons > 0 {
+            Weighed::Pardoned
+        } else {
+            self.refused += 1;
+            Weighed::Refused
         }
-        self.count > self.max
+    }
+
+    /// Counts records that were set aside. A pardon is used up, and the period begins anew.
+    pub fn add(&mut self, count: u64, weighed: Weighed, now_ms: u64) {
+        match weighed {
+            Weighed::Taken => {
+                self.times.push_back((now_ms, count));
+                self.count += count;
+            }
+            Weighed::Pardoned => {
+                self.pardons = self.pardons.saturating_sub(1);
+                self.times.clear();
+                self.count = 0;
+            }
+            Weighed::Refused => {}
+        }
+    }
+
+    /// Notes that an operator has resumed the sink.
+    pub fn resumed(&mut self) {
+        self.pardons = std::mem::take(&mut self.refused);
     }
 }
 
@@ -122,9 +162,45 @@ mod tests {
     #[test]
     fn too_much_poison_in_a_period_is_noticed_and_forgotten() {
         let mut count = PoisonCount::new((2, 1000));
-        assert!(!count.add(2, 0));
-        assert!(count.add(1, 900));
-        assert!(!count.add(0, 1500), "the first two are over");
-        assert!(count.add(2, 1600));
+        let take = |count: &mut PoisonCount, records, now_ms| {
+            let weighed = count.weigh(records, now_ms);
+            count.add(records, weighed, now_ms);
+            weighed
+        };
+        assert_eq!(take(&mut count, 2, 0), Weighed::Taken);
+        assert_eq!(take(&mut count, 1, 900), Weighed::Refused);
+        assert_eq!(
+            take(&mut count, 2, 1500),
+            Weighed::Taken,
+            "the first two are over"
+        );
+        assert_eq!(take(&mut count, 1, 1600), Weighed::Refused);
+    }
+
+    #[test]
+    fn poison_that_is_not_set_aside_does_not_count() {
+        let mut count = PoisonCount::new((2, 1000));
+        for attempt in 0..10 {
+            assert_eq!(count.weigh(2, attempt), Weighed::Taken);
+        }
+        count.add(2, Weighed::Taken, 10);
+        assert_eq!(count.weigh(1, 11), Weighed::Refused);
+    }
+
+    #[test]
+    fn a_batch_that_paused_the_sink_passes_once_it_is_resumed() {
+        let mut count = PoisonCount::new((2, 1000));
+        count.resumed();
+        assert_eq!(
+            count.weigh(3, 0),
+            Weighed::Refused,
+            "that was no resume after poison"
+        );
+        count.resumed();
+        assert_eq!(count.weigh(3, 1), Weighed::Pardoned);
+        assert_eq!(count.weigh(3, 2), Weighed::Pardoned, "until it is stored");
+        count.add(3, Weighed::Pardoned, 3);
+        assert_eq!(count.weigh(2, 4), Weighed::Taken);
+        assert_eq!(count.weigh(3, 5), Weighed::Refused);
     }
 }

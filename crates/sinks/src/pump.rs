@@ -15,6 +15,7 @@ use crate::amqp::Feed;
 use crate::convert::Converter;
 use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::gather::{Cause, Gather};
+use crate::held::Holding;
 use crate::positions::{first_of, pass_gap};
 use crate::quiet::left_ms;
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
@@ -41,25 +42,25 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) enum News {
     /// The target is behind this offset.
-    Stored { task: String, topic: String, next: u64 },
+    Stored { of: Holding, topic: String, next: u64 },
     /// A batch is about to be sent to a target that holds no position.
     Begin {
-        task: String,
+        of: Holding,
         topic: String,
         bounds: (u64, u64),
         /// The bounds that are stored then.
         reply: oneshot::Sender<Result<(u64, u64), TargetError>>,
     },
     /// Too much poison.
-    Poisoned { task: String },
+    Poisoned { of: Holding },
     /// The records of a queue that were read and not written have to come again.
-    Broken { task: String },
+    Broken { of: Holding },
 }
 
 /// A partition on its way into the target.
 pub(crate) struct Pump {
     pub(crate) definition: Arc<Definition>,
-    pub(crate) task: String,
+    pub(crate) of: Holding,
     pub(crate) place: Place,
     /// Of the broker that has the records.
     pub(crate) client: Client,
@@ -165,9 +166,9 @@ impl Pump {
             let is_queue = self.feed.is_some();
             match self.follow(writer, opened).await {
                 End::At(..) if is_queue => {
-                    let task = self.task.clone();
+                    let of = self.of.clone();
                     // The runner is gone if it fails, and this with it.
-                    let _ = self.news.send(News::Broken { task }).await;
+                    let _ = self.news.send(News::Broken { of }).await;
                     return;
                 }
                 End::At(back, at) => (writer, opened) = (back, at),
@@ -269,12 +270,13 @@ impl Pump {
         loop {
             let order = *self.orders.borrow();
             let quiet_ms = left_ms(&self.definition.quiet, (self.wall_ms)());
-            let cause = course.due(order, (self.now_ms)(), quiet_ms > 0);
+            let now_ms = (self.now_ms)();
+            let cause = course.due(order, now_ms, quiet_ms > 0);
             if course.idle.is_some() {
                 self.status.waits_since(&self.place, course.gather.oldest_ms());
             }
             if let Some(cause) = cause
-                && course.begin_flush(cause, (self.now_ms)())
+                && course.begin_flush(cause, now_ms)
             {
                 continue;
             }
@@ -286,7 +288,10 @@ impl Pump {
                     (_, writer) => course.idle = writer,
                 }
             }
-            let Some(event) = self.event(&mut course, order, cause, quiet_ms).await else {
+            let wait = wait_ms(order, cause, quiet_ms, course.gather.deadline(), now_ms);
+            let has_room =
+                course.ahead.is_none() && order == Order::Run && cause.is_none() && !course.is_over;
+            let Some(event) = self.event(&mut course, has_room, wait, quiet_ms).await else {
                 return End::Finished;
             };
             match event {
@@ -336,8 +341,8 @@ impl Pump {
             Stored::MadeAgain => Some(End::MadeAgain(writer)),
             Stored::Poisoned => {
                 // It is read again once an operator resumes the sink.
-                let task = self.task.clone();
-                let _ = self.news.send(News::Poisoned { task }).await;
+                let of = self.of.clone();
+                let _ = self.news.send(News::Poisoned { of }).await;
                 let rests = self.orders.wait_for(|order| *order != Order::Run).await.is_ok();
                 // Parts of the batch may be there: it comes again with the same bounds.
                 let begun = Some(next);
@@ -380,22 +385,14 @@ impl Pump {
         }
     }
 
-    /// Waits for the next event. `None` if the runner is gone.
+    /// Waits for the next event, for a time at most. `None` if the runner is gone.
     async fn event(
         &mut self,
         course: &mut Course,
-        order: Order,
-        cause: Option<Cause>,
+        has_room: bool,
+        wait_ms: u64,
         quiet_ms: u64,
     ) -> Option<Event> {
-        let has_room = course.ahead.is_none() && order == Order::Run && cause.is_none() && !course.is_over;
-        let deadline = if quiet_ms > 0 {
-            quiet_ms
-        } else if cause.is_none() && !course.gather.is_empty() {
-            course.gather.deadline().saturating_sub((self.now_ms)())
-        } else {
-            u64::from(u32::MAX)
-        };
         tokio::select! {
             Some(done) = course.flight.join_next() => {
                 // It ends otherwise only with this one. A panic is that of the partition.
@@ -404,7 +401,7 @@ impl Pump {
             }
             piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
             changed = self.orders.changed() => changed.ok().map(|()| Event::Order),
-            () = sleep(Duration::from_millis(deadline)) => {
+            () = sleep(Duration::from_millis(wait_ms)) => {
                 self.status.limited(Limit::Quiet, quiet_ms);
                 Some(Event::Due)
             }
@@ -436,9 +433,9 @@ impl Pump {
 
     async fn tell(&self, next: u64) {
         self.status.at(&self.place, next);
-        let (task, topic) = (self.task.clone(), self.place.topic.clone());
+        let (of, topic) = (self.of.clone(), self.place.topic.clone());
         // The runner is gone if it fails, and this with it.
-        let _ = self.news.send(News::Stored { task, topic, next }).await;
+        let _ = self.news.send(News::Stored { of, topic, next }).await;
     }
 
     async fn reading_failed(&self, ended: Option<Result<Piece, ReadError>>) {
@@ -452,6 +449,18 @@ impl Pump {
             }
         }
         sleep(AGAIN).await;
+    }
+}
+
+/// Returns the time until a flush may be due by time alone. A deadline that does not lie ahead is no event: a
+/// pause, a flush under way and a missing record end with events of their own.
+fn wait_ms(order: Order, cause: Option<Cause>, quiet_ms: u64, deadline: Option<u64>, now_ms: u64) -> u64 {
+    if quiet_ms > 0 {
+        return quiet_ms;
+    }
+    match deadline {
+        Some(at) if order == Order::Run && cause.is_none() && at > now_ms => at - now_ms,
+        _ => u64::from(u32::MAX),
     }
 }
 
@@ -471,6 +480,36 @@ mod tests {
     use super::*;
     use crate::computed::tests::place_and_record;
     use crate::transform::Step;
+
+    #[test]
+    fn a_batch_that_may_not_be_written_is_no_reason_to_wake_up() {
+        let never = u64::from(u32::MAX);
+        let wait = |order, cause, deadline| wait_ms(order, cause, 0, deadline, 1000);
+        assert_eq!(wait(Order::Run, None, Some(1500)), 500);
+        assert_eq!(
+            wait(Order::Run, None, None),
+            never,
+            "nothing is gathered, or its end decides"
+        );
+        for (order, cause) in [
+            (Order::Pause, None),
+            (Order::Finish, None),
+            (Order::Run, Some(Cause::Time)),
+            (Order::Run, None),
+        ] {
+            assert_eq!(
+                wait(order, cause, Some(1000)),
+                never,
+                "{order:?} {cause:?}: it is over"
+            );
+        }
+        assert_eq!(wait(Order::Pause, None, Some(1500)), never);
+        assert_eq!(
+            wait_ms(Order::Run, None, 70, None, 1000),
+            70,
+            "the end of the quiet time"
+        );
+    }
 
     #[test]
     fn records_ahead_meet_no_table_that_is_closed() {

@@ -1,7 +1,7 @@
 //! A session of a sink: its claims, a pump for each partition of them, and their positions as others see
 //! them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::dead::{DeadTopic, Origin};
 use crate::definition::Definition;
 use crate::flush::StoredLetters;
 use crate::gate::Gate;
+use crate::held::{Held, Holding, Holdings};
 use crate::http::HttpError;
 use crate::ledger::TaskLedger;
 use crate::pace::{Limiter, PoisonCount, Waits};
@@ -40,15 +41,6 @@ const FINISH: Duration = Duration::from_secs(25);
 const FINISH_LOST: Duration = Duration::from_secs(5);
 const NEWS: usize = 64;
 
-/// A task of this worker, and its pumps.
-struct Held {
-    claim: Claim,
-    orders: watch::Sender<Order>,
-    /// Pumps that have not ended.
-    pumps: usize,
-    is_finishing: bool,
-}
-
 /// End of a session with the app.
 pub(crate) enum Session {
     /// It was told to stop.
@@ -64,15 +56,15 @@ pub(crate) struct Work<'a> {
     /// Client of the broker that has the records.
     source: Client,
     pub(crate) claims: Claims,
-    held: HashMap<String, Held>,
-    pumps: JoinSet<String>,
+    held: Holdings,
+    pumps: JoinSet<Holding>,
     news: mpsc::Sender<News>,
     heard: mpsc::Receiver<News>,
     limiter: Arc<Lock<Limiter>>,
     turns: Arc<Turns>,
     poison: Arc<Lock<PoisonCount>>,
     /// Tasks that wait for a pause, as they have too much poison.
-    poisoned: BTreeSet<String>,
+    poisoned: BTreeSet<Holding>,
     paused: bool,
 }
 
@@ -92,7 +84,7 @@ impl<'a> Work<'a> {
             definition,
             source,
             claims,
-            held: HashMap::new(),
+            held: Holdings::default(),
             pumps: JoinSet::new(),
             news,
             heard,
@@ -116,11 +108,16 @@ impl<'a> Work<'a> {
                     self.finish(FINISH).await;
                     return Session::Stopped;
                 }
-                Some(change) = changes.recv() => self.change(change),
+                Some(found) = changes.recv() => found.map(|found| self.change(found)),
                 Some(news) = self.heard.recv() => self.hear(news).await,
                 Some(ended) = self.pumps.join_next() => self.ended(ended).await,
                 _ = look.tick() => self.look().await,
-                Ok(()) = rests.changed() => self.look().await,
+                Ok(()) = rests.changed() => {
+                    if !*rests.borrow_and_update() {
+                        self.claims.resumed();
+                    }
+                    self.look().await
+                }
             };
             if let Err(why) = done {
                 if LostTopic::is_reason(&why) {
@@ -147,27 +144,27 @@ impl<'a> Work<'a> {
         self.runner.status.forget_all();
     }
 
-    fn change(&mut self, change: Result<Change, HttpError>) -> Result<(), HttpError> {
-        let change = change?;
+    fn change(&mut self, changes: Vec<Change>) {
         self.runner.status.works();
-        match change {
-            Change::Claimed(claim) => self.start(claim, None),
-            Change::Opened(claim, feed) => self.start(claim, Some(feed)),
-            Change::Revoke(task) => {
-                if let Some(held) = self.held.get_mut(&task) {
-                    held.is_finishing = true;
-                    held.orders.send_replace(Order::Finish);
+        for change in changes {
+            match change {
+                Change::Claimed(claim) => self.start(claim, None),
+                Change::Opened(claim, feed) => self.start(claim, Some(feed)),
+                Change::Revoke(task) => {
+                    if let Some(held) = self.held.of_task(&task) {
+                        held.is_finishing = true;
+                        held.orders.send_replace(Order::Finish);
+                    }
                 }
+                Change::Lost(task) => drop(self.held.lose(&task)),
             }
-            // The pumps end with the sender of their orders.
-            Change::Lost(task) => drop(self.held.remove(&task)),
         }
-        Ok(())
     }
 
     fn start(&mut self, claim: Claim, mut feed: Option<Feed>) {
         let first = if self.paused { Order::Pause } else { Order::Run };
         let (orders, received) = watch::channel(first);
+        let of = self.held.name(&claim.task);
         let places = claim.places(&self.definition.from);
         let pumps = places.len();
         for place in places {
@@ -182,10 +179,10 @@ impl<'a> Work<'a> {
                 definition: Arc::clone(&self.definition),
                 wall_ms: self.runner.surroundings.wall,
             };
-            let writer = self.writer(&place, &claim, origin, gate);
+            let writer = self.writer(&place, (&of, &claim), origin, gate);
             let pump = Pump {
                 definition: Arc::clone(&self.definition),
-                task: claim.task.clone(),
+                of: of.clone(),
                 place,
                 client: self.source.clone(),
                 broker: self.runner.client.clone(),
@@ -198,7 +195,7 @@ impl<'a> Work<'a> {
                 topic: None,
                 unwritten,
             };
-            let (task, gone) = (claim.task.clone(), received.clone());
+            let (of, gone) = (of.clone(), received.clone());
             let status = Arc::clone(&self.runner.status);
             self.pumps.spawn(async move {
                 let place = pump.place.clone();
@@ -208,7 +205,7 @@ impl<'a> Work<'a> {
                     () = abandoned(gone) => {}
                 }
                 status.forget(&place);
-                task
+                of
             });
         }
         let held = Held {
@@ -217,14 +214,14 @@ impl<'a> Work<'a> {
             orders,
             is_finishing: false,
         };
-        self.held.insert(held.claim.task.clone(), held);
+        self.held.insert(of, held);
     }
 
-    fn writer(&self, place: &Place, claim: &Claim, origin: Origin, gate: Gate) -> Writer {
+    fn writer(&self, place: &Place, (of, claim): (&Holding, &Claim), origin: Origin, gate: Gate) -> Writer {
         let runner = self.runner;
         // A task without a commit is at the start of the log, wherever the sink begins.
         let bounds = (claim.seq > 0).then(|| claim.bounds(&place.topic));
-        let ledger = TaskLedger::new(&claim.task, claim.epoch, self.news.clone(), bounds);
+        let ledger = TaskLedger::new(of.clone(), claim.epoch, self.news.clone(), bounds);
         let surroundings = Surroundings {
             ledger: Some(Arc::new(ledger)),
             ..runner.surroundings.clone()
@@ -255,13 +252,13 @@ impl<'a> Work<'a> {
 
     async fn hear(&mut self, news: News) -> Result<(), HttpError> {
         match news {
-            News::Stored { task, topic, next } => {
-                let Some(held) = self.held.get_mut(&task) else {
+            News::Stored { of, topic, next } => {
+                let Some(held) = self.held.get_mut(&of) else {
                     return Ok(());
                 };
                 match self.claims.commit(&mut held.claim, &topic, next).await {
                     Err(why) if why.code() == Some("lost_claim") => {
-                        self.held.remove(&task);
+                        self.held.remove(&of);
                         Ok(())
                     }
                     // The target has the position; the app learns of it with the next commit.
@@ -270,22 +267,22 @@ impl<'a> Work<'a> {
                 }
             }
             News::Begin {
-                task,
+                of,
                 topic,
                 bounds,
                 reply,
             } => {
-                let begun = self.begin(&task, &topic, bounds).await;
+                let begun = self.begin(&of, &topic, bounds).await;
                 // The pump is gone if nothing takes it.
                 let _ = reply.send(begun);
                 Ok(())
             }
-            News::Broken { task } => match self.held.remove(&task) {
+            News::Broken { of } => match self.held.remove(&of) {
                 Some(held) => self.claims.release(&held.claim).await,
                 None => Ok(()),
             },
-            News::Poisoned { task } => {
-                self.poisoned.insert(task);
+            News::Poisoned { of } => {
+                self.poisoned.insert(of);
                 self.look().await
             }
         }
@@ -293,11 +290,11 @@ impl<'a> Work<'a> {
 
     /// Pauses the sink for tasks with too much poison. Those for which that fails stay until the next look.
     async fn pause_poisoned(&mut self) -> Result<(), HttpError> {
-        while let Some(task) = self.poisoned.first().cloned() {
+        while let Some(of) = self.poisoned.first().cloned() {
             self.claims.pause().await?;
-            self.poisoned.remove(&task);
+            self.poisoned.remove(&of);
             if self.claims.gives_back()
-                && let Some(held) = self.held.remove(&task)
+                && let Some(held) = self.held.remove(&of)
             {
                 self.claims.release(&held.claim).await?;
             }
@@ -312,7 +309,7 @@ impl<'a> Work<'a> {
     /// Stores the bounds of a batch for a target that holds no position.
     async fn begin(
         &mut self,
-        task: &str,
+        of: &Holding,
         topic: &str,
         bounds: (u64, u64),
     ) -> Result<(u64, u64), TargetError> {
@@ -320,26 +317,26 @@ impl<'a> Work<'a> {
             topic: topic.to_owned(),
             partition,
         };
-        let Some(held) = self.held.get_mut(task) else {
+        let Some(held) = self.held.get_mut(of) else {
             return Err(TargetError::Fenced(place(0)));
         };
         let partition = held.claim.partition;
         match self.claims.begin(&mut held.claim, topic, bounds).await {
             Ok(stored) => Ok(stored),
             Err(why) if why.code() == Some("lost_claim") => {
-                self.held.remove(task);
+                self.held.remove(of);
                 Err(TargetError::Fenced(place(partition)))
             }
             Err(why) => Err(TargetError::Retry(format!("the bounds are not stored: {why}"))),
         }
     }
 
-    async fn ended(&mut self, ended: Result<String, tokio::task::JoinError>) -> Result<(), HttpError> {
+    async fn ended(&mut self, ended: Result<Holding, tokio::task::JoinError>) -> Result<(), HttpError> {
         // A panic of a pump is caught, and it is never aborted while the session lasts.
-        let Ok(task) = ended else {
+        let Ok(of) = ended else {
             return Ok(());
         };
-        let Some(held) = self.held.get_mut(&task) else {
+        let Some(held) = self.held.get_mut(&of) else {
             return Ok(());
         };
         held.pumps = held.pumps.saturating_sub(1);
@@ -350,7 +347,7 @@ impl<'a> Work<'a> {
         while let Ok(news) = self.heard.try_recv() {
             done = done.and(self.hear(news).await);
         }
-        match self.held.remove(&task) {
+        match self.held.remove(&of) {
             Some(held) => done.and(self.claims.release(&held.claim).await),
             None => done,
         }
@@ -371,6 +368,9 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         self.paused = paused;
+        if !paused {
+            self.poison.lock().resumed();
+        }
         info!(
             sink = self.definition.name,
             paused, "the sink is paused or resumed"
@@ -385,7 +385,7 @@ impl<'a> Work<'a> {
         }
         self.claims.rest(paused).await;
         let gives_back = paused && self.claims.gives_back();
-        for held in self.held.values_mut().filter(|held| !held.is_finishing) {
+        for held in self.held.all().filter(|held| !held.is_finishing) {
             held.is_finishing = gives_back;
             held.orders
                 .send_replace(if gives_back { Order::Finish } else { order });
@@ -395,7 +395,7 @@ impl<'a> Work<'a> {
 
     /// Has everything written that is gathered, and leaves.
     async fn finish(&mut self, time: Duration) {
-        for held in self.held.values_mut() {
+        for held in self.held.all() {
             held.is_finishing = true;
             held.orders.send_replace(Order::Finish);
         }

@@ -16,6 +16,7 @@ use crate::document::{Document, Field, cited};
 use crate::lookup::Lookup;
 use crate::personal::{HashKey, Mask};
 use crate::secret::SecretError;
+use crate::versions::Versions;
 
 /// A path of fields; `*` is every field of one level.
 pub type Path = Vec<String>;
@@ -39,6 +40,8 @@ pub enum Step {
     Set(Vec<(String, Expression)>),
     Time(TwoTimes),
     Lookup(Lookup),
+    /// The first step, if there is one.
+    Versions(Versions),
 }
 
 /// Result of a step.
@@ -108,6 +111,7 @@ impl Step {
             Self::Set(fields) => computed::set(document, source, fields)?,
             Self::Time(times) => times.apply(document)?,
             Self::Lookup(lookup) => lookup.apply(document, source)?,
+            Self::Versions(versions) => return versions.apply(document, source),
         }
         Ok(Verdict::Keep)
     }
@@ -133,7 +137,8 @@ impl Step {
             | Self::Where(_)
             | Self::Set(_)
             | Self::Time(_)
-            | Self::Lookup(_) => Ok(()),
+            | Self::Lookup(_)
+            | Self::Versions(_) => Ok(()),
         }
     }
 }

@@ -22,6 +22,11 @@ const SYSTEM: [&str; 4] = [
 
 /// Returns the TLS of clients that trust the authorities of a PEM file, or of the system.
 pub fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
+    settings(ca).map(TlsConnector::from)
+}
+
+/// Returns the settings of clients that trust the authorities of a PEM file, or of the system.
+pub fn settings(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     let system = || SYSTEM.into_iter().find(|path| Path::new(path).exists());
     let path = ca
         .or_else(system)
@@ -42,7 +47,7 @@ pub fn connector(ca: Option<&str>) -> Result<TlsConnector, String> {
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = builder.map_err(|why| why.to_string())?;
     let config = config.with_root_certificates(roots).with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 /// Performs the handshake with a host of this name.

@@ -8,5 +8,5 @@
 mod authorities;
 mod postgres;
 
-pub use authorities::{connect, connector};
+pub use authorities::{connect, connector, settings};
 pub use postgres::PostgresTls;

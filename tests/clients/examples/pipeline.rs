@@ -14,6 +14,7 @@ use crate::server::Server;
 
 /// Events that are posted before and behind the kills.
 const EVENTS: u64 = 20_000;
+const KEY: &str = "a key of sixteen bytes or more";
 
 struct Pipeline {
     broker: Broker,
@@ -25,6 +26,12 @@ struct Pipeline {
 impl Pipeline {
     fn start() -> Option<Self> {
         python3()?;
+        let duckdb = root().join("target/clients/venv/bin/python");
+        let has_duckdb = Command::new(&duckdb).args(["-c", "import duckdb"]).output();
+        if !has_duckdb.is_ok_and(|output| output.status.success()) {
+            skip("DuckDB for Python is not installed", "scripts/setup");
+            return None;
+        }
         if !Path::new("/usr/bin/psql").exists() {
             skip("psql is not installed", "scripts/setup");
             return None;
@@ -34,17 +41,23 @@ impl Pipeline {
             .build()
             .unwrap();
         let server = runtime.block_on(Server::start())?;
-        let broker = Broker::start();
-        let folder = broker.folder().join("pipeline");
+        let folder = std::env::temp_dir().join(format!("stafett-pipeline-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
-        for name in ["sinks.toml", "events", "verify"] {
+        for name in ["pipeline.toml", "events", "verify", "compare", "apps.txt"] {
             fs::copy(root().join("examples/pipeline").join(name), folder.join(name)).unwrap();
         }
-        // The files are flushed sooner, so that the test need not wait for them.
-        let sinks = fs::read_to_string(folder.join("sinks.toml")).unwrap();
-        let sooner = sinks.replace("every = \"20m\"", "every = \"1s\"");
-        assert_ne!(sooner, sinks);
-        fs::write(folder.join("sinks.toml"), sooner).unwrap();
+        let key = folder.join("key");
+        fs::write(&key, KEY).unwrap();
+        // The files are flushed sooner, so that the test need not wait for them; the broker has the key from a file.
+        let whole = fs::read_to_string(folder.join("pipeline.toml")).unwrap();
+        let sooner = whole
+            .replace("every = \"20m\"", "every = \"1s\"")
+            .replace("env:EVENT_KEY", &format!("file:{}", key.display()));
+        fs::write(folder.join("pipeline.toml"), sooner).unwrap();
+        let endpoints = format!("ingest.endpoints={}", folder.join("pipeline.toml").display());
+        // It lasts as long as the test.
+        let settings: &'static [&'static str] = vec![&*endpoints.leak()].leak();
+        let broker = Broker::start_with("sync", settings);
         Some(Self {
             url: server.url(),
             broker,
@@ -57,6 +70,7 @@ impl Pipeline {
     fn surroundings(&self) -> Vec<String> {
         let mut arguments = vec!["-C".to_owned(), self.folder.to_str().unwrap().to_owned()];
         arguments.push(format!("PG_URL={}", self.url));
+        arguments.push(format!("EVENT_KEY={KEY}"));
         arguments.push(format!("STAFETT_SERVER={}", self.broker.kafka()));
         arguments
     }
@@ -81,9 +95,9 @@ impl Pipeline {
         self.done(binary().to_str().unwrap(), arguments)
     }
 
-    /// `stafett sink WORD -f sinks.toml`.
+    /// `stafett sink WORD -f pipeline.toml`.
     fn sink(&self, word: &str, more: &[&str]) -> String {
-        let known = ["sink", word, "-f", "sinks.toml", "--http", self.broker.http()];
+        let known = ["sink", word, "-f", "pipeline.toml", "--http", self.broker.http()];
         self.stafett(&[&known, more].concat())
     }
 
@@ -94,7 +108,7 @@ impl Pipeline {
             "sink",
             "run",
             "-f",
-            "sinks.toml",
+            "pipeline.toml",
             "--http",
             self.broker.http(),
         ];
@@ -121,8 +135,23 @@ impl Pipeline {
         });
     }
 
+    /// Waits until the table has a number of events.
+    fn await_events(&self, count: u64) {
+        await_some(&format!("{count} events"), || {
+            std::thread::sleep(Duration::from_millis(100));
+            let found = self.ask("SELECT count(*) FROM event_log");
+            (found.trim().parse::<u64>().unwrap() >= count).then_some(())
+        });
+    }
+
     fn ask(&self, question: &str) -> String {
         self.done("psql", &[&self.url, "-At", "-c", question])
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -138,7 +167,20 @@ fn a_pipeline_ends_right_whatever_is_killed_in_the_middle() {
     let Some(mut pipeline) = Pipeline::start() else {
         return;
     };
-    pipeline.stafett(&["topic", "create", "EventLog", "-p", "2"]);
+    for topic in ["EventLog", "EventLog.full"] {
+        pipeline.stafett(&["topic", "create", topic, "-p", "2"]);
+    }
+    pipeline.stafett(&[
+        "topic",
+        "create",
+        "Apps",
+        "-p",
+        "1",
+        "--set",
+        "cleanup.policy=compact",
+    ]);
+    let produce = format!("{} produce Apps -K : < apps.txt", binary().display());
+    pipeline.done("sh", &["-c", &produce]);
     pipeline.sink("check", &[]);
     pipeline.sink("apply", &[]);
     let sinks = pipeline.run_sinks();
@@ -149,30 +191,58 @@ fn a_pipeline_ends_right_whatever_is_killed_in_the_middle() {
     pipeline.broker.kill_and_restart();
     let sinks = pipeline.run_sinks();
     pipeline.post_events();
-    pipeline.await_position("events-pg", EVENTS + 1);
+    pipeline.await_events(EVENTS + 1);
     pipeline.broker.kill_and_restart();
-    for sink in ["events-pg", "events-files", "app-usage"] {
-        pipeline.await_position(sink, 2 * EVENTS);
+    pipeline.await_position("enrich", 2 * EVENTS);
+    pipeline.await_events(2 * EVENTS);
+    let end = pipeline.position("events-pg");
+    for sink in ["events-parquet", "app-usage"] {
+        pipeline.await_position(sink, end);
     }
     let (status, _) = sinks.stop();
     assert!(status.success(), "{status}");
 
-    let counts = "SELECT count(*), count(DISTINCT (_topic, _partition, _offset)) FROM event_log";
-    assert_eq!(pipeline.ask(counts).trim(), format!("{0}|{0}", 2 * EVENTS));
-    let shown = pipeline.done("./verify", &[]);
+    let counts =
+        "SELECT count(*), count(DISTINCT (_topic, _partition, _offset)), count(owner) FROM event_log";
+    assert_eq!(pipeline.ask(counts).trim(), format!("{0}|{0}|{0}", 2 * EVENTS));
+    let python = root().join("target/clients/venv/bin/python");
+    let python = python.to_str().unwrap();
+    let shown = pipeline.done(python, &["verify"]);
     assert!(!shown.contains("differs"), "{shown}");
     assert!(shown.contains("roll-up"), "{shown}");
+    let shown = pipeline.done(python, &["compare"]);
+    assert!(shown.contains(&format!("{} rows", 2 * EVENTS)), "{shown}");
     pipeline.sink("verify", &[]);
     let days = "SELECT count(DISTINCT zone) FROM app_usage WHERE every = 'day'";
     assert_eq!(pipeline.ask(days).trim(), "3");
+    check_of_rows(&pipeline, python);
+    check_of_sums(&pipeline);
+}
 
+fn check_of_rows(pipeline: &Pipeline, python: &str) {
+    // A row that is changed, and one that is there twice, are found among all.
+    let place = "(SELECT _topic, _partition, _offset FROM event_log ORDER BY 1, 2, 3 LIMIT 1)";
+    pipeline.ask(&format!(
+        "UPDATE event_log SET retention = 123456789 WHERE (_topic, _partition, _offset) = {place}"
+    ));
+    pipeline.ask(&format!(
+        "INSERT INTO event_log SELECT * FROM event_log WHERE (_topic, _partition, _offset) = {place}"
+    ));
+    let refused = pipeline.run(python, &["compare"]);
+    let shown = String::from_utf8_lossy(&refused.stdout);
+    assert_eq!(refused.status.code(), Some(1), "{shown}");
+    assert_eq!(shown.matches("only in table").count(), 2, "{shown}");
+    assert_eq!(shown.matches("only in files").count(), 1, "{shown}");
+}
+
+fn check_of_sums(pipeline: &Pipeline) {
     // A row that is made wrong is found, and put right.
     pipeline.ask("UPDATE app_usage SET visits = visits + 1 WHERE every = 'month' AND by = '' AND zone = 'Asia/Kolkata'");
     let known = [
         "sink",
         "verify",
         "-f",
-        "sinks.toml",
+        "pipeline.toml",
         "--http",
         pipeline.broker.http(),
     ];

@@ -12,8 +12,13 @@ import sys
 address, document, folder = sys.argv[1:]
 generator = pathlib.Path(sys.executable).with_name("openapi-python-client")
 settings = pathlib.Path(folder, "settings.yaml")
-# Nothing tidies the code: that takes longer than making it.
-settings.write_text("post_hooks: []\n")
+# Nothing tidies the code: that takes longer than making it. Lines of JSON and lists of events are bytes.
+settings.write_text(
+    "post_hooks: []\n"
+    "content_type_overrides:\n"
+    "  application/x-ndjson: application/octet-stream\n"
+    "  application/cloudevents-batch+json: application/octet-stream\n"
+)
 subprocess.run(
     [generator, "generate", "--path", document, "--output-path", f"{folder}/client", "--config", settings, "--fail-on-warning"],
     check=True,

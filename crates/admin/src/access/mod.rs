@@ -12,6 +12,7 @@
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
 //! - `pages`: pages of the broker that only show
+//! - `permissions`: permissions of users in namespaces, and for routing keys
 //! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `verifiers`: verifiers of passwords, in definitions
 //! - `routes`: `/v1/login`, `/v1/whoami`, users, tokens and rules
@@ -19,6 +20,7 @@
 mod limits;
 mod may;
 mod pages;
+mod permissions;
 mod quotas;
 pub(crate) mod rights;
 mod routes;
@@ -41,7 +43,7 @@ use stafett_broker::Broker;
 use stafett_broker::{AccessControl, LoginError, Proof};
 use stafett_http::{Code, Problem, Slot, server};
 use stafett_model::Namespace;
-use stafett_net::TlsSession;
+use stafett_net::{Handover, TlsSession};
 
 pub use pages::pages_only_show;
 pub(crate) use pages::{OnlyShows, refusal as refusal_of_pages};
@@ -193,11 +195,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         Err(refused) => return *refused,
     };
     request.extensions_mut().insert(Arc::clone(&caller));
-    let handovers = if rights::is_upgrade(&request) {
-        standing::intercept(&mut request)
-    } else {
-        None
-    };
+    let handovers = begin_upgrade(&broker, &caller, &mut request);
     let scope = Scope {
         caller,
         standing: Some(Arc::clone(&standing)),
@@ -216,6 +214,20 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         return response;
     }
     standing::revocable(standing, response)
+}
+
+/// Prepares a request that goes on as another protocol. `None` for others.
+fn begin_upgrade(
+    broker: &Arc<Broker>,
+    caller: &Arc<Caller>,
+    request: &mut Request,
+) -> Option<(Handover, Handover)> {
+    if !rights::is_upgrade(request) {
+        return None;
+    }
+    let meter = quotas::ConnectionMeter::new(broker, caller, request);
+    request.extensions_mut().insert(meter);
+    standing::intercept(request)
 }
 
 fn template(request: &Request) -> &str {

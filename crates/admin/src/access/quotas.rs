@@ -5,6 +5,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream, HttpBody};
 use axum::extract::{Request, State};
@@ -14,11 +15,13 @@ use bytes::Bytes;
 use futures_core::Stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stafett_access::{Bucket, Caller, Entity, Part, Rate, Rates, Who};
-use stafett_broker::{Broker, NewQuota};
+use stafett_access::{Bucket, Caller, Entity, Meter, Part, Rate, Rates, Who};
+use stafett_broker::{Broker, ConnectionQuota, NewQuota};
 use stafett_http::api::{get, put};
 use stafett_http::list::List;
 use stafett_http::{Code, Problem, Query, Slot, body};
+use stafett_model::Lock;
+use tokio::time::Sleep;
 
 use super::routes::of_access;
 use crate::caller::{CLIENT, OnlyIfAbsent};
@@ -149,8 +152,8 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
 pub(super) type Charged = Option<Arc<Bucket>>;
 
 /// Takes a request from its quota, and its body: at once if its length is known, otherwise as it is read.
-/// Refuses a request while there is a debt. The broker's own requests, and those outside of `/v1`, have no
-/// quota.
+/// Refuses a request while there is a debt. The broker's own requests, and those outside of `/v1` and
+/// `/live`, have no quota here.
 pub(super) fn charge(
     broker: &Arc<Broker>,
     caller: &Caller,
@@ -166,8 +169,9 @@ pub(super) fn charge(
     let client = client.unwrap_or_default();
     let of = |rate| access.bucket(caller.name(), client, rate);
     // A quota that is too low can be mended.
-    let route = super::template(request).strip_prefix("/v1/");
-    let is_counted = route.is_some_and(|route| route != "quotas");
+    let template = super::template(request);
+    let is_counted =
+        template != "/v1/quotas" && ["/v1/", "/live/"].iter().any(|begin| template.starts_with(begin));
     let requests = is_counted.then(|| of(Rate::Requests)).flatten();
     let bucket = rate.and_then(of);
     for bucket in [&requests, &bucket].into_iter().flatten() {
@@ -184,7 +188,7 @@ pub(super) fn charge(
     let Some(bucket) = bucket else { return Ok(None) };
     if rate == Some(Rate::Produced) {
         let body = std::mem::take(request.body_mut());
-        *request.body_mut() = taken(broker, &bucket, body);
+        *request.body_mut() = taken(broker, &bucket, body, false);
         return Ok(None);
     }
     Ok(Some(bucket))
@@ -192,26 +196,27 @@ pub(super) fn charge(
 
 /// Returns the rate that the bytes of a request or its answer count for.
 fn rate_of(request: &Request) -> Option<Rate> {
-    match (request.method(), super::template(request).strip_prefix("/v1")) {
+    let template = super::template(request);
+    match (request.method(), template.strip_prefix("/v1").unwrap_or(template)) {
         (
             &Method::POST,
-            Some(
-                "/messages"
-                | "/clients/{client}/call"
-                | "/queues/{queue}/messages"
-                | "/topics/{topic}/records"
-                | "/exchanges/{exchange}/publish",
-            ),
+            "/messages"
+            | "/clients/{client}/call"
+            | "/live/publish"
+            | "/queues/{queue}/messages"
+            | "/topics/{topic}/records"
+            | "/exchanges/{exchange}/publish",
         ) => Some(Rate::Produced),
         (
             &Method::GET | &Method::POST,
-            Some(
-                "/topics/{topic}/records"
-                | "/topics/{topic}/partitions/{partition}/records"
-                | "/queues/{queue}/receive"
-                | "/queues/{queue}/messages"
-                | "/receive",
-            ),
+            "/live/events"
+            | "/topics/{topic}/events"
+            | "/topics/{topic}/records"
+            | "/topics/{topic}/partitions/{partition}/records"
+            | "/queues/{queue}/events"
+            | "/queues/{queue}/receive"
+            | "/queues/{queue}/messages"
+            | "/receive",
         ) => Some(Rate::Fetched),
         _ => None,
     }
@@ -220,13 +225,14 @@ fn rate_of(request: &Request) -> Option<Rate> {
 /// Takes an answer from the quota.
 pub(super) fn charge_answer(broker: &Arc<Broker>, bucket: &Charged, response: Response) -> Response {
     match bucket {
-        Some(bucket) => response.map(|body| taken(broker, bucket, body)),
+        Some(bucket) => response.map(|body| taken(broker, bucket, body, true)),
         None => response,
     }
 }
 
-/// Takes a body from a bucket: at once if its length is known, otherwise as it passes.
-fn taken(broker: &Arc<Broker>, bucket: &Arc<Bucket>, body: Body) -> Body {
+/// Takes a body from a bucket: at once if its length is known, otherwise as it passes. One that `waits` goes
+/// on when the debt of the pieces before is gone.
+fn taken(broker: &Arc<Broker>, bucket: &Arc<Bucket>, body: Body, waits: bool) -> Body {
     if let Some(bytes) = body.size_hint().exact() {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         broker.access().take(bucket, bytes);
@@ -236,6 +242,8 @@ fn taken(broker: &Arc<Broker>, bucket: &Arc<Bucket>, body: Body) -> Body {
         inner: body.into_data_stream(),
         broker: Arc::clone(broker),
         bucket: Arc::clone(bucket),
+        waits,
+        pause: None,
     })
 }
 
@@ -244,15 +252,25 @@ struct Counted {
     inner: BodyDataStream,
     broker: Arc<Broker>,
     bucket: Arc<Bucket>,
+    waits: bool,
+    /// Time until the next piece.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Stream for Counted {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(context));
+            self.pause = None;
+        }
         let piece = ready!(Pin::new(&mut self.inner).poll_next(context));
         if let Some(Ok(bytes)) = &piece {
-            self.broker.access().take(&self.bucket, bytes.len());
+            let debt = self.broker.access().take(&self.bucket, bytes.len());
+            if self.waits && !debt.is_zero() {
+                self.pause = Some(Box::pin(tokio::time::sleep(debt)));
+            }
         }
         Poll::Ready(piece)
     }
@@ -267,6 +285,39 @@ fn check_debt(broker: &Broker, bucket: &Bucket) -> Result<(), (Problem, u64)> {
     let seconds = debt.as_secs() + u64::from(debt.subsec_nanos() > 0);
     let why = format!("more than the quota allows: it may go on in {seconds} s");
     Err((Problem::new(Code::OverQuota, why), seconds))
+}
+
+/// Quota of a connection that goes on as another protocol.
+#[derive(Debug)]
+pub(super) struct ConnectionMeter {
+    broker: Arc<Broker>,
+    caller: Arc<Caller>,
+    client: Box<str>,
+    quota: Lock<ConnectionQuota>,
+}
+
+impl ConnectionMeter {
+    pub(super) fn new(broker: &Arc<Broker>, caller: &Arc<Caller>, request: &Request) -> Arc<dyn Meter> {
+        let client = request.headers().get(CLIENT).and_then(|name| name.to_str().ok());
+        Arc::new(Self {
+            broker: Arc::clone(broker),
+            caller: Arc::clone(caller),
+            client: client.unwrap_or_default().into(),
+            quota: Lock::default(),
+        })
+    }
+}
+
+impl Meter for ConnectionMeter {
+    fn is_on(&self) -> bool {
+        self.broker.access().directory().has_quotas()
+    }
+
+    fn charge(&self, rate: Rate, count: usize) -> Duration {
+        let access = self.broker.access();
+        let of = (self.caller.name(), &*self.client);
+        access.charge(&mut self.quota.lock(), of, rate, count)
+    }
 }
 
 /// Buckets of the messages that a connection sends.

@@ -24,8 +24,8 @@ pub(crate) enum Needs {
     Named(Action, Kind),
     /// An action on the queue of the client that the path names, or to be this client.
     Client(Action),
-    /// All live topics.
-    Live,
+    /// One of these actions on some live topic. Messages and queries name the topics.
+    Live(&'static [Action]),
 }
 
 /// Returns the right of a route. `None` if it has no line.
@@ -39,7 +39,7 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/" | "/live/try" => return Some(Needs::Nothing),
         _ if template.starts_with("/health") => return Some(Needs::Nothing),
         _ if template.starts_with("/metrics") => return Some(Needs::Cluster(Describe)),
-        _ if template == "/live" || template.starts_with("/live/") => return Some(Needs::Live),
+        _ if template == "/live" || template.starts_with("/live/") => return of_live(template),
         _ => template.strip_prefix("/v1")?,
     };
     let content = if reads { Read } else { Write };
@@ -72,9 +72,14 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
         "/apps" => Needs::Cluster(Describe),
         // An app reads and writes the topics that its definition names: who defines it may do that with all.
         "/apps/{app}" if puts || *method == Method::PATCH => Needs::Cluster(Operate),
-        "/users" | "/users/{user}" | "/users/{user}/may" | "/tokens" | "/tokens/{id}" | "/rules" => {
-            Needs::Cluster(managed)
-        }
+        "/users"
+        | "/users/{user}"
+        | "/users/{user}/may"
+        | "/users/{user}/permissions"
+        | "/users/{user}/topic-permissions"
+        | "/tokens"
+        | "/tokens/{id}"
+        | "/rules" => Needs::Cluster(managed),
         "/bindings" | "/channels" | "/clients" | "/consumers" | "/connections" | "/events"
         | "/events/stream" | "/exchanges" | "/groups" | "/metrics/history" | "/metrics/names"
         | "/namespaces" | "/nodes" | "/overview" | "/queues" | "/search" | "/topics" | "/transactions" => {
@@ -89,13 +94,24 @@ pub(crate) fn needs(method: &Method, template: &str) -> Option<Needs> {
             Method::POST => Operate,
             _ => Alter,
         }),
-        "/live/publish" => Needs::Live,
+        "/live/publish" => Needs::Live(&[Write]),
         _ if is_of_node(rest) => Needs::Cluster(operated),
         _ => {
             let (action, kind) = of_named(method, rest, content)?;
             Needs::Named(action, kind)
         }
     })
+}
+
+fn of_live(template: &str) -> Option<Needs> {
+    use Action::{Describe, Read, Write};
+    Some(Needs::Live(match template {
+        "/live" => &[Read, Write],
+        "/live/publish" => &[Write],
+        "/live/events" => &[Read],
+        "/live/presence" | "/live/subscriptions" => &[Describe],
+        _ => return None,
+    }))
 }
 
 /// Returns true for routes of the node, its parts and its cluster.
@@ -186,18 +202,24 @@ pub(crate) fn check_path(
             let queue = queue_name(&name);
             return allow(caller, action, &Resource::queue(&namespace, &queue));
         }
-        Some(Needs::Live) => {
-            // Names of live topics are in messages: the right is one on all of them.
-            let all = Resource::new(Kind::LiveTopic, "");
-            allow(caller, Action::Read, &all)?;
-            (Action::Write, all)
-        }
+        Some(Needs::Live(actions)) => return check_live(caller, actions),
         None => {
             let why = "no right is declared for this route";
             return Err(Problem::new(Code::Forbidden, why));
         }
     };
     allow(caller, action, &resource)
+}
+
+/// Refuses a caller that has none of the rights on any live topic.
+fn check_live(caller: &Caller, actions: &[Action]) -> Result<(), Problem> {
+    let mut actions_left = actions.iter();
+    let some = Kind::LiveTopic.into();
+    if actions_left.any(|action| caller.may_any(*action, some)) {
+        return Ok(());
+    }
+    let action = actions.first().copied().unwrap_or(Action::Read);
+    allow(caller, action, &Resource::new(Kind::LiveTopic, ""))
 }
 
 /// Users are clients of their own names: in the namespace `/`, and in those that they may enter.
@@ -322,28 +344,4 @@ fn namespace(query: Option<&str>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_route_of_the_document_has_a_declared_right() {
-        let document: serde_json::Value = serde_json::from_str(&crate::document()).unwrap();
-        let paths = document["paths"].as_object().unwrap();
-        assert!(paths.len() > 60);
-        for (path, methods) in paths {
-            for method in methods
-                .as_object()
-                .unwrap()
-                .keys()
-                .filter(|it| *it != "parameters")
-            {
-                let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-                assert!(
-                    needs(&method, path).is_some(),
-                    "{method} {path} needs a line in access/rights.rs"
-                );
-            }
-        }
-        assert_eq!(needs(&Method::GET, "/v1/something"), None);
-    }
-}
+mod tests;

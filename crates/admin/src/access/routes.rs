@@ -18,7 +18,7 @@ use stafett_http::{Code, Path, Problem, Query, Slot, server};
 use stafett_store::wall_ms;
 
 use super::verifiers::VerifiersShown;
-use super::{COOKIE, limits, may, quotas, refused, rules, session};
+use super::{COOKIE, limits, may, permissions, quotas, refused, rules, session};
 use crate::caller::OnlyIfAbsent;
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
@@ -118,6 +118,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 "/v1/login",
                 "Begins a session of a page: the answer sets a cookie.",
             )
+            .open()
             .body::<Login>()
             .answers::<Whoami>(200)
             .refuses(&[Code::Unauthenticated, Code::NotServing, Code::Overloaded]),
@@ -135,7 +136,8 @@ pub(crate) fn routes(routes: Routes) -> Routes {
         )
         .with(users)
         .with(tokens);
-    limits::routes(quotas::routes(rules::routes(may::routes(routes))))
+    let routes = permissions::routes(may::routes(routes));
+    limits::routes(quotas::routes(rules::routes(routes)))
 }
 
 fn users(routes: Routes) -> Routes {

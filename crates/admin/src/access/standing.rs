@@ -124,6 +124,13 @@ impl Standing {
         }
     }
 
+    /// Returns the time at which the proof of the caller ends. `None` if it lasts.
+    fn expires_ms(&self) -> Option<i64> {
+        let directory = self.broker.access().directory();
+        let of_token = |hash| directory.token(hash, wall_ms())?.0.expires_ms;
+        self.caller.expires_ms().or_else(|| self.token.and_then(of_token))
+    }
+
     /// Waits until one of the rights is gone.
     pub(super) async fn revoked(&self) -> Problem {
         let mut changes = self.broker.access().changes();
@@ -132,7 +139,7 @@ impl Standing {
                 return problem;
             }
             let expired = async {
-                match self.caller.expires_ms() {
+                match self.expires_ms() {
                     Some(expiry) => {
                         let left = u64::try_from(expiry - wall_ms()).unwrap_or(0);
                         tokio::time::sleep(Duration::from_millis(left + 1)).await;

@@ -6,7 +6,8 @@
 //!   `show`: apps, tasks and workers; `settings`: settings in force
 //! - `manage`: pauses, drains, pins and rebalancing; `split`: tasks split and merged
 //! - `worker`: join, poll, claims; `event`: events; `fetch`: records; `fail`: records that fail;
-//!   `commit`: commits, of one task or several `together`; `emit`: results outside of them; `state`: state from inside and outside
+//!   `commit`: commits, of one task or several `together`; `emit`: results outside of them;
+//!   `state`: state from inside and outside
 
 mod change;
 mod commit;

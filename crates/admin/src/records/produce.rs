@@ -20,7 +20,7 @@ use super::incoming::{Format, Incoming, REFUSED_MAX, RecordBody, Template};
 use crate::caller::Caller;
 use crate::coding::packing;
 use crate::content::JSON;
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::refusals::{self, of_storage};
 use crate::send::{NDJSON, content_type};
 use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
@@ -97,7 +97,14 @@ pub(super) fn routes(routes: Routes) -> Routes {
             ),
             Parameter::text("ack", "`stored`, the default, or `none`: answered before it is stored."),
         ])
+        .headers(&[key::HEADER])
         .body::<RecordBody>()
+        .takes(&[
+            "application/x-ndjson",
+            "application/cloudevents+json",
+            "application/cloudevents-batch+json",
+            "application/octet-stream",
+        ])
         .answers::<Produced>(200)
         .answers::<Produced>(202)
         .refuses(&refusals::STORAGE)

@@ -166,6 +166,13 @@ impl Call {
             .then_some(namespace)
     }
 
+    /// Returns a virtual host that exists, or may exist in another cell of the cluster: rights and limits of
+    /// all of them are kept here.
+    pub(super) fn any_vhost(&self, name: &str) -> Option<Namespace> {
+        let elsewhere = self.context.is_elsewhere(name).then(|| Namespace::new(name));
+        elsewhere.or_else(|| self.vhost(name))
+    }
+
     /// Returns the given virtual host or all.
     pub(super) fn vhosts(&self, name: Option<&str>) -> Result<Vec<Namespace>, Refusal> {
         if let Some(name) = name {

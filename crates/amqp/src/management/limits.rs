@@ -27,14 +27,14 @@ pub(super) async fn dispatch(call: &Call, path: &[&str]) -> Option<Answered> {
             call.only_get(|| list::values(call, all(call, path.first() == Some(&"user-limits"))))
         }
         ["vhost-limits", vhost] => call.only_get(|| {
-            let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+            let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
             of(call, &Limited::Namespace(vhost.as_str().into()))
         }),
         ["user-limits", user] => call.only_get(|| {
             known_user(call, user)?;
             of(call, &Limited::User((*user).into()))
         }),
-        ["vhost-limits", vhost, name] => match call.vhost(vhost) {
+        ["vhost-limits", vhost, name] => match call.any_vhost(vhost) {
             Some(vhost) => set(call, Limited::Namespace(vhost.as_str().into()), name).await,
             None => Err(Refusal::no_object()),
         },

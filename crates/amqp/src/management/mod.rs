@@ -54,12 +54,13 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use stafett_broker::Proof;
+use stafett_access::Rate;
+use stafett_broker::{ConnectionQuota, LoginError, Proof};
 use stafett_http::{Access, Policy, Slot};
 use stafett_net::Connections;
 use tokio::task::spawn_blocking;
 
-use crate::auth::{self, Credentials, LoggedIn};
+use crate::auth::{self, AuthError, Credentials, LoggedIn};
 use crate::context::AmqpContext;
 use call::Call;
 use refusal::{Answered, Refusal};
@@ -151,6 +152,7 @@ async fn respond(management: &Management, request: Request) -> Answered {
     let connections = Arc::clone(&management.connections);
     let call = Call::read(context, user, management.node.facts(), connections, request).await?;
     rights::check(&call)?;
+    charge(&call)?;
     let call = Arc::new(call);
     connections::prepare(&call).await;
     let listing = Arc::clone(&call);
@@ -195,12 +197,40 @@ fn lists(call: &Call) -> Option<Answered> {
     Some(answered)
 }
 
+/// Takes a request from its quota, and refuses it while there is a debt. Messages are taken by the session
+/// that publishes or gets them.
+fn charge(call: &Call) -> Result<(), Refusal> {
+    let access = call.context.broker.access();
+    if !access.directory().has_quotas() {
+        return Ok(());
+    }
+    let mut quota = ConnectionQuota::default();
+    let of = (call.user.caller.name(), "");
+    let mut take = |rate, count| access.charge(&mut quota, of, rate, count);
+    let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
+    let content = match path.as_slice() {
+        ["exchanges", _, _, "publish"] => Some(Rate::Produced),
+        ["queues", _, _, "get"] => Some(Rate::Fetched),
+        _ => None,
+    };
+    let debts = [Some(Rate::Requests), content];
+    let debt = debts.into_iter().flatten().map(|rate| take(rate, 0)).max();
+    if let Some(debt) = debt.filter(|debt| !debt.is_zero()) {
+        return Err(Refusal::over_quota(debt));
+    }
+    take(Rate::Requests, 1);
+    Ok(())
+}
+
 /// Returns the user of a request.
 async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<LoggedIn, Refusal> {
     let access = context.broker.access();
     if let Some(token) = auth::bearer(given) {
         let login = access.login(Proof::Token(token), peer).await;
-        let caller = login.map_err(|_| Refusal::not_authorized())?;
+        let caller = login.map_err(|why| match why {
+            LoginError::Busy => Refusal::busy(why),
+            LoginError::Refused | LoginError::BadToken | LoginError::Scram(_) => Refusal::not_authorized(),
+        })?;
         let user = caller.name().unwrap_or_default().into();
         return Ok(LoggedIn { user, caller });
     }
@@ -213,8 +243,18 @@ async fn log_in(context: &AmqpContext, given: &[u8], peer: IpAddr) -> Result<Log
                 password: password.into_bytes(),
             };
             let login = auth::log_in(access, &credentials, peer).await;
-            login.map_err(|_| Refusal::not_authorized())
+            login.map_err(refused)
         }
+    }
+}
+
+fn refused(why: AuthError) -> Refusal {
+    match why {
+        AuthError::Busy => Refusal::busy(LoginError::Busy),
+        AuthError::UnknownMechanism
+        | AuthError::Malformed
+        | AuthError::WrongCredentials { .. }
+        | AuthError::NotFromHere { .. } => Refusal::not_authorized(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! Refusals in RabbitMQ's form: `{"error": "…", "reason": "…"}`.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use stafett_amqp_wire::ReplyCode;
+use stafett_broker::LoginError;
 use stafett_http::answer;
 
 use super::client::Closed;
@@ -22,6 +25,8 @@ pub(super) struct Refusal {
     allow: Option<String>,
     /// True if the answer asks for credentials.
     asks: bool,
+    /// Seconds after which the request may be good.
+    retry_after: Option<u64>,
 }
 
 impl Refusal {
@@ -31,6 +36,7 @@ impl Refusal {
             body: Some(json!({ "error": error, "reason": reason.into() })),
             allow: None,
             asks: false,
+            retry_after: None,
         }
     }
 
@@ -40,6 +46,7 @@ impl Refusal {
             body: None,
             allow: None,
             asks: false,
+            retry_after: None,
         }
     }
 
@@ -123,6 +130,24 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
     }
 
+    /// Refuses a login for which there is no turn.
+    pub(super) fn busy(why: LoginError) -> Self {
+        Self {
+            retry_after: Some(1),
+            ..Self::unavailable(why.to_string())
+        }
+    }
+
+    /// Refuses a request while there is a debt to a quota.
+    pub(super) fn over_quota(debt: Duration) -> Self {
+        let seconds = debt.as_secs() + u64::from(debt.subsec_nanos() > 0);
+        let reason = format!("more than the quota allows: it may go on in {seconds} s");
+        Self {
+            retry_after: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "over_quota", reason)
+        }
+    }
+
     pub(super) fn starting() -> Self {
         Self::unavailable("the broker is starting or stopping")
     }
@@ -182,6 +207,9 @@ impl IntoResponse for Refusal {
         let headers = response.headers_mut();
         if let Some(allow) = self.allow.and_then(|allow| HeaderValue::from_str(&allow).ok()) {
             headers.insert(header::ALLOW, allow);
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.asks {
             let asks = HeaderValue::from_static("Basic realm=\"RabbitMQ Management\"");

@@ -15,7 +15,7 @@ pub(super) async fn dispatch(call: &Call, path: &[&str]) -> Option<Answered> {
     Some(match path {
         ["topic-permissions"] => call.only_get(|| list::values(call, all(call, |_| true))),
         ["topic-permissions", vhost] | ["vhosts", vhost, "topic-permissions"] => call.only_get(|| {
-            let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+            let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::values(call, all(call, |one| *one.namespace == *vhost.as_str()))
         }),
         ["users", user, "topic-permissions"] => call.only_get(|| {
@@ -51,7 +51,7 @@ fn line(permission: &TopicPermission) -> Value {
 
 async fn of_user(call: &Call, vhost: &str, user: &str) -> Answered {
     let method = call.allow(&[Method::GET, Method::PUT, Method::DELETE])?.clone();
-    let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+    let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
     if method == Method::PUT {
         return put(call, &vhost, user, &call.fields()?).await.map(changed);
     }

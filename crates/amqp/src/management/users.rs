@@ -1,35 +1,21 @@
 //! Users and permissions: rules of the broker in RabbitMQ's form.
 //!
-//! A permission of a user in a virtual host is a rule that lets it enter, and one for each of its patterns:
-//!
-//! | pattern | actions on queues and exchanges of the virtual host |
-//! |---|---|
-//! | configure | create, delete, alter, alter settings |
-//! | write, read | write, read |
+//! The patterns configure, write and read are `define`, `send` and `receive` of a [`Permission`].
 //!
 //! While no user is an administrator, `guest` is listed as one, with permissions in all virtual hosts.
-
-use std::collections::BTreeMap;
 
 use axum::http::Method;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use stafett_access::{
-    ADMINISTRATOR, Action, Actions, Effect, Form, Hash, Kind, Kinds, Rule, SaltedHash, Subject, User,
-    Verifiers,
-};
+use stafett_access::{ADMINISTRATOR, Hash, Permission, Rule, SaltedHash, Subject, User, Verifiers};
 use stafett_broker::{AccessControl, AccessError};
 use stafett_model::Namespace;
 
 use super::call::{Call, Fields, changed, ok};
 use super::refusal::{Answered, Refusal};
 use super::{USER, limits, list};
-
-const ENTER: Actions = Actions::of(&[Action::Read]);
-const WRITE: Actions = Actions::of(&[Action::Write]);
-const READ: Actions = Actions::of(&[Action::Read]);
 
 /// Answers the paths of users and permissions. `None` for others.
 pub(super) async fn dispatch(call: &Call, path: &[&str]) -> Option<Answered> {
@@ -41,7 +27,7 @@ pub(super) async fn dispatch(call: &Call, path: &[&str]) -> Option<Answered> {
         ["users", name, "permissions"] => call.only_get(|| of_user(call, name)),
         ["permissions"] => call.only_get(|| list::values(call, permissions(call, None))),
         ["permissions", vhost] | ["vhosts", vhost, "permissions"] => call.only_get(|| {
-            let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+            let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
             list::values(call, permissions(call, Some(&vhost)))
         }),
         ["permissions", vhost, name] => permission(call, vhost, name).await,
@@ -201,49 +187,11 @@ fn hashed(password: &str) -> Response {
     ok(&json!({ "ok": STANDARD.encode(&hash.bytes) }))
 }
 
-/// Patterns of a user in a virtual host.
-#[derive(Debug, Default, Clone)]
-struct Permission {
-    configure: Option<Box<str>>,
-    write: Option<Box<str>>,
-    read: Option<Box<str>>,
-}
-
 /// Returns the rules of a user that permissions are made of.
 fn rules(call: &Call, user: &str) -> Vec<Rule> {
     let subject = Subject::User(user.into());
     let directory = access(call).directory();
-    directory.with_rules(|rules| rules.of(&subject).filter(is_of_permission).collect())
-}
-
-fn is_of_permission(rule: &Rule) -> bool {
-    let enters = rule.kinds == Kind::Namespace.into() && rule.form == Form::Literal && rule.actions == ENTER;
-    let is_pattern =
-        rule.kinds == Kinds::NAMESPACED && rule.form == Form::Pattern && rule.namespace.is_some();
-    rule.effect == Effect::Allow && rule.host.is_none() && (enters || is_pattern)
-}
-
-fn permissions_of(rules: &[Rule]) -> BTreeMap<Box<str>, Permission> {
-    let mut found: BTreeMap<Box<str>, Permission> = BTreeMap::new();
-    for rule in rules {
-        let Some(vhost) = &rule.namespace else {
-            found.entry(rule.name.clone()).or_default();
-            continue;
-        };
-        let permission = found.entry(vhost.clone()).or_default();
-        let add = |pattern: &mut Option<Box<str>>, actions: Actions| {
-            if rule.actions.has_all(actions) {
-                *pattern = Some(match pattern.take() {
-                    Some(other) => format!("({other})|({})", rule.name).into(),
-                    None => rule.name.clone(),
-                });
-            }
-        };
-        add(&mut permission.configure, Actions::DEFINE);
-        add(&mut permission.write, WRITE);
-        add(&mut permission.read, READ);
-    }
-    found
+    directory.with_rules(|rules| rules.of(&subject).filter(Permission::is_made_of).collect())
 }
 
 /// Lists permissions, of one virtual host or all.
@@ -252,16 +200,22 @@ pub(super) fn permissions(call: &Call, vhost: Option<&Namespace>) -> Vec<Value> 
     if has_guest(call) {
         let vhosts = call.vhosts(vhost.map(Namespace::as_str)).unwrap_or_default();
         let everything = Permission {
-            configure: Some(".*".into()),
-            write: Some(".*".into()),
-            read: Some(".*".into()),
+            define: Some(".*".into()),
+            send: Some(".*".into()),
+            receive: Some(".*".into()),
         };
         all.extend(vhosts.iter().map(|vhost| line(USER, vhost.as_str(), &everything)));
     }
     for user in access(call).directory().users() {
-        for (name, permission) in permissions_of(&rules(call, &user.name)) {
+        for (name, permission) in Permission::all(&rules(call, &user.name)) {
             if vhost.is_none_or(|vhost| vhost.as_str() == &*name) {
-                all.push(line(&user.name, &name, &permission));
+                let mut line = line(&user.name, &name, &permission);
+                if access(call).directory().has_other_rules(&user, &name)
+                    && let Some(fields) = line.as_object_mut()
+                {
+                    fields.insert("complete".to_owned(), false.into());
+                }
+                all.push(line);
             }
         }
     }
@@ -272,9 +226,9 @@ fn line(user: &str, vhost: &str, permission: &Permission) -> Value {
     json!({
         "user": user,
         "vhost": vhost,
-        "configure": permission.configure.as_deref().unwrap_or_default(),
-        "write": permission.write.as_deref().unwrap_or_default(),
-        "read": permission.read.as_deref().unwrap_or_default(),
+        "configure": permission.define.as_deref().unwrap_or_default(),
+        "write": permission.send.as_deref().unwrap_or_default(),
+        "read": permission.receive.as_deref().unwrap_or_default(),
     })
 }
 
@@ -290,7 +244,7 @@ fn of_user(call: &Call, name: &str) -> Answered {
 
 async fn permission(call: &Call, vhost: &str, name: &str) -> Answered {
     let method = call.allow(&[Method::GET, Method::PUT, Method::DELETE])?.clone();
-    let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
+    let vhost = call.any_vhost(vhost).ok_or_else(Refusal::no_object)?;
     if method == Method::PUT {
         return put_permission(call, &vhost, name, &call.fields()?)
             .await
@@ -315,7 +269,7 @@ async fn permission(call: &Call, vhost: &str, name: &str) -> Answered {
 /// Returns the rules of a user's permission in a virtual host.
 fn of_vhost(call: &Call, user: &str, vhost: &Namespace) -> Vec<Rule> {
     let mut rules = rules(call, user);
-    rules.retain(|rule| rule.namespace.as_ref().unwrap_or(&rule.name).as_ref() == vhost.as_str());
+    rules.retain(|rule| Permission::namespace_of(rule) == vhost.as_str());
     rules
 }
 
@@ -330,35 +284,13 @@ pub(super) async fn put_permission(
     if access(call).directory().user(name).is_none() {
         return Err(Refusal::bad_request("no_such_user"));
     }
-    let subject = Subject::User(name.into());
-    let rule = |kinds: Kinds, namespace: Option<Box<str>>, form, name: &str, actions| Rule {
-        subject: subject.clone(),
-        effect: Effect::Allow,
-        kinds,
-        namespace,
-        form,
-        name: name.into(),
-        host: None,
-        actions,
+    let pattern = |field| fields.text(field).map(|pattern| Some(pattern.into()));
+    let permission = Permission {
+        define: pattern("configure")?,
+        send: pattern("write")?,
+        receive: pattern("read")?,
     };
-    let mut now = vec![rule(
-        Kind::Namespace.into(),
-        None,
-        Form::Literal,
-        vhost.as_str(),
-        ENTER,
-    )];
-    for (field, actions) in [("configure", Actions::DEFINE), ("write", WRITE), ("read", READ)] {
-        let pattern = fields.text(field)?;
-        let namespace = Some(vhost.as_str().into());
-        now.push(rule(
-            Kinds::NAMESPACED,
-            namespace,
-            Form::Pattern,
-            &pattern,
-            actions,
-        ));
-    }
+    let now = permission.rules(name, vhost.as_str());
     let before = of_vhost(call, name, vhost);
     let is_new = before.is_empty();
     let replaced = access(call).replace_rules(&call.user.caller, before, now).await;

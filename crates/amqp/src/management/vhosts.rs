@@ -84,7 +84,8 @@ fn refused(error: &NamespaceError) -> Refusal {
         NamespaceError::IsDefault
         | NamespaceError::Closing
         | NamespaceError::BadName
-        | NamespaceError::LongDescription => Refusal::bad_request(error.to_string()),
+        | NamespaceError::LongDescription
+        | NamespaceError::Elsewhere => Refusal::bad_request(error.to_string()),
     }
 }
 

@@ -52,6 +52,14 @@ impl Session {
             return;
         };
         self.context.metrics.delivered.inc_by(run.deliveries.len() as u64);
+        let mut owed = 0;
+        if self.context.broker.access().directory().has_quotas() {
+            owed = run
+                .deliveries
+                .iter()
+                .map(|delivery| delivery.message.value_len())
+                .sum();
+        }
         let bytes = |delivery: &Delivery| DELIVERY_BYTES + delivery.message.value_len().min(SHARED_BYTES_MIN);
         self.out.tail().reserve(run.deliveries.iter().map(bytes).sum());
         for delivery in run.deliveries {
@@ -73,6 +81,7 @@ impl Session {
             write_deliver(self.out.tail(), head, holder, tag, &delivery);
             write_message(&mut self.out, head, &delivery.message, additions);
         }
+        self.charge_deliveries(owed);
     }
 }
 

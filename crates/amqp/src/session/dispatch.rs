@@ -1,6 +1,7 @@
 //! From frames to methods, one function per class.
 
 use bytes::Bytes;
+use stafett_access::Rate;
 use stafett_amqp_wire::methods::{Basic, name_of};
 use stafett_amqp_wire::{ContentHeader, Frame, FrameKind, Method, ReplyCode};
 
@@ -133,6 +134,9 @@ impl Session {
             return Ok(());
         }
         self.is_waited_for = true;
+        if !self.agreed.is_internal {
+            self.charge(Rate::Requests, 1);
+        }
         let executed = self
             .check_rights(number, &method)
             .and_then(|()| self.execute(number, &method));

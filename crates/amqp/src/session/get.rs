@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stafett_access::Rate;
 use stafett_amqp_wire::methods::basic;
 use stafett_delivery::{Delivery, Source};
 use stafett_messaging::queues::Queue;
@@ -78,6 +79,7 @@ impl Session {
         };
         write_message(&mut self.out, head, &delivery.message, additions);
         self.context.metrics.delivered.inc();
+        self.charge(Rate::Fetched, delivery.message.value_len());
         if !no_ack {
             let unsettled = Unsettled {
                 source: Source::of(queue),

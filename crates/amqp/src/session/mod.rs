@@ -36,6 +36,7 @@ mod settle;
 pub(crate) mod stream;
 #[cfg(test)]
 mod tests;
+mod throttle;
 pub(crate) mod transactions;
 pub(crate) mod unacked;
 
@@ -170,6 +171,7 @@ pub(crate) struct Session {
     pub(crate) intake: Intake,
     /// The performance log, if there is one, and when the turn began.
     pub(crate) trace: Option<(ConnectionTrace, Instant)>,
+    throttle: throttle::Throttle,
     /// A client may be waiting for the result of the frames: true for all but messages without confirms.
     pub(crate) is_waited_for: bool,
     /// The server has closed the connection, and waits for `close-ok`.
@@ -229,6 +231,7 @@ impl Session {
             refuses: false,
             intake: Intake::default(),
             trace: None,
+            throttle: throttle::Throttle::default(),
             is_waited_for: false,
             closing: false,
         }

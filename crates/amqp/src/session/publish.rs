@@ -3,6 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
+use stafett_access::Rate;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Properties, ReplyCode};
 use stafett_messaging::{Publish, PublishError};
@@ -78,6 +79,7 @@ impl Session {
                 // Their memory is not that of the turn: they have their own bound.
                 held.bytes += bytes;
                 held.messages.push((mandatory, incoming));
+                self.charge_published(1, bytes);
                 return self.check_transaction(number);
             }
         };
@@ -233,10 +235,10 @@ impl Session {
         }
         let since = self.intake.is_used().then(Instant::now);
         let count = messages.len();
-        let bytes = messages
-            .iter()
-            .map(|publish| publish.message.value.len() as u64)
-            .sum();
+        let sizes = messages.iter().map(|publish| publish.message.value.len());
+        let taken: usize = sizes.sum();
+        let bytes = taken as u64;
+        self.charge_published(count, taken);
         self.context.metrics.published.inc_by(messages.len() as u64);
         self.context.metrics.published_bytes.inc_by(bytes);
         self.count_run(&entries, &messages);
@@ -268,6 +270,13 @@ impl Session {
                     self.confirm_unrouted(entry);
                 }
             }
+        }
+    }
+
+    fn charge_published(&mut self, count: usize, bytes: usize) {
+        self.charge(Rate::Produced, bytes);
+        if !self.agreed.is_internal {
+            self.charge(Rate::Requests, count);
         }
     }
 
@@ -350,7 +359,7 @@ mod tests {
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
             churn: Churn::default(),
-            tally: stafett_access::Tally::default(),
+            homes: std::sync::OnceLock::new(),
         };
         let agreed = Agreed {
             user: "guest".into(),

@@ -413,7 +413,7 @@ fn by_load_one_task_moves_every_ten_seconds() {
     );
 }
 
-/// A worker that reports what it likes moves no more than one task in ten seconds, and no task is lost by it.
+/// A worker that lies moves no more than one task in ten seconds, and no task is lost by it.
 #[test]
 fn a_worker_that_lies_about_its_load_gets_and_loses_one_task_at_a_time() {
     let mut world = World::new(12, Balance::Load);

@@ -47,8 +47,8 @@ async fn reset(world: &World) {
     world.apps.finish().await;
 }
 
-/// Either nothing of the reset has happened, or all of it: of a part of the finished keys, sessions would come
-/// out twice, or never.
+/// Either nothing of the reset has happened, or all of it: with a part of the finished keys, sessions would
+/// come out twice, or never.
 async fn check(disk: &SimulatedDisk, boot: u8) -> bool {
     let world = world(disk, boot).expect("it opens again");
     let app = world.apps.named("app").unwrap();

@@ -69,6 +69,12 @@ async fn sums(app: &App) -> BTreeMap<String, String> {
     all
 }
 
+/// Returns a key of another slice.
+fn foreign(task: TaskId) -> String {
+    let mut keys = (0_u32..).map(|key| key.to_string());
+    keys.find(|key| !task.slice().has(Some(key.as_bytes()))).unwrap()
+}
+
 #[tokio::test]
 async fn slices_go_on_with_their_keys_and_come_together_at_different_places() {
     let world = World::new();
@@ -103,6 +109,16 @@ async fn slices_go_on_with_their_keys_and_come_together_at_different_places() {
         "{late:?}"
     );
     let (ahead, behind) = (task("0.00"), task("0.11"));
+    let stray = NewCommit {
+        seq: app.position(ahead).await.unwrap().seq + 1,
+        entries: vec![put(&foreign(ahead), "1")],
+        ..NewCommit::default()
+    };
+    let stray = worker.commit(&app, ahead, stray).await;
+    assert!(
+        matches!(stray, Err(AppError::Bad { field: "put", .. })),
+        "{stray:?}"
+    );
     let mut done = count(&worker, &app, ahead, 100).await;
     done += count(&worker, &app, behind, 1).await;
     assert!(matches!(

@@ -8,6 +8,7 @@
 //! node reads the same table (`peer.rs`). Beats of nodes decide nothing: the owner is the cell's row alone,
 //! and a node that is held for dead by mistake is left out of lists for a moment.
 
+mod balance;
 mod registry;
 mod sightings;
 
@@ -15,6 +16,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+pub use self::balance::surplus;
 pub use self::registry::Registry;
 pub use self::sightings::Sightings;
 use crate::database::{DatabaseError, Nonce, Owner, nonce};
@@ -102,8 +104,8 @@ pub struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct Roll {
     pub entries: Vec<Entry>,
-    /// Owner of the cell.
-    pub owner: Owner,
+    /// Owner of each cell, by its number.
+    pub owners: Vec<Owner>,
     /// False if another node has taken the name of this one.
     pub is_registered: bool,
 }
@@ -135,12 +137,26 @@ pub struct View {
     /// Number of this node; 0 before it is registered.
     pub own: u32,
     pub nodes: Vec<Node>,
-    /// Incarnation of the owner.
+    /// Incarnation of the owner of the cell that is looked at.
     pub owner: Option<Nonce>,
     pub epoch: u64,
+    /// Owner of each cell, by its number.
+    pub cells: Vec<Owner>,
 }
 
 impl View {
+    /// Returns the same nodes with the owner of another cell. A cell that is not known has none.
+    #[must_use]
+    pub fn of_cell(&self, cell: u32) -> Self {
+        let owner = usize::try_from(cell).ok().and_then(|cell| self.cells.get(cell));
+        let owner = owner.copied().unwrap_or_default();
+        Self {
+            owner: owner.node,
+            epoch: owner.epoch,
+            ..self.clone()
+        }
+    }
+
     /// Returns this node.
     pub fn this(&self) -> Option<&Node> {
         self.nodes.iter().find(|node| node.number == self.own)

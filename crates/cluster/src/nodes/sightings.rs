@@ -40,12 +40,13 @@ impl Sightings {
                 silent_ms: entry.silent_ms,
             });
         }
-        View {
+        let view = View {
             own,
             nodes,
-            owner: roll.owner.node,
-            epoch: roll.owner.epoch,
-        }
+            cells: roll.owners,
+            ..View::default()
+        };
+        view.of_cell(0)
     }
 
     /// Notes that nothing was seen up to `now`: nodes may have been alive meanwhile.
@@ -77,12 +78,16 @@ mod tests {
         };
         Roll {
             entries: beats.iter().map(entry).collect(),
-            owner: Owner {
-                epoch: 3,
-                node: Some([2; 16]),
-                beat: 0,
-            },
+            owners: vec![owner(3, 2), owner(5, 1)],
             is_registered: true,
+        }
+    }
+
+    fn owner(epoch: u64, node: u8) -> Owner {
+        Owner {
+            epoch,
+            node: Some([node; 16]),
+            beat: 0,
         }
     }
 
@@ -123,5 +128,9 @@ mod tests {
         assert_eq!(view.this().map(|node| node.number), Some(1));
         assert_eq!(view.others().map(|node| node.number).collect::<Vec<_>>(), [2, 3]);
         assert_eq!(view.epoch, 3);
+        let other = view.of_cell(1);
+        assert_eq!(other.owner().map(|node| node.number), Some(1));
+        assert_eq!(other.epoch, 5);
+        assert_eq!(view.of_cell(2).owner(), None, "there is no such cell");
     }
 }

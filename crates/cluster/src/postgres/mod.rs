@@ -29,13 +29,15 @@ use crate::objects::Part;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time for a publication or a read.
 const BULK_PATIENCE: Duration = Duration::from_mins(1);
-/// Version of the tables.
-const FORMAT: &str = "3";
+/// Version of the tables, with one cell and with several.
+const FORMATS: [&str; 2] = ["3", "4"];
 
 /// PostgreSQL, as one node sees one cell.
 #[derive(Debug)]
 pub struct Postgres {
     cell: i32,
+    /// Cells that there have to be; 0 is any number.
+    cells: u32,
     commits: Line,
     beats: Line,
     others: Line,
@@ -128,11 +130,18 @@ impl Postgres {
         let target = target(url, ca)?;
         Ok(Self {
             cell,
+            cells: 0,
             commits: Line::new(&target, PATIENCE)?,
             beats: Line::new(&target, beat_patience)?,
             others: Line::new(&target, BULK_PATIENCE)?,
             on_commit: None,
         })
+    }
+
+    /// Has a database without tables be given `cells` cells, and refuses one with another number of them.
+    #[must_use]
+    pub fn with_cells(self, cells: u32) -> Self {
+        Self { cells, ..self }
     }
 
     /// Tells the time of each commit.
@@ -152,21 +161,28 @@ impl Postgres {
 
     /// Creates tables and the cell where they are missing.
     pub fn prepare(&self) -> Result<(), DatabaseError> {
-        let cell = self.cell;
-        let format: String = self.others.call(async |it: &mut Connection| {
+        let (cell, wanted) = (self.cell, self.cells);
+        let (format, cells): (String, i64) = self.others.call(async |it: &mut Connection| {
             if !it.client.query_one(tables::ARE_THERE, &[]).await?.try_get(0)? {
-                it.client.batch_execute(tables::CREATE).await?;
+                it.client.batch_execute(&tables::create(wanted)).await?;
             }
             let first: &[u8] = &Nonce::default();
             it.client.execute(tables::ADD_CELL, &[&cell, &first]).await?;
-            it.client.query_one(tables::FORMAT, &[]).await?.try_get(0)
+            let row = it.client.query_one(tables::FORMAT, &[]).await?;
+            Ok((row.try_get(0)?, row.try_get(1)?))
         })?;
-        if format == FORMAT {
-            return Ok(());
+        if !FORMATS.contains(&&*format) {
+            return Err(DatabaseError::Refused(format!(
+                "its tables are of format {format}, which another version of this program made"
+            )));
         }
-        Err(DatabaseError::Refused(format!(
-            "its tables are of format {format}, which another version of this program made"
-        )))
+        if wanted != 0 && i64::from(wanted) != cells {
+            return Err(DatabaseError::Refused(format!(
+                "its number of cells is {cells}, and cluster.cells says {wanted}: it is fixed when the first node \
+                 starts"
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the key of the number of the cell's object store.

@@ -31,8 +31,8 @@ const IN_TURN: &str = "SELECT pg_advisory_xact_lock(8316026130247)";
 
 /// Forgets nodes that have been away for a month.
 const FORGET: &str = "
-DELETE FROM stafett.node WHERE seen < now() - interval '30 days' AND incarnation IS DISTINCT FROM
-  (SELECT owner FROM stafett.cell WHERE id = $1)";
+DELETE FROM stafett.node WHERE seen < now() - interval '30 days'
+  AND NOT EXISTS (SELECT FROM stafett.cell WHERE owner = incarnation)";
 
 const REJOIN: &str = "
 UPDATE stafett.node
@@ -53,10 +53,11 @@ RETURNING number";
 
 const ROLL: &str = "
 WITH beating AS (UPDATE stafett.node SET beat = beat + 1, seen = clock_timestamp(), is_here = true
-  WHERE number = $2 AND incarnation = $3 RETURNING number)
+  WHERE number = $1 AND incarnation = $2 RETURNING number),
+  cells AS (SELECT array_agg(epoch ORDER BY id) AS epochs, array_agg(owner ORDER BY id) AS owners FROM stafett.cell)
 SELECT n.number, n.name, n.incarnation, n.key, n.version, n.addresses, n.beat,
-  (extract(epoch FROM clock_timestamp() - n.seen) * 1000)::bigint, c.epoch, c.owner, (SELECT count(*) FROM beating) > 0
-FROM stafett.node n LEFT JOIN stafett.cell c ON c.id = $1
+  (extract(epoch FROM clock_timestamp() - n.seen) * 1000)::bigint, c.epochs, c.owners, (SELECT count(*) FROM beating) > 0
+FROM stafett.node n CROSS JOIN cells c
 WHERE n.is_here ORDER BY n.number";
 
 const FACTS: &str = "
@@ -73,15 +74,16 @@ const LEAVE: &str = "UPDATE stafett.node SET is_here = false WHERE number = $1 A
 /// The table of nodes, over a connection of its own.
 #[derive(Debug)]
 pub struct PostgresDirectory {
-    cell: i32,
+    cells: u32,
     line: Line,
 }
 
 impl PostgresDirectory {
-    /// Nothing is connected yet. `patience` is the time for one call.
-    pub fn new(url: &str, ca: Option<&Path>, cell: i32, patience: Duration) -> Result<Self, AddressError> {
+    /// Nothing is connected yet. `patience` is the time for one call, `cells` the number of cells of a new
+    /// database; 0 is one.
+    pub fn new(url: &str, ca: Option<&Path>, cells: u32, patience: Duration) -> Result<Self, AddressError> {
         Ok(Self {
-            cell,
+            cells,
             line: Line::new(&target(url, ca)?, patience)?,
         })
     }
@@ -117,10 +119,9 @@ impl PostgresDirectory {
 
 impl Directory for PostgresDirectory {
     fn join(&self, facts: &mut NodeFacts, silence: Option<Duration>) -> Result<Option<u32>, DatabaseError> {
-        let cell = self.cell;
         let number: Option<i32> = self.line.call(async |it: &mut Connection| {
             if !it.client.query_one(ARE_THERE, &[]).await?.try_get(0)? {
-                it.client.batch_execute(tables::CREATE).await?;
+                it.client.batch_execute(&tables::create(self.cells)).await?;
                 it.client.batch_execute(CREATE).await?;
             }
             let host: Option<String> = it.client.query_one(HOST, &[]).await?.try_get(0)?;
@@ -135,7 +136,7 @@ impl Directory for PostgresDirectory {
             let (incarnation, key) = (facts.incarnation.as_slice(), facts.key.0.as_slice());
             let transaction = it.client.transaction().await?;
             transaction.batch_execute(IN_TURN).await?;
-            transaction.execute(FORGET, &[&cell]).await?;
+            transaction.execute(FORGET, &[]).await?;
             if let Some(silence) = silence {
                 let seconds = silence.as_secs_f64();
                 let is_taken = transaction
@@ -158,25 +159,18 @@ impl Directory for PostgresDirectory {
     }
 
     fn roll(&self, number: u32, incarnation: Nonce) -> Result<Roll, DatabaseError> {
-        let (cell, number) = (self.cell, i32::try_from(number).unwrap_or_default());
+        let number = i32::try_from(number).unwrap_or_default();
         let incarnation = incarnation.as_slice();
         self.line.call(async |it: &mut Connection| {
             let statement = it.prepared(ROLL).await?;
-            let rows = it
-                .client
-                .query(&statement, &[&cell, &number, &incarnation])
-                .await?;
+            let rows = it.client.query(&statement, &[&number, &incarnation]).await?;
             let mut roll = Roll::default();
             for row in &rows {
                 roll.entries.push(entry(row)?);
-                let epoch: Option<i64> = row.try_get(8)?;
-                let owner: Option<Vec<u8>> = row.try_get(9)?;
-                roll.owner = Owner {
-                    epoch: unsigned(epoch.unwrap_or_default()),
-                    node: owner.map(|owner| nonce_of(&owner)),
-                    beat: 0,
-                };
                 roll.is_registered = row.try_get(10)?;
+            }
+            if let Some(row) = rows.first() {
+                roll.owners = owners(row)?;
             }
             Ok(roll)
         })
@@ -208,6 +202,19 @@ fn entry(row: &Row) -> Result<Entry, Error> {
         beat: unsigned(row.try_get(6)?),
         silent_ms: unsigned(row.try_get(7)?),
     })
+}
+
+/// Returns the owner of each cell. There is none before the first cell is made.
+fn owners(row: &Row) -> Result<Vec<Owner>, Error> {
+    let epochs: Option<Vec<i64>> = row.try_get(8)?;
+    let nodes: Option<Vec<Option<Vec<u8>>>> = row.try_get(9)?;
+    let cells = epochs.into_iter().flatten().zip(nodes.into_iter().flatten());
+    let owner = |(epoch, node): (i64, Option<Vec<u8>>)| Owner {
+        epoch: unsigned(epoch),
+        node: node.map(|node| nonce_of(&node)),
+        beat: 0,
+    };
+    Ok(cells.map(owner).collect())
 }
 
 fn counted(number: i32) -> u32 {

@@ -34,7 +34,29 @@ CREATE TABLE IF NOT EXISTS stafett.block (
 ALTER TABLE stafett.block ALTER body SET STORAGE EXTERNAL;
 ";
 
-pub(super) const FORMAT: &str = "SELECT value FROM stafett.meta WHERE key = 'format'";
+/// Returns the statements that create missing tables. A database without a cell is given `cells` of them, if
+/// that is more than one: the only cell of others is added when it is prepared.
+pub(super) fn create(cells: u32) -> String {
+    if cells <= 1 {
+        return CREATE.to_owned();
+    }
+    let last = cells - 1;
+    format!(
+        "{CREATE}
+INSERT INTO stafett.cell (id, epoch, published)
+SELECT n, 0, 0 FROM generate_series(0, {last}) AS n WHERE NOT EXISTS (SELECT FROM stafett.cell);
+INSERT INTO stafett.beat (cell, beat) SELECT id, 0 FROM stafett.cell ON CONFLICT DO NOTHING;
+INSERT INTO stafett.range (cell, seq, epoch, nonce, at, bytes, body)
+SELECT id, 0, 0, decode(repeat('00', 16), 'hex'), 0, 0, '' FROM stafett.cell ON CONFLICT DO NOTHING;
+UPDATE stafett.meta SET value = '4' WHERE key = 'format' AND (SELECT count(*) FROM stafett.cell) > 1;
+"
+    )
+}
+
+/// Format of the tables, and the number of cells. Several cells are a format of their own: nodes of a version
+/// that knows one cell must not serve them.
+pub(super) const FORMAT: &str = "
+SELECT value, (SELECT count(*) FROM stafett.cell) FROM stafett.meta WHERE key = 'format'";
 
 pub(super) const STORE: &str = "SELECT value FROM stafett.meta WHERE key = $1";
 

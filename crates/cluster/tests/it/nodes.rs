@@ -127,6 +127,40 @@ fn the_owner_is_seen_with_the_nodes() {
 }
 
 #[test]
+fn several_cells_have_an_owner_each_and_their_number_is_fixed() {
+    let Some(server) = server() else { return };
+    let directory = PostgresDirectory::new(&server.url(), None, 3, PATIENCE).unwrap();
+    let number = join(&directory, &facts(1, "10.0.0.1:1"));
+    let cell = |cell, cells| {
+        let database = Postgres::new(&server.url(), cell, PATIENCE)
+            .unwrap()
+            .with_cells(cells);
+        database.prepare().map(|()| database)
+    };
+    let (zero, two) = (cell(0, 3).unwrap(), cell(2, 0).unwrap());
+    assert!(zero.claim(0, [1; 16]).unwrap());
+    assert!(two.claim(0, [2; 16]).unwrap() && !two.claim(0, [1; 16]).unwrap());
+    let owners = directory.roll(number, [1; 16]).unwrap().owners;
+    let owners: Vec<_> = owners.iter().map(|owner| (owner.epoch, owner.node)).collect();
+    assert_eq!(owners, [(1, Some([1; 16])), (0, None), (1, Some([2; 16]))]);
+    assert!(two.newest().unwrap().seq == 0, "each has a fence of its own");
+    let refused = cell(0, 4).unwrap_err().to_string();
+    assert!(
+        refused.contains("its number of cells is 3, and cluster.cells says 4"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_cluster_of_one_cell_keeps_one() {
+    let Some(server) = server() else { return };
+    let one = Postgres::new(&server.url(), 0, PATIENCE).unwrap();
+    one.prepare().unwrap();
+    let refused = one.with_cells(2).prepare().unwrap_err().to_string();
+    assert!(refused.contains("its number of cells is 1"), "{refused}");
+}
+
+#[test]
 fn the_database_says_how_safe_it_is() {
     let Some(server) = server() else { return };
     Postgres::new(&server.url(), 0, PATIENCE)

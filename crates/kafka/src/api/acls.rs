@@ -10,7 +10,7 @@ use stafett_kafka_wire::messages::{
     CreateAclsRequest, CreateAclsResponse, DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest,
     DescribeAclsResponse,
 };
-use stafett_kafka_wire::{Decoder, ErrorCode};
+use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use crate::access_operation::{AccessOperation, Changed};
 use crate::acl::{Acl, AclFilter};
@@ -26,12 +26,27 @@ fn is_disabled(context: &RequestContext) -> bool {
     context.shared.broker.access().directory().user_count() == 0
 }
 
-/// Returns the ACLs that a filter takes, up to a bound.
-fn chosen(shared: &KafkaContext, filter: &AclFilter) -> Vec<Acl> {
-    shared.broker.access().directory().with_rules(|rules| {
-        let acls = rules.iter().flat_map(|rule| Acl::of_rule(&rule));
+/// Returns the ACLs that a filter takes, up to a bound, and the number of rules that are no ACLs, or not
+/// wholly.
+fn chosen(shared: &KafkaContext, filter: &AclFilter) -> (Vec<Acl>, usize) {
+    let mut left_out = 0;
+    let chosen = shared.broker.access().directory().with_rules(|rules| {
+        let acls = rules.iter().flat_map(|rule| {
+            left_out += usize::from(!Acl::are_all_of(&rule));
+            Acl::of_rule(&rule)
+        });
         acls.filter(|acl| filter.takes(acl)).take(ACLS_MAX).collect()
-    })
+    });
+    (chosen, left_out)
+}
+
+/// Returns a note for an answer without an error. Kafka's tools do not show it.
+fn note(chosen: &[Acl], left_out: usize) -> Option<Str> {
+    if chosen.len() >= ACLS_MAX {
+        return Some(Str::copy_from(&format!("These are the first {ACLS_MAX} ACLs.")));
+    }
+    let why = "with patterns, in namespaces, or about things without ACLs";
+    (left_out > 0).then(|| Str::copy_from(&format!("Rules {why} are not shown: {left_out}.")))
 }
 
 pub(super) fn describe_acls(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
@@ -64,7 +79,8 @@ pub(super) fn describe_acls(context: &RequestContext, call: Call, body: Decoder)
         return Ok(call.answer::<DescribeAclsRequest>(&response)?.into());
     }
     Ok(PendingResponse::in_turn(move |context| {
-        let mut acls = chosen(&context.shared, &filter);
+        let (mut acls, left_out) = chosen(&context.shared, &filter);
+        let note = note(&acls, left_out);
         acls.sort();
         let is_same = |a: &Acl, b: &Acl| (a.kind, a.form, &a.name) == (b.kind, b.form, &b.name);
         let resources = acls.chunk_by(is_same).filter_map(|acls| {
@@ -77,7 +93,7 @@ pub(super) fn describe_acls(context: &RequestContext, call: Call, body: Decoder)
             })
         });
         call.answer::<DescribeAclsRequest>(&DescribeAclsResponse {
-            error_message: None,
+            error_message: note,
             resources: resources.collect(),
             ..DescribeAclsResponse::default()
         })
@@ -175,7 +191,7 @@ pub(super) fn delete_acls(context: &RequestContext, call: Call, body: Decoder) -
             } else if !filter.is_valid() {
                 Err((ErrorCode::InvalidRequest, "The AclBindingFilter is not known"))
             } else {
-                Ok(chosen(&context.shared, &filter))
+                Ok(chosen(&context.shared, &filter).0)
             }
         })
         .collect();

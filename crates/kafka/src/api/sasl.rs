@@ -1,6 +1,7 @@
 //! `SaslHandshake` and `SaslAuthenticate`: logins. Before there are users, nothing can be logged in to.
 
 use stafett_access::Caller;
+use stafett_broker::LoginError;
 use stafett_kafka_wire::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
@@ -12,7 +13,7 @@ use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
-use crate::sasl::{Authenticated, Mechanism, Sasl};
+use crate::sasl::{Authenticated, Mechanism, Sasl, SaslError};
 
 /// Version from which on the messages of a login come in requests of their own.
 const WRAPPED_FROM: i16 = 1;
@@ -71,6 +72,8 @@ pub(super) fn sasl_authenticate(context: &RequestContext, call: Call, body: Deco
                     ..SaslAuthenticateResponse::default()
                 }
             }
+            // An answer would be final for clients, and a connection that ends is opened again.
+            Err(SaslError::Login(LoginError::Busy)) => return Err(Close::LoginBusy),
             Err(why) => {
                 let code = if why.is_out_of_order() {
                     ErrorCode::IllegalSaslState

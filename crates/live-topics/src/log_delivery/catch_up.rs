@@ -341,6 +341,9 @@ impl Live {
             step.pass.is_wanted(topic, offset) && self.topics.has(topic, client.0)
         };
         record::each(run, step.at, next, is_wanted, |message, offset| {
+            if !outbox.admits(message.topic) {
+                return;
+            }
             if let Some(filter) = &filter
                 && !Verdicts::new(message, &self.metrics).admits(filter)
             {

@@ -88,6 +88,8 @@ pub enum NamespaceError {
     BadName,
     #[error("the description of a namespace has at most 1024 bytes")]
     LongDescription,
+    #[error("another cell of the cluster keeps the namespace")]
+    Elsewhere,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }

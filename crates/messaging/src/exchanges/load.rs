@@ -11,12 +11,12 @@ use stafett_store::spaces::{self, VisitRow};
 use stafett_store::stage;
 use tokio_util::task::TaskTracker;
 
-use super::Exchanges;
 use super::binding::{Binding, Destination};
 use super::exchange::Exchange;
 use super::metrics::ExchangeMetrics;
 use super::namespace::NamespaceRouting;
 use super::namespace_removal::{NamespaceRecord, RemovingNamespaces};
+use super::{Elsewhere, Exchanges};
 
 /// Remains of deletions that a crash interrupted.
 #[derive(Debug, Default)]
@@ -86,6 +86,7 @@ impl Exchanges {
             metrics: ExchangeMetrics::default(),
             sampler: stafett_counters::Sampler::default(),
             progress: Arc::default(),
+            elsewhere: Elsewhere::default(),
             tasks: TaskTracker::new(),
         };
         Ok((loaded, left))

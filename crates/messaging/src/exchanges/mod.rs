@@ -27,7 +27,8 @@ mod tables;
 mod target;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use stafett_counters::Sampler;
 use stafett_journal::{Change, Frame, Journal};
@@ -67,9 +68,36 @@ pub struct Exchanges {
     progress: Arc<Progress>,
     /// Deletions in progress.
     tasks: TaskTracker,
+    elsewhere: Elsewhere,
+}
+
+type IsElsewhere = Box<dyn Fn(&Namespace) -> bool + Send + Sync>;
+
+/// Tells which namespaces another broker of the cluster keeps; none if it is not set.
+#[derive(Default)]
+pub(crate) struct Elsewhere(OnceLock<IsElsewhere>);
+
+impl fmt::Debug for Elsewhere {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Elsewhere")
+    }
 }
 
 impl Exchanges {
+    /// Sets the function that tells which namespaces another broker of the cluster keeps: they are not
+    /// created here. Called once, at the start.
+    pub fn set_elsewhere(&self, is_elsewhere: impl Fn(&Namespace) -> bool + Send + Sync + 'static) {
+        let _ = self.elsewhere.0.set(Box::new(is_elsewhere));
+    }
+
+    /// Returns true if another broker of the cluster keeps a namespace.
+    pub fn is_elsewhere(&self, namespace: &Namespace) -> bool {
+        self.elsewhere
+            .0
+            .get()
+            .is_some_and(|is_elsewhere| is_elsewhere(namespace))
+    }
+
     /// Returns the namespaces, by name.
     pub fn namespaces(&self) -> Vec<Namespace> {
         let spaces = self.spaces.read();
@@ -97,6 +125,9 @@ impl Exchanges {
     pub fn create_namespace(&self, namespace: &Namespace) -> Result<(bool, Stored), NamespaceError> {
         if namespace.as_str().is_empty() || namespace.as_str().len() > NAME_BYTES_MAX {
             return Err(NamespaceError::BadName);
+        }
+        if self.is_elsewhere(namespace) {
+            return Err(NamespaceError::Elsewhere);
         }
         let mut spaces = self.spaces.write();
         if self.closing.has(namespace) {

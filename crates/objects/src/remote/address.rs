@@ -1,7 +1,8 @@
 //! Addresses of receivers, and which of them may be reached.
 //!
 //! An address on this machine, in a private network, or of a cloud's metadata is refused unless the operator
-//! of the process allows its host: a definition must not reach beyond its author.
+//! of the process allows its host: a definition must not reach beyond its author. Databases and object stores
+//! are in such networks as a rule; of theirs, only addresses of a cloud's metadata are refused.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -61,23 +62,29 @@ impl Address {
     }
 }
 
-/// Hosts that may be in private networks.
+/// Hosts that may be reached.
 #[derive(Debug, Clone)]
 pub struct Allowed {
+    /// Those in private networks.
     hosts: Vec<String>,
+    /// True if private networks are allowed, and a cloud's metadata is not.
+    is_for_stores: bool,
 }
 
 impl Allowed {
+    /// Hosts of the public network, and of private ones those that are named; `*` is all of them.
     pub fn new(hosts: &[String]) -> Self {
         Self {
             hosts: hosts.to_vec(),
+            is_for_stores: false,
         }
     }
 
-    /// All of them.
-    pub fn all() -> Self {
+    /// Hosts of databases and object stores, in any network.
+    pub fn stores() -> Self {
         Self {
-            hosts: vec!["*".to_owned()],
+            hosts: Vec::new(),
+            is_for_stores: true,
         }
     }
 
@@ -90,6 +97,16 @@ impl Allowed {
         if self.hosts.iter().any(|host| host == "*" || *host == to.host) {
             return Ok(found);
         }
+        if self.is_for_stores {
+            return match found.iter().find(|address| is_metadata(address.ip())) {
+                None => Ok(found),
+                Some(address) => Err(RemoteError::Stop(format!(
+                    "{} is {}: clouds tell the credentials of their machines there, and no store has that address",
+                    to.host,
+                    address.ip()
+                ))),
+            };
+        }
         if let Some(inner) = found.iter().find(|address| is_inner(address.ip())) {
             let (host, ip) = (&to.host, inner.ip());
             let why = format!(
@@ -99,6 +116,14 @@ impl Allowed {
             return Err(RemoteError::Stop(why));
         }
         Ok(found)
+    }
+}
+
+/// True for an address at which clouds have the metadata of their machines.
+fn is_metadata(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.octets() == [100, 100, 100, 200],
+        IpAddr::V6(ip) => ip.segments() == [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254],
     }
 }
 
@@ -176,6 +201,33 @@ mod tests {
             "::ffff:8.8.8.8",
         ] {
             assert!(!is_inner(outer.parse().unwrap()), "{outer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn stores_are_in_any_network_and_never_where_clouds_tell_credentials() {
+        let resolved = async |url: &str| {
+            let address = Address::parse(url).unwrap();
+            Allowed::stores().resolve(&address).await
+        };
+        for store in [
+            "http://127.0.0.1:8123/",
+            "http://10.1.2.3/",
+            "http://[fd00::1]:9000/",
+        ] {
+            assert!(resolved(store).await.is_ok(), "{store}");
+        }
+        for metadata in [
+            "http://169.254.169.254/latest/meta-data/",
+            "http://[::ffff:169.254.169.254]/",
+            "http://[fd00:ec2::254]/",
+            "http://100.100.100.200/",
+        ] {
+            let refused = resolved(metadata).await;
+            assert!(
+                matches!(refused, Err(RemoteError::Stop(_))),
+                "{metadata}: {refused:?}"
+            );
         }
     }
 

@@ -9,7 +9,7 @@ use stafett_http::{Code, Problem};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::member::{CELL, Member};
+use super::member::Member;
 use crate::config::Settings;
 use crate::config::cluster::DatabaseAddress;
 
@@ -49,6 +49,7 @@ pub(crate) async fn compare(member: Arc<Member>) -> Result<ClusterObjects, Probl
         return Err(Problem::new(Code::Overloaded, why));
     };
     let lease = member.lease;
+    let cell = i32::try_from(member.cell).unwrap_or_default();
     let compared = spawn_blocking(move || {
         // It ends with the comparison, also for a client that is gone.
         let _turn = turn;
@@ -58,7 +59,7 @@ pub(crate) async fn compare(member: Arc<Member>) -> Result<ClusterObjects, Probl
             objects,
             ..
         } = &*stores;
-        let opened = Postgres::trusting(database.as_str(), ca.as_deref(), CELL, Lease::patience(lease));
+        let opened = Postgres::trusting(database.as_str(), ca.as_deref(), cell, Lease::patience(lease));
         let database = opened.map_err(|error| error.to_string())?;
         let Some(objects) = objects else {
             return Ok(Agreement::default());

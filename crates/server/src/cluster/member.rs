@@ -1,13 +1,13 @@
 //! The node as a member of a cluster, from the start to the end of the process.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use stafett_admin::cluster::Cluster;
+use stafett_broker::AccessControl;
 use stafett_cluster::{Key, Node, NodeFacts, Nonce, PostgresDirectory, Registry, View, Wish, nonce};
-use stafett_http::{Code, Health, Problem, slot};
+use stafett_http::Health;
 use stafett_model::Lock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -19,15 +19,12 @@ use tokio_util::task::TaskTracker;
 use super::audit::Stores;
 use super::doors::Doors;
 use super::metrics::Metrics;
-use super::report::report;
 use super::{peers, watch as watching};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::limits;
 use crate::node::told;
 
-/// The one cell that there is.
-pub(super) const CELL: i32 = 0;
 /// Name of the address for other nodes.
 const PEER: &str = "peer";
 /// Listeners by rank: the address of the first is the name of a node that is given none.
@@ -45,8 +42,6 @@ const RANKS: [&str; 8] = [
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// Time for another node's answer, which may still open the journal.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
-/// Time for the database to describe itself.
-const FACTS_MAX: Duration = Duration::from_secs(2);
 /// Time for another node to take the cell that this one let go.
 const TURN_LEASES: u32 = 3;
 
@@ -71,32 +66,45 @@ pub(crate) struct Move {
     /// Number of the node that is to have it. `None`: any other.
     pub(crate) to: Option<u32>,
     /// Orders so far.
-    count: u64,
+    pub(super) count: u64,
 }
 
-/// The node.
-#[derive(Debug)]
-pub(crate) struct Member {
-    pub(crate) lease: Duration,
-    pub(crate) doors: Doors,
-    pub(crate) metrics: Metrics,
+/// Parts of a node that its members of all cells share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) lease: Duration,
     name: String,
     key: Key,
     /// Address for other nodes; `None` if there is none.
-    peer: Option<String>,
-    directory: Arc<PostgresDirectory>,
+    pub(super) peer: Option<String>,
+    pub(super) directory: Arc<PostgresDirectory>,
+    /// One for each connection that may be relayed.
+    relay_turns: Arc<Semaphore>,
+}
+
+/// The node, as a member of a cell.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// The cell that this is about. The first one serves everything but virtual hosts of the others.
+    pub(crate) cell: u32,
+    /// Members of the other cells, in the member of the first one.
+    pub(super) cells: OnceLock<Vec<Arc<Self>>>,
+    /// The member of the first cell, in those of the others.
+    first: Weak<Self>,
+    pub(crate) lease: Duration,
+    pub(crate) doors: Doors,
+    pub(crate) metrics: Metrics,
+    pub(super) shared: Shared,
     registry: Lock<Option<Registry>>,
-    view: watch::Sender<Arc<View>>,
+    pub(super) view: watch::Sender<Arc<View>>,
     /// The owner, if that is another node that is listed.
     pub(super) owner: watch::Sender<Option<Arc<Node>>>,
     pub(super) phase: watch::Sender<Phase>,
     claimed_at: Lock<Option<Instant>>,
     /// Begin of its time as the owner that serves.
     serving_since: Lock<Option<Instant>>,
-    /// One for each connection that may be relayed.
-    relay_turns: Arc<Semaphore>,
     /// Whether the owner answers this node.
-    reaches_owner: AtomicBool,
+    pub(super) reaches_owner: AtomicBool,
     /// Nothing came from the owner for too long.
     pub(super) silence: Notify,
     health: Lock<Option<Health>>,
@@ -104,7 +112,11 @@ pub(crate) struct Member {
     pub(super) news: Notify,
     /// An owner whose process has ended.
     ended: Lock<Option<Nonce>>,
-    orders: watch::Sender<Move>,
+    pub(super) orders: watch::Sender<Move>,
+    /// Epoch of the last claim.
+    claimed: AtomicU64,
+    /// Users and rights of the cluster, while this node serves the first cell.
+    pub(super) access: watch::Sender<Option<Arc<AccessControl>>>,
     /// The order with which this node last let go of the cell.
     pub(super) let_go: watch::Sender<Move>,
     /// The node that the cell is about to be let go for.
@@ -118,7 +130,7 @@ pub(crate) struct Member {
     was_ready: AtomicBool,
     /// The process is to end.
     pub(crate) stopping: CancellationToken,
-    tasks: TaskTracker,
+    pub(super) tasks: TaskTracker,
 }
 
 impl Member {
@@ -129,9 +141,10 @@ impl Member {
             return Ok(None);
         };
         let lease = cluster.lease_ms;
+        let ca = cluster.database_ca.as_deref();
+        let cells = u32::try_from(cluster.cells).unwrap_or(u32::MAX);
         let directory =
-            PostgresDirectory::new(database.as_str(), cluster.database_ca.as_deref(), CELL, lease)
-                .context("cluster.database")?;
+            PostgresDirectory::new(database.as_str(), ca, cells, lease).context("cluster.database")?;
         let listener = match &cluster.listen {
             Some(address) => Some(
                 TcpListener::bind(address)
@@ -142,30 +155,49 @@ impl Member {
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();
         let address = address.context("the listener for other nodes has no address")?;
-        let member = Arc::new(Self {
-            lease,
+        let relays_max = limits::relays_max(cluster.relays_max, descriptors);
+        let member = Arc::new(Self::new(
+            Shared {
+                lease,
+                name: cluster.name.clone(),
+                key: Key::random(),
+                peer: address.map(|address| told(cluster.advertised.as_ref(), address)),
+                directory: Arc::new(directory),
+                relay_turns: Arc::new(Semaphore::new(relays_max)),
+            },
+            0,
+            Weak::new(),
+        ));
+        if let Some(listener) = listener {
+            member.tasks.spawn(peers::run(listener, Arc::clone(&member)));
+        }
+        member.tasks.spawn(watching::run(Arc::clone(&member)));
+        Ok(Some(member))
+    }
+
+    pub(super) fn new(shared: Shared, cell: u32, first: Weak<Self>) -> Self {
+        Self {
+            cell,
+            cells: OnceLock::new(),
+            first,
+            lease: shared.lease,
+            shared,
             doors: Doors::new(),
             metrics: Metrics::new(),
-            name: cluster.name.clone(),
-            key: Key::random(),
-            peer: address.map(|address| told(cluster.advertised.as_ref(), address)),
-            directory: Arc::new(directory),
             registry: Lock::default(),
             view: watch::Sender::default(),
             owner: watch::Sender::default(),
             phase: watch::Sender::new(Phase::StandingBy),
             claimed_at: Lock::default(),
             serving_since: Lock::default(),
-            relay_turns: Arc::new(Semaphore::new(limits::relays_max(
-                cluster.relays_max,
-                descriptors,
-            ))),
             reaches_owner: AtomicBool::new(false),
             silence: Notify::new(),
             health: Lock::default(),
             news: Notify::new(),
             ended: Lock::default(),
             orders: watch::Sender::default(),
+            claimed: AtomicU64::new(0),
+            access: watch::Sender::default(),
             let_go: watch::Sender::default(),
             reserved: watch::Sender::default(),
             others_turn: Lock::default(),
@@ -174,12 +206,7 @@ impl Member {
             was_ready: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
-        });
-        if let Some(listener) = listener {
-            member.tasks.spawn(peers::run(listener, Arc::clone(&member)));
         }
-        member.tasks.spawn(watching::run(Arc::clone(&member)));
-        Ok(Some(member))
     }
 
     /// Has the node listed with the addresses of its listeners, unless it is. `health` is that of the
@@ -204,15 +231,19 @@ impl Member {
         let addresses = addresses
             .into_iter()
             .map(|(name, address)| (name.to_owned(), address));
-        let peer = self.peer.iter().map(|address| (PEER.to_owned(), address.clone()));
+        let peer = self
+            .shared
+            .peer
+            .iter()
+            .map(|address| (PEER.to_owned(), address.clone()));
         let facts = NodeFacts {
-            name: self.name.clone(),
+            name: self.shared.name.clone(),
             incarnation: *NODE,
-            key: self.key,
+            key: self.shared.key,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             addresses: addresses.chain(peer).collect(),
         };
-        let directory = Arc::<PostgresDirectory>::clone(&self.directory);
+        let directory = Arc::<PostgresDirectory>::clone(&self.shared.directory);
         // The thread of the registry ends before the last other reference goes, or with the process.
         let member = Arc::downgrade(self);
         let joined = Registry::join(directory, facts, self.lease, move |view| {
@@ -224,7 +255,10 @@ impl Member {
         Ok(())
     }
 
-    fn on_view(&self, view: View) {
+    pub(super) fn on_view(&self, view: View) {
+        for member in self.cells.get().into_iter().flatten() {
+            member.on_view(view.of_cell(member.cell));
+        }
         let owner = view.owner().filter(|node| node.number != view.own);
         let owner = owner.cloned().map(Arc::new);
         let living = view.nodes.iter().filter(|node| node.is_alive).count();
@@ -255,7 +289,7 @@ impl Member {
     }
 
     /// Waits until this node is listed.
-    pub(super) async fn joined(&self) -> Arc<View> {
+    pub(crate) async fn joined(&self) -> Arc<View> {
         let mut views = self.view.subscribe();
         match views.wait_for(|view| view.this().is_some()).await {
             Ok(view) => Arc::clone(&view),
@@ -265,7 +299,7 @@ impl Member {
     }
 
     pub(crate) fn key(&self) -> &Key {
-        &self.key
+        &self.shared.key
     }
 
     pub(crate) fn phase(&self) -> Phase {
@@ -288,13 +322,24 @@ impl Member {
     }
 
     /// Notes a claim.
-    pub(super) fn on_claimed(&self) {
+    pub(super) fn on_claimed(&self, epoch: u64) {
         self.on_ready();
+        self.claimed.store(epoch, Ordering::Release);
         *self.claimed_at.lock() = Some(Instant::now());
         self.metrics.claims.inc();
         self.phase.send_replace(Phase::Opening);
         // Others hear of it with their next look.
         self.look();
+    }
+
+    /// Returns the epoch of the last claim.
+    pub(super) fn epoch(&self) -> u64 {
+        self.claimed.load(Ordering::Acquire)
+    }
+
+    /// Gives users and rights to owners of other cells from now on, or no longer.
+    pub(crate) fn set_access(&self, access: Option<&Arc<AccessControl>>) {
+        self.access.send_replace(access.cloned());
     }
 
     /// Notes that listeners serve.
@@ -322,6 +367,7 @@ impl Member {
     /// Notes that this node does not serve any more.
     pub(crate) fn stand_by(&self) {
         self.metrics.is_owner.set(0);
+        self.set_access(None);
         *self.serving_since.lock() = None;
         self.phase.send_replace(Phase::StandingBy);
     }
@@ -332,24 +378,6 @@ impl Member {
         let since = *self.serving_since.lock();
         if let Some(since) = since.filter(|_| self.view().others().next().is_some()) {
             sleep(SERVING_MIN.saturating_sub(since.elapsed())).await;
-        }
-    }
-
-    /// Orders this node to let go of the cell.
-    fn order(&self, to: Option<u32>) {
-        self.orders.send_modify(|order| {
-            order.to = to;
-            order.count += 1;
-        });
-    }
-
-    /// Waits for the next order.
-    pub(crate) async fn ordered(&self) -> Move {
-        let mut orders = self.orders.subscribe();
-        match orders.changed().await {
-            Ok(()) => *orders.borrow(),
-            // This holds the sender.
-            Err(_) => std::future::pending().await,
         }
     }
 
@@ -427,7 +455,7 @@ impl Member {
 
     /// Takes a place among the relayed connections; `None` if there are too many.
     pub(super) fn relay_turn(&self) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.relay_turns).try_acquire_owned().ok();
+        let turn = Arc::clone(&self.shared.relay_turns).try_acquire_owned().ok();
         if turn.is_none() {
             self.metrics.refused_relays.inc();
         }
@@ -436,45 +464,12 @@ impl Member {
 
     /// Has the list of nodes read again.
     pub(super) fn look(&self) {
+        if let Some(first) = self.first.upgrade() {
+            return first.look();
+        }
         if let Some(registry) = &*self.registry.lock() {
             registry.look();
         }
-    }
-
-    /// Describes the cluster for operators.
-    pub(crate) async fn report(&self) -> Cluster {
-        let directory = Arc::clone(&self.directory);
-        let asked = spawn_blocking(move || directory.facts().ok());
-        let facts = timeout(FACTS_MAX, asked)
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .flatten();
-        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
-        let reaches = self.reaches_owner.load(Ordering::Acquire);
-        Cluster {
-            commits: self.metrics.commits(),
-            ..report(&self.view(), lease_ms, facts, reaches)
-        }
-    }
-
-    /// Orders this node to let go of the cell, if it has it. Returns its number.
-    pub(crate) fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
-        let view = self.view();
-        let is_there = |to| view.others().any(|node| node.number == to);
-        if self.phase() != Phase::Serving {
-            return Err(slot::closed());
-        }
-        if let Some(to) = to.filter(|to| !is_there(*to)) {
-            let why = format!("the cluster has no other node {to} that lives");
-            return Err(Problem::new(Code::NoSuchNode, why));
-        }
-        if view.others().next().is_none() {
-            let why = "the cluster has no other node that lives";
-            return Err(Problem::new(Code::NoSuchNode, why));
-        }
-        self.order(to);
-        Ok(view.own)
     }
 
     /// Leaves the list of nodes.

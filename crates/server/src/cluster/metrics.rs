@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     pub(super) relayed: Counter,
     pub(super) refused_relays: Counter,
     pub(super) unserved: Counter,
+    pub(super) passed: Counter,
     pub(super) strangers: Counter,
     pub(super) claims: Counter,
     pub(super) losses: Counter,
@@ -48,6 +49,7 @@ impl Metrics {
             relayed: Counter::default(),
             refused_relays: Counter::default(),
             unserved: Counter::default(),
+            passed: Counter::default(),
             strangers: Counter::default(),
             claims: Counter::default(),
             losses: Counter::default(),
@@ -123,6 +125,11 @@ impl Metrics {
             "unserved",
             "Connections that ended because there was no owner in time.",
             self.unserved.clone(),
+        );
+        registry.register(
+            "passed",
+            "Connections and requests of clients that were passed on to the owner of their cell.",
+            self.passed.clone(),
         );
         registry.register(
             "strangers",

@@ -15,9 +15,13 @@
 //! - `relay`: connections of clients while this node stands by; `doors`: the way to a listener for
 //!   connections that came elsewhere
 //! - `peers`: connections of other nodes; `watch`: this node's connection to the owner
+//! - `cells`: several cells, and the way to the owner of another one; `access`: users and rights in all of
+//!   them
 //! - `report`: the cluster for operators; `audit`: its object store compared with its database; `metrics`
 
+mod access;
 mod audit;
+mod cells;
 mod doors;
 mod folder;
 mod member;
@@ -28,7 +32,9 @@ mod relay;
 mod report;
 mod watch;
 
+pub(crate) use self::access::follow;
 pub(crate) use self::audit::compare;
+pub(crate) use self::cells::{OtherCells, home};
 pub(crate) use self::doors::Doors;
 pub(crate) use self::member::{Member, Move};
 pub(crate) use self::opening::{Ownership, open, storage_settings};

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit::Stores;
 use super::folder::LocalFolder;
-use super::member::{CELL, Member, NODE};
+use super::member::{Member, NODE};
 use crate::config::Settings;
 
 /// The cell, for as long as this node has it.
@@ -90,8 +90,10 @@ pub(crate) async fn open(
     member.on_waiting();
     let lease = member.lease;
     let ca = settings.cluster.database_ca.as_deref();
+    let cell = i32::try_from(member.cell).context("a cell has a small number")?;
     let database =
-        Postgres::trusting(address.as_str(), ca, CELL, Lease::patience(lease)).context("cluster.database")?;
+        Postgres::trusting(address.as_str(), ca, cell, Lease::patience(lease)).context("cluster.database")?;
+    let database = database.with_cells(u32::try_from(settings.cluster.cells).unwrap_or(u32::MAX));
     let database = Arc::new(database.timed(member.metrics.on_commit()));
     // Clients are told of the node by its number.
     tokio::select! {
@@ -99,10 +101,13 @@ pub(crate) async fn open(
         () = member.stopping.cancelled() => anyhow::bail!("this node stops"),
     }
     let claim = wait_for_claim(&database, member, storage.objects.as_ref()).await?;
-    member.on_claimed();
+    member.on_claimed(claim.epoch);
     *member.stores.lock() = Stores::new(settings, storage.objects.clone()).map(Arc::new);
     health.set(State::Recovering);
-    let scratch = settings.data_dir.join("cluster");
+    let scratch = settings.data_dir.join(match cell {
+        0 => "cluster".to_owned(),
+        _ => format!("cluster-{cell}"),
+    });
     let member = Arc::clone(member);
     let (claimed, keeping) = (Arc::new(Claimed::new(database, claim)), Arc::clone(&member));
     let opening = Arc::clone(&claimed);
@@ -140,12 +145,13 @@ pub(crate) async fn open(
 }
 
 /// Returns the settings of the cell's storage.
-pub(crate) fn storage_settings(settings: &Settings) -> anyhow::Result<stafett_cluster::Settings> {
+pub(crate) fn storage_settings(settings: &Settings, cell: u32) -> anyhow::Result<stafett_cluster::Settings> {
     let cluster = &settings.cluster;
+    let cell = i32::try_from(cell).context("a cell has a small number")?;
     let objects = match &cluster.objects {
         Some(location) => {
             let location = location.clone().with_login(cluster.objects_login.clone());
-            Some(open_objects(location, CELL).context("cluster.objects")?)
+            Some(open_objects(location, cell).context("cluster.objects")?)
         }
         None => None,
     };
@@ -227,7 +233,8 @@ async fn wait_for_claim(
         candidate = Some(looking);
         let said = match look {
             Ok(Look::Claimed(claim)) => {
-                tracing::info!(target: EVENTS, kind = "cluster.claimed", epoch = claim.epoch, "this node owns the cell");
+                tracing::info!(target: EVENTS, kind = "cluster.claimed", cell = member.cell, epoch = claim.epoch,
+                    "this node owns the cell");
                 return Ok(claim);
             }
             Ok(Look::Owned) => {
@@ -276,8 +283,9 @@ impl Claimed {
     fn keep(self: &Arc<Self>, member: &Arc<Member>) -> anyhow::Result<Lease> {
         let database: Arc<dyn Database> = Arc::<Postgres>::clone(&self.database);
         let (claimed, losing) = (Arc::clone(self), Arc::clone(member));
+        let cell = member.cell;
         let kept = Lease::keep(database, self.claim, member.lease, move |reason| {
-            tracing::error!(target: EVENTS, kind = "cluster.lost", %reason, "this node does not own the cell any more");
+            tracing::error!(target: EVENTS, kind = "cluster.lost", cell, %reason, "this node does not own the cell any more");
             losing.on_lost();
             claimed.cut_off(reason);
         });

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::access;
 use super::member::{Member, Phase};
 
 /// Connections that have not proven to be from a node.
@@ -67,10 +68,18 @@ async fn serve(mut stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphoreP
         }
         Ok(Err(PeerError::Io(_) | PeerError::Refused)) | Err(_) => return,
     };
+    let cell = match &wish {
+        Wish::Relay { cell, .. } | Wish::Watch { cell, .. } | Wish::Move { cell, .. } => *cell,
+        Wish::Access => 0,
+    };
     // A node that went away needs no answer.
+    let Some(member) = member.of_cell(cell) else {
+        let _ = answer(&mut stream, false).await;
+        return;
+    };
     let _ = match wish {
-        Wish::Relay { listener, client } => {
-            let is_granted = serves(&member).await && member.doors.is_open(&listener);
+        Wish::Relay { listener, client, .. } => {
+            let is_granted = serves(member).await && member.doors.is_open(&listener);
             let answered = answer(&mut stream, is_granted).await;
             if answered.is_ok() && is_granted {
                 let handed = Handed { stream, peer: client };
@@ -78,7 +87,9 @@ async fn serve(mut stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphoreP
             }
             answered
         }
-        Wish::Watch { node } => tell(&mut stream, &member, node).await,
+        Wish::Watch { node, .. } => tell(&mut stream, member, node).await,
+        Wish::Move { to, .. } => answer(&mut stream, member.move_cell(to).is_ok()).await,
+        Wish::Access => access::give(&mut stream, member).await,
     };
 }
 

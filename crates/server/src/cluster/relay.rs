@@ -124,6 +124,7 @@ impl Relay {
         let wish = Wish::Relay {
             listener: self.listener.to_owned(),
             client,
+            cell: member.cell,
         };
         let deadline = Instant::now() + HOLD_MAX;
         let (mut owners, mut phases) = (member.owner.subscribe(), member.phase.subscribe());

@@ -1,12 +1,41 @@
 //! The cluster as this node reports it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use stafett_admin::cluster::{Cluster, ClusterDatabase, ClusterNode};
+use stafett_admin::cluster::{Cluster, ClusterCell, ClusterDatabase, ClusterNode};
 use stafett_cluster::{DatabaseFacts, Node, View};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::member::Member;
 
 /// Milliseconds without a beat that are worth a remark, as parts of the lease.
 const LATE_LEASES: u64 = 1;
+
+/// Time for the database to describe itself.
+const FACTS_MAX: Duration = Duration::from_secs(2);
+
+impl Member {
+    /// Describes the cluster for operators.
+    pub(crate) async fn report(&self) -> Cluster {
+        let directory = Arc::clone(&self.shared.directory);
+        let asked = spawn_blocking(move || directory.facts().ok());
+        let facts = timeout(FACTS_MAX, asked)
+            .await
+            .ok()
+            .and_then(Result::ok)
+            .flatten();
+        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX);
+        let reaches = self.reaches_owner.load(Ordering::Acquire);
+        Cluster {
+            commits: self.metrics.commits(),
+            ..report(&self.view(), lease_ms, facts, reaches)
+        }
+    }
+}
 
 /// Returns the state of a node, in one word.
 fn state(node: &Node, view: &View) -> &'static str {
@@ -18,12 +47,7 @@ fn state(node: &Node, view: &View) -> &'static str {
 }
 
 /// Describes a cluster, apart from its commits.
-pub(super) fn report(
-    view: &View,
-    lease_ms: u64,
-    facts: Option<DatabaseFacts>,
-    reaches_owner: bool,
-) -> Cluster {
+fn report(view: &View, lease_ms: u64, facts: Option<DatabaseFacts>, reaches_owner: bool) -> Cluster {
     let nodes = view.nodes.iter().map(|node| ClusterNode {
         number: node.number,
         name: node.facts.name.clone(),
@@ -46,12 +70,27 @@ pub(super) fn report(
         epoch: view.epoch,
         lease_ms,
         nodes: nodes.collect(),
+        cells: cells(view),
         database,
         commits: None,
         problems: Vec::new(),
     };
     cluster.problems = problems(&cluster, reaches_owner);
     cluster
+}
+
+/// Returns all cells, if there are several.
+fn cells(view: &View) -> Vec<ClusterCell> {
+    let count = u32::try_from(view.cells.len()).unwrap_or(u32::MAX);
+    let cell = |cell: u32| {
+        let view = view.of_cell(cell);
+        ClusterCell {
+            cell,
+            owner: view.owner().map(|node| node.number),
+            epoch: view.epoch,
+        }
+    };
+    (0..count).filter(|_| count > 1).map(cell).collect()
 }
 
 /// Returns faults, in words.
@@ -63,6 +102,16 @@ fn problems(cluster: &Cluster, reaches_owner: bool) -> Vec<String> {
         let why =
             "this node does not reach the owner at its address for other nodes, and relays no clients to it";
         problems.push(why.to_owned());
+    }
+    for cell in cluster
+        .cells
+        .iter()
+        .filter(|it| it.cell > 0 && it.owner.is_none())
+    {
+        let cell = cell.cell;
+        problems.push(format!(
+            "no node owns cell {cell}: clients of its virtual hosts wait"
+        ));
     }
     for node in &cluster.nodes {
         let ClusterNode {
@@ -107,7 +156,7 @@ fn problems(cluster: &Cluster, reaches_owner: bool) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use stafett_cluster::{Key, NodeFacts};
+    use stafett_cluster::{Key, NodeFacts, Owner};
 
     use super::*;
 
@@ -130,9 +179,36 @@ mod tests {
         View {
             own: 1,
             nodes: vec![node(1, true), node(2, true)],
-            owner: Some([2; 16]),
-            epoch: 7,
+            cells: vec![owner(7, Some(2))],
+            ..View::default()
         }
+        .of_cell(0)
+    }
+
+    fn owner(epoch: u64, node: Option<u8>) -> Owner {
+        Owner {
+            epoch,
+            node: node.map(|node| [node; 16]),
+            beat: 0,
+        }
+    }
+
+    #[test]
+    fn several_cells_are_listed_with_their_owners() {
+        assert!(report(&view(), 2500, Some(facts()), true).cells.is_empty());
+        let mut view = view();
+        view.cells.extend([owner(3, Some(1)), owner(4, None)]);
+        let cluster = report(&view, 2500, Some(facts()), true);
+        let owners: Vec<_> = cluster
+            .cells
+            .iter()
+            .map(|it| (it.cell, it.owner, it.epoch))
+            .collect();
+        assert_eq!(owners, [(0, Some(2), 7), (1, Some(1), 3), (2, None, 4)]);
+        assert_eq!(
+            cluster.problems,
+            ["no node owns cell 2: clients of its virtual hosts wait"]
+        );
     }
 
     fn facts() -> DatabaseFacts {

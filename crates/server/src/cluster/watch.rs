@@ -38,6 +38,7 @@ pub(super) async fn run(member: Arc<Member>) {
         let Some(owner) = owner else { continue };
         let wish = Wish::Watch {
             node: member.view().own,
+            cell: member.cell,
         };
         match member.reach(&owner, &wish).await {
             Ok(stream) => {
@@ -63,7 +64,7 @@ pub(super) async fn run(member: Arc<Member>) {
                 }
                 if let Some((incarnation, address)) = reached
                     && incarnation == owner.facts.incarnation
-                    && has_ended(address, &owner, 1).await
+                    && has_ended(address, &owner, member.cell, 1).await
                 {
                     on_ended(&owner, &member);
                 }
@@ -83,7 +84,7 @@ async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
         Heard::Free => member.on_free(),
         Heard::End => {
             if let Ok(address) = stream.peer_addr()
-                && has_ended(address, owner, ATTEMPTS).await
+                && has_ended(address, owner, member.cell, ATTEMPTS).await
             {
                 on_ended(owner, member);
             }
@@ -130,12 +131,12 @@ fn on_ended(owner: &Node, member: &Member) {
 
 /// Returns true if the process at an address has ended: its machine says that nothing listens there, or
 /// another program does. It did listen there, as it proved to know its key.
-async fn has_ended(address: SocketAddr, owner: &Node, attempts: u32) -> bool {
+async fn has_ended(address: SocketAddr, owner: &Node, cell: u32, attempts: u32) -> bool {
     for _ in 0..attempts {
         let asked = timeout(ATTEMPT_MAX, async {
             let mut stream = TcpStream::connect(address).await?;
             // A node that runs refuses a look at it, unless it owns the cell.
-            ask(&mut stream, &owner.facts.key, &Wish::Watch { node: 0 }).await
+            ask(&mut stream, &owner.facts.key, &Wish::Watch { node: 0, cell }).await
         });
         match asked.await {
             Ok(Err(PeerError::Stranger)) => return true,

@@ -10,6 +10,7 @@ use crate::client::table::{Side, Table};
 use crate::failure::Failure;
 
 const TO: &str = "to";
+const CELL: &str = "cell";
 
 pub(super) fn describe() -> Command {
     http::command(Command::new("cluster"))
@@ -26,6 +27,14 @@ pub(super) fn describe() -> Command {
                         .value_name("NODE")
                         .value_parser(value_parser!(u32))
                         .help("Number of the node; any other if this is not given"),
+                )
+                .arg(
+                    Arg::new(CELL)
+                        .long(CELL)
+                        .value_name("CELL")
+                        .value_parser(value_parser!(u32))
+                        .default_value("0")
+                        .help("The cell, of a cluster that has several"),
                 )
                 .arg(deletion::yes()),
         ])
@@ -119,8 +128,11 @@ fn move_cell(matches: &ArgMatches) -> Result<(), Failure> {
         deletion::confirm("end all connections, and have another node serve?")?;
     }
     let to = matches.get_one::<u32>(TO);
-    let body = to.map(|to| (TO.to_owned(), json!(to)));
-    let body = Value::Object(Map::from_iter(body));
+    let to = to.map(|to| (TO.to_owned(), json!(to)));
+    let cell = matches.get_one::<u32>(CELL).filter(|cell| **cell > 0);
+    let cell = cell.map(|cell| (CELL.to_owned(), json!(cell)));
+    let body: Map<String, Value> = to.into_iter().chain(cell).collect();
+    let body = Value::Object(body);
     let question = Question::new(Method::POST, "/v1/cluster/move").with_body(&body);
     let answer = http::ask(matches, question)?;
     Ok(http::done(

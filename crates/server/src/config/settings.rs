@@ -455,6 +455,10 @@ settings! {
         /// alone, and stores in its `data_dir`.
         database: OptionalDatabase = "";
 
+        /// Number of cells of a new cluster, which does not change: 0 is one cell, or as many as the cluster
+        /// has. With several, virtual hosts are spread over nodes.
+        cells: Count = "0", in 0..=16;
+
         /// PEM file with the authorities that are trusted with the database, if its address has
         /// `sslmode=require`. Empty: those of the system.
         database_ca: OptionalFile = "";

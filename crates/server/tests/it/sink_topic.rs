@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use stafett_kafka_client::admin::NewTopic;
 use stafett_kafka_client::batches::{Aborted, Batches};
-use stafett_kafka_client::{Client, FetchSettings, Fetcher, Options, Place as Position};
+use stafett_kafka_client::{Client, FetchSettings, Fetcher, Options, Place as Position, Transactional};
 use stafett_model::{StoredRecord, records};
 use stafett_sinks::broker::Servers;
 use stafett_sinks::convert::{Converter, OnUnknown};
@@ -215,6 +215,36 @@ async fn values_are_changed_on_the_way_and_get_keys() {
         found.value.as_deref(),
         Some(&b"{\"app\":{\"id\":\"tv\"},\"n\":1}"[..])
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_position_is_read_once_no_transaction_is_about_to_change_it() {
+    let scene = Scene::new("", 1, &[]).await;
+    let (client, long) = (&scene.client, std::time::Duration::from_mins(1));
+    let mut producer = Transactional::open(client, "id", long).await.unwrap();
+    let mut commit = async |next: i64, is_open: bool| {
+        producer
+            .commit_offset("group", ("copy", 0), next, "")
+            .await
+            .unwrap();
+        if !is_open {
+            producer.end(true).await.unwrap();
+        }
+    };
+    commit(3, false).await;
+    commit(7, true).await;
+    let position = async |is_final: bool| {
+        let committed = if is_final {
+            client.another().committed_for_good("group").await
+        } else {
+            client.another().committed("group").await
+        };
+        committed.unwrap().values().map(|found| found.offset).next()
+    };
+    assert_eq!(position(false).await, Some(3));
+    // The first answer is that the position is not stable.
+    let (found, ()) = tokio::join!(position(true), commit(7, false));
+    assert_eq!(found, Some(7));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -44,6 +44,11 @@ impl Scene {
 
     fn with(folder: Folder, fields: &str) -> Self {
         let running = Running::start(serve(&folder));
+        Self::beside(folder, running, fields)
+    }
+
+    /// The same, over a broker that runs.
+    pub(crate) fn beside(folder: Folder, running: Running, fields: &str) -> Self {
         let scene = Self { folder, running };
         let definition = format!(
             "[sink.events]\nfrom = [\"log\"]\n{fields}\nplace = true\n\
@@ -116,7 +121,7 @@ impl Scene {
     }
 
     /// Shortens the time after which a worker counts as dead.
-    fn shorten_time_out(&self) {
+    pub(crate) fn shorten_time_out(&self) {
         let mut stream = connect(self.http());
         let body = "{\"worker_timeout_ms\": 1000}";
         write!(

@@ -23,12 +23,21 @@ impl Socket {
 
     /// Opens a WebSocket with a header for the login.
     pub(crate) fn open_as(address: SocketAddr, login: &str) -> Self {
+        Self::open_at(address, "/v1/ws", "stafett.v1.json", login)
+    }
+
+    /// Opens a WebSocket of live topics with a header for the login.
+    pub(crate) fn live(address: SocketAddr, login: &str) -> Self {
+        Self::open_at(address, "/live", "stafett.live.json", login)
+    }
+
+    fn open_at(address: SocketAddr, path: &str, protocol: &str, login: &str) -> Self {
         let mut writer = connect(address);
         write!(
             writer,
-            "GET /v1/ws HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-             Sec-WebSocket-Protocol: stafett.v1.json\r\n{login}\r\n\r\n"
+             Sec-WebSocket-Protocol: {protocol}\r\n{login}\r\n\r\n"
         )
         .unwrap();
         let mut reader = BufReader::new(writer.try_clone().unwrap());
@@ -40,14 +49,14 @@ impl Socket {
         }
         let head = String::from_utf8(head).unwrap().to_lowercase();
         assert!(
-            head.starts_with("http/1.1 101") && head.contains("stafett.v1.json"),
+            head.starts_with("http/1.1 101") && head.contains(protocol),
             "{head}"
         );
         Self { reader, writer }
     }
 
     /// Reads a message. `None` if the connection has ended.
-    fn read(&mut self) -> Option<Value> {
+    pub(crate) fn read(&mut self) -> Option<Value> {
         let mut head = [0; 2];
         self.reader.read_exact(&mut head).ok()?;
         let mut long = [0; 8];

@@ -26,14 +26,14 @@ fn self_signed(folder: &Folder, name: &str, more: &[&str]) -> (PathBuf, Output) 
 }
 
 /// A broker with TLS on free ports and a file of settings.
-struct Encrypted {
-    running: Running,
+pub(crate) struct Encrypted {
+    pub(crate) running: Running,
     tls: PathBuf,
     folder: Folder,
 }
 
 impl Encrypted {
-    fn start(more: &str) -> Self {
+    pub(crate) fn start(more: &str) -> Self {
         let folder = Folder::new();
         let (tls, output) = self_signed(&folder, "tls", &[]);
         assert!(output.status.success(), "{output:?}");
@@ -56,6 +56,27 @@ impl Encrypted {
         let mut command = stafett();
         command.args(arguments).args(["--http", &http, "--ca"]).arg(ca);
         command.output().unwrap()
+    }
+
+    /// Returns the file of the authority that signed the certificates.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.tls.join("ca.pem")
+    }
+
+    /// Makes an authority of a stranger, and returns its file.
+    pub(crate) fn authority(folder: &Folder) -> PathBuf {
+        let (dir, output) = self_signed(folder, "stranger", &[]);
+        assert!(output.status.success(), "{output:?}");
+        dir.join("ca.pem")
+    }
+
+    /// Runs a command over the plain listeners.
+    pub(crate) fn done(&self, arguments: &[&str]) -> String {
+        let mut command = stafett();
+        command.env("STAFETT_SERVER", self.running.address("kafka").to_string());
+        let output = command.args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     fn reload(&self) -> String {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use stafett_model::{Headers, Offset, StoredRecord};
 
+#[allow(dead_code, reason = "programs that only post have no columns")]
 pub(crate) const COLUMNS: &str = r#"
 [sink.rate.columns]
 id = { type = "bigint", null = false }

@@ -11,7 +11,7 @@ use rustix::net::sockopt;
 use stafett_amqp_wire::frame::{self, FRAME_OVERHEAD, Frame, PROTOCOL_HEADER};
 use stafett_amqp_wire::methods::{Channel, Connection, basic, channel, connection};
 use stafett_amqp_wire::{ContentHeader, Encoder, FrameKind, Method, PropertiesBuilder, TableBuilder, Value};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -22,13 +22,19 @@ const FRAME_BYTES_MAX: u32 = 128 << 10;
 const READ_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 5672;
+const PORT_TLS: u16 = 5671;
 /// Idle time before the system asks whether the peer is there, and the interval of its questions.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
 const KEEPALIVE_COUNT: u32 = 3;
+const CONTENT_TOO_LARGE: u16 = 311;
+const PRECONDITION_FAILED: u16 = 406;
+/// Words of RabbitMQ, and of this broker, in front of the limit that a message exceeds.
+const MAX_SIZE: &str = "larger than configured max size";
 
-/// Parts of `amqp://USER:PASSWORD@HOST:PORT/VHOST`.
+/// Parts of `amqp://USER:PASSWORD@HOST:PORT/VHOST`, or of `amqps://…` with TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
+    is_tls: bool,
     host: String,
     port: u16,
     user: String,
@@ -36,10 +42,15 @@ pub(crate) struct Address {
     virtual_host: String,
 }
 
+/// A connection, with or without TLS.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug> Wire for T {}
+
 /// An open connection.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     input: BytesMut,
     output: BytesMut,
     frame_bytes_max: u32,
@@ -54,7 +65,11 @@ impl Address {
     pub(crate) fn parse(url: &str) -> Result<Self, TargetError> {
         // The address may hold a password, and is not shown.
         let bad = || TargetError::Stop("the address is not amqp://USER:PASSWORD@HOST:PORT/VHOST".to_owned());
-        let rest = url.strip_prefix("amqp://").ok_or_else(bad)?;
+        let (is_tls, rest) = match url.split_once("://").ok_or_else(bad)? {
+            ("amqp", rest) => (false, rest),
+            ("amqps", rest) => (true, rest),
+            _ => return Err(bad()),
+        };
         let (authority, path) = rest
             .split_once('/')
             .map_or((rest, None), |(one, other)| (one, Some(other)));
@@ -72,12 +87,13 @@ impl Address {
         });
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| bad())?),
-            _ => (place, PORT),
+            _ => (place, if is_tls { PORT_TLS } else { PORT }),
         };
         if host.is_empty() {
             return Err(bad());
         }
         Ok(Self {
+            is_tls,
             host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
             port,
             user: decoded(user).map_err(|_| bad())?,
@@ -91,19 +107,17 @@ impl Address {
 }
 
 impl Link {
-    /// Opens a connection and a channel. The interval of heartbeats, in seconds, is that or a shorter one of
-    /// the broker; 0 is without heartbeats.
-    pub(crate) async fn open(to: &Address, heartbeat: u16) -> Result<Self, TargetError> {
-        let opened = timeout(PATIENCE, Self::shake_hands(to, heartbeat)).await;
-        opened.unwrap_or_else(|_| Err(away("it does not answer")))
+    /// Opens a connection and a channel. `ca` is the PEM file of the authorities to trust. The interval of
+    /// heartbeats, in seconds, is that or a shorter one of the broker; 0 is without heartbeats.
+    pub(crate) async fn open(to: &Address, ca: Option<&str>, heartbeat: u16) -> Result<Self, TargetError> {
+        let opened = timeout(PATIENCE, async {
+            let stream = connect(to, ca).await?;
+            Self::shake_hands(stream, to, heartbeat).await
+        });
+        opened.await.unwrap_or_else(|_| Err(away("it does not answer")))
     }
 
-    async fn shake_hands(to: &Address, heartbeat: u16) -> Result<Self, TargetError> {
-        let stream = TcpStream::connect((to.host.as_str(), to.port))
-            .await
-            .map_err(away)?;
-        stream.set_nodelay(true).map_err(away)?;
-        keep_alive(&stream).map_err(away)?;
+    async fn shake_hands(stream: Box<dyn Wire>, to: &Address, heartbeat: u16) -> Result<Self, TargetError> {
         let mut link = Self {
             stream,
             input: BytesMut::new(),
@@ -195,7 +209,8 @@ impl Link {
     }
 
     pub(crate) async fn write(&mut self) -> Result<(), TargetError> {
-        self.stream.write_all_buf(&mut self.output).await.map_err(away)
+        self.stream.write_all_buf(&mut self.output).await.map_err(away)?;
+        self.stream.flush().await.map_err(away)
     }
 
     /// Asks on the channel, and waits for the answer.
@@ -235,6 +250,25 @@ impl Link {
     }
 }
 
+async fn connect(to: &Address, ca: Option<&str>) -> Result<Box<dyn Wire>, TargetError> {
+    let stream = TcpStream::connect((to.host.as_str(), to.port))
+        .await
+        .map_err(away)?;
+    stream.set_nodelay(true).map_err(away)?;
+    keep_alive(&stream).map_err(away)?;
+    if !to.is_tls {
+        return match ca {
+            None => Ok(Box::new(stream)),
+            Some(_) => Err(TargetError::Stop(
+                "authorities (ca) belong to an address amqps://…".to_owned(),
+            )),
+        };
+    }
+    let connector = stafett_trust::connector(ca).map_err(TargetError::Stop)?;
+    let secured = stafett_trust::connect(&connector, stream, &to.host).await;
+    Ok(Box::new(secured.map_err(away)?))
+}
+
 /// Has the system end a connection whose peer is gone without a word.
 fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     let (idle, interval) = KEEPALIVE;
@@ -243,6 +277,18 @@ fn keep_alive(stream: &TcpStream) -> std::io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, interval)?;
     sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT)?;
     Ok(())
+}
+
+fn too_large(text: String) -> TargetError {
+    let class = "size".to_owned();
+    TargetError::Poison { class, text }
+}
+
+/// Returns the size of a body that the broker takes at most, as its refusal of a larger one says.
+pub(crate) fn size_limit(refusal: &str) -> Option<u64> {
+    let (_, rest) = refusal.split_once(MAX_SIZE)?;
+    let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next();
+    digits?.parse().ok()
 }
 
 /// Reads a method. The end of a channel or connection is an error.
@@ -256,6 +302,8 @@ pub(crate) fn method_of(payload: Bytes) -> Result<Method, TargetError> {
     };
     let text = format!("the broker of the queue refused: {text} ({code})");
     Err(match code {
+        CONTENT_TOO_LARGE => too_large(text),
+        PRECONDITION_FAILED if text.contains(MAX_SIZE) => too_large(text),
         // Another consumer has the queue, which may end.
         403 if text.contains("exclusive") => TargetError::Retry(text),
         402..=404 | 406 | 530 | 540 => TargetError::Stop(text),
@@ -266,6 +314,33 @@ pub(crate) fn method_of(payload: Bytes) -> Result<Method, TargetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_is_too_large_is_poison_and_tells_the_limit() {
+        let closed = |code, text: &str| {
+            let close = channel::Close {
+                reply_code: code,
+                reply_text: text.into(),
+                ..channel::Close::default()
+            };
+            let mut frame = BytesMut::new();
+            Method::from(close).encode(CHANNEL, &mut frame);
+            let frame = frame::split(&mut frame, 0).unwrap().unwrap();
+            method_of(frame.payload).unwrap_err()
+        };
+        let rabbit =
+            "PRECONDITION_FAILED - message size 20000000 is larger than configured max size 16777216";
+        let TargetError::Poison { class, text } = closed(406, rabbit) else {
+            panic!("it is poison");
+        };
+        assert_eq!((&*class, size_limit(&text)), ("size", Some(16_777_216)));
+        let refused = closed(311, "CONTENT_TOO_LARGE");
+        assert!(matches!(&refused, TargetError::Poison { text, .. } if size_limit(text).is_none()));
+        assert!(matches!(
+            closed(406, "PRECONDITION_FAILED - unknown"),
+            TargetError::Stop(_)
+        ));
+    }
 
     #[test]
     fn addresses_are_read_in_parts() {
@@ -281,6 +356,8 @@ mod tests {
             ("h.example", 5672, "/")
         );
         assert_eq!((&*address.user, &*address.password), ("guest", "guest"));
+        let address = Address::parse("amqps://h.example/v").unwrap();
+        assert!(address.is_tls && address.port == 5671);
         for bad in ["h", "http://h", "amqp://", "amqp://h:x"] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }

@@ -46,10 +46,15 @@ pub(crate) type Feed = mpsc::Receiver<Vec<StoredRecord>>;
 
 /// Request to the session of a queue.
 pub(crate) enum QueueRequest {
-    /// The target is behind this number. The first one is where the session began.
-    Stored(u64),
-    /// The pump has ended: messages without an acknowledgement go back.
-    End,
+    /// The target is behind a number. The first one of a session is where it began.
+    Stored {
+        session: u64,
+        next: u64,
+    },
+    /// The pump of a session has ended: messages without an acknowledgement go back.
+    End {
+        session: u64,
+    },
     Rest(bool),
     Leave(oneshot::Sender<()>),
 }
@@ -68,7 +73,7 @@ pub(crate) async fn follow(
     mut requests: mpsc::Receiver<QueueRequest>,
     changes: Changes,
 ) {
-    let mut rests = false;
+    let (mut rests, mut number) = (false, 0);
     loop {
         while rests {
             match requests.recv().await {
@@ -78,27 +83,25 @@ pub(crate) async fn follow(
                     let _ = left.send(());
                     return;
                 }
-                Some(QueueRequest::Stored(_) | QueueRequest::End) => {}
+                Some(QueueRequest::Stored { .. } | QueueRequest::End { .. }) => {}
                 None => return,
             }
         }
-        let ended = match Session::open(&spec).await {
+        number += 1;
+        let ended = match Session::open(&spec, number).await {
             Err(why) => End::Failed(why),
             Ok(mut session) => {
                 let (pieces, feed) = mpsc::channel(AHEAD);
-                if changes
-                    .send(Ok(Change::Opened(Claim::of_place(&place, 0), feed)))
-                    .await
-                    .is_err()
-                {
+                let claim = Claim {
+                    epoch: number,
+                    ..Claim::of_place(&place, 0)
+                };
+                let lost = Change::Lost(claim.task.clone());
+                if changes.send(Ok(vec![Change::Opened(claim, feed)])).await.is_err() {
                     return;
                 }
                 let ended = session.run(&pieces, &mut requests, &mut rests).await;
-                if changes
-                    .send(Ok(Change::Lost(Claim::of_place(&place, 0).task)))
-                    .await
-                    .is_err()
-                {
+                if changes.send(Ok(vec![lost])).await.is_err() {
                     return;
                 }
                 ended
@@ -128,6 +131,8 @@ pub(crate) async fn follow(
 
 /// A consumer of the queue.
 struct Session {
+    /// Number of the session: requests about an earlier one are of no use.
+    number: u64,
     link: Link,
     /// Number at which the session began in the target.
     base: Option<u64>,
@@ -145,12 +150,12 @@ struct Delivery {
 }
 
 impl Session {
-    async fn open(spec: &QueueSpec) -> Result<Self, TargetError> {
+    async fn open(spec: &QueueSpec, number: u64) -> Result<Self, TargetError> {
         let url = spec
             .url
             .resolve()
             .map_err(|why| TargetError::Stop(format!("{}: {why}", spec.url)))?;
-        let mut link = Link::open(&Address::parse(&url)?, HEARTBEAT).await?;
+        let mut link = Link::open(&Address::parse(&url)?, spec.ca.as_deref(), HEARTBEAT).await?;
         link.call(basic::Qos {
             prefetch_count: spec.prefetch,
             ..basic::Qos::default()
@@ -164,6 +169,7 @@ impl Session {
         })
         .await?;
         Ok(Self {
+            number,
             link,
             base: None,
             acknowledged: 0,
@@ -185,8 +191,13 @@ impl Session {
         loop {
             let done = tokio::select! {
                 request = requests.recv() => match request {
-                    Some(QueueRequest::Stored(next)) => self.acknowledge(next).await,
-                    Some(QueueRequest::End) => return self.close(End::Ended).await,
+                    Some(QueueRequest::Stored { session, next }) if session == self.number => {
+                        self.acknowledge(next).await
+                    }
+                    Some(QueueRequest::End { session }) if session == self.number => {
+                        return self.close(End::Ended).await;
+                    }
+                    Some(QueueRequest::Stored { .. } | QueueRequest::End { .. }) => Ok(()),
                     Some(QueueRequest::Rest(now)) => {
                         *rests = now;
                         Ok(())
@@ -364,10 +375,11 @@ mod tests {
     use super::*;
     use crate::secret::Secret;
 
-    /// A broker that has a consumer, and then says nothing. Returns the number of heartbeats until the end.
+    /// A broker that has a consumer, and then says nothing. Returns the number of heartbeats until the end, and
+    /// the tags of acknowledgements.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all others need no answer")]
-    async fn silent(mut stream: TcpStream) -> usize {
-        let (mut input, mut output, mut beats) = (BytesMut::new(), BytesMut::new(), 0);
+    async fn silent(mut stream: TcpStream) -> (usize, Vec<u64>) {
+        let (mut input, mut output, mut beats, mut tags) = (BytesMut::new(), BytesMut::new(), 0, Vec::new());
         let answer = |channel: u16, method: Method, output: &mut BytesMut| method.encode(channel, output);
         let mut header = [0; PROTOCOL_HEADER.len()];
         stream.read_exact(&mut header).await.unwrap();
@@ -376,7 +388,7 @@ mod tests {
             stream.write_all_buf(&mut output).await.unwrap();
             let Some(frame) = frame::split(&mut input, 0).unwrap() else {
                 if stream.read_buf(&mut input).await.unwrap_or(0) == 0 {
-                    return beats;
+                    return (beats, tags);
                 }
                 continue;
             };
@@ -396,29 +408,59 @@ mod tests {
                 Method::Channel(_) => (1, channel::OpenOk::default().into()),
                 Method::Basic(Basic::Qos(_)) => (1, basic::QosOk::default().into()),
                 Method::Basic(Basic::Consume(_)) => (1, basic::ConsumeOk::default().into()),
+                Method::Basic(Basic::Ack(ack)) => {
+                    tags.push(ack.delivery_tag);
+                    continue;
+                }
                 _ => continue,
             };
             answer(channel, method, &mut output);
         }
     }
 
-    #[tokio::test]
-    async fn a_broker_that_falls_silent_is_left() {
+    /// Returns a session with a silent broker, and that broker.
+    async fn session(number: u64) -> (Session, JoinSet<(usize, Vec<u64>)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let spec = QueueSpec {
             url: Secret::parse(&format!("amqp://{}", listener.local_addr().unwrap())),
+            ca: None,
             queue: "q".to_owned(),
             prefetch: 10,
         };
         let mut broker = JoinSet::new();
         broker.spawn(async move { silent(listener.accept().await.unwrap().0).await });
+        (Session::open(&spec, number).await.unwrap(), broker)
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_session_has_stored_acknowledges_nothing() {
+        let (mut session, mut broker) = session(2).await;
+        let (requests, mut received) = mpsc::channel(8);
+        let (pieces, _feed) = mpsc::channel(AHEAD);
+        for (session, next) in [(1, 70), (2, 50), (1, 77), (2, 53)] {
+            requests
+                .send(QueueRequest::Stored { session, next })
+                .await
+                .unwrap();
+        }
+        requests.send(QueueRequest::End { session: 1 }).await.unwrap();
+        requests.send(QueueRequest::End { session: 2 }).await.unwrap();
+        let ended = session.run(&pieces, &mut received, &mut false).await;
+        assert!(matches!(ended, End::Ended));
+        drop(session);
+        let (_, tags) = broker.join_next().await.unwrap().unwrap();
+        assert_eq!(tags, [3]);
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_falls_silent_is_left() {
+        let (mut session, mut broker) = session(1).await;
         let (_requests, mut received) = mpsc::channel(1);
         let (pieces, _feed) = mpsc::channel(AHEAD);
-        let mut session = Session::open(&spec).await.unwrap();
         let ended = session.run(&pieces, &mut received, &mut false).await;
         assert!(matches!(ended, End::Failed(TargetError::Retry(why)) if why.contains("sent nothing")));
         drop(session);
-        let beats = broker.join_next().await.unwrap().unwrap();
+        let (beats, _) = broker.join_next().await.unwrap().unwrap();
         assert!(beats >= 3, "it heard heartbeats");
     }
 }

@@ -5,6 +5,7 @@ mod sources;
 mod steps;
 mod stores;
 mod targets;
+mod versions;
 
 use std::sync::Arc;
 
@@ -230,7 +231,7 @@ impl Definition {
             return Err(fields.bad("source", why));
         }
         let place = fields.flag("place")?.unwrap_or(false);
-        let steps = steps::read(&mut fields, &target)?;
+        let steps = all_steps(&mut fields, &target)?;
         let rollup = rollups::read(&mut fields, &target)?.map(Arc::new);
         let columns = match &rollup {
             Some(rollup) => rollup.columns(),
@@ -274,6 +275,12 @@ impl Definition {
             rollup,
         })
     }
+}
+
+/// Reads all changes to a record, in their order.
+fn all_steps(fields: &mut Fields, target: &TargetSpec) -> Result<Vec<Step>, DefinitionError> {
+    let versions = versions::read(fields)?;
+    Ok(versions.into_iter().chain(steps::read(fields, target)?).collect())
 }
 
 fn limit(fields: &mut Fields) -> Result<(Rate, TurnRules), DefinitionError> {

@@ -28,11 +28,16 @@ pub struct BrokerSpec {
     pub servers: Vec<String>,
     /// `USER:PASSWORD`, for SASL PLAIN.
     pub login: Option<Secret>,
+    pub is_tls: bool,
+    /// PEM file of trusted authorities. `None` is those of the system.
+    pub ca: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSpec {
     pub url: Secret,
+    /// PEM file of trusted authorities, with TLS. `None` is those of the system.
+    pub ca: Option<String>,
     pub queue: String,
     /// Messages that are read and not yet written, at most.
     pub prefetch: u16,
@@ -47,6 +52,7 @@ pub(super) fn read(fields: &mut Fields, from: &[String]) -> Result<SourceSpec, D
         None
     };
     let prefetch = source.count("prefetch")?;
+    let ca = if url.is_some() { source.text("ca")? } else { None };
     source.end()?;
     let queue = from.iter().find_map(|name| name.strip_prefix(QUEUE));
     match (queue, url, broker) {
@@ -54,6 +60,7 @@ pub(super) fn read(fields: &mut Fields, from: &[String]) -> Result<SourceSpec, D
         (None, None, Some(broker)) => Ok(SourceSpec::Broker(broker)),
         (Some(queue), Some(url), None) if from.len() == 1 => Ok(SourceSpec::Queue(QueueSpec {
             url,
+            ca,
             queue: queue.to_owned(),
             prefetch: prefetch.map_or(u16::MAX, |count| u16::try_from(count).unwrap_or(u16::MAX)),
         })),
@@ -65,7 +72,7 @@ pub(super) fn read(fields: &mut Fields, from: &[String]) -> Result<SourceSpec, D
     }
 }
 
-/// Reads `NAME = ["HOST:PORT"]` and `login`.
+/// Reads `NAME = ["HOST:PORT"]`, `login`, `tls` and `ca`.
 pub(super) fn broker_of(fields: &mut Fields, name: &str) -> Result<Option<BrokerSpec>, DefinitionError> {
     let why = "it has to be a list of HOST:PORT";
     let servers = match fields.take(name) {
@@ -87,7 +94,17 @@ pub(super) fn broker_of(fields: &mut Fields, name: &str) -> Result<Option<Broker
         return Err(fields.bad(name, why));
     }
     let login = login(fields, "login")?;
-    Ok(Some(BrokerSpec { servers, login }))
+    let ca = fields.text("ca")?;
+    let is_tls = fields.flag("tls")?.unwrap_or_else(|| ca.is_some());
+    if ca.is_some() && !is_tls {
+        return Err(fields.bad("ca", "authorities belong to tls = true"));
+    }
+    Ok(Some(BrokerSpec {
+        servers,
+        login,
+        is_tls,
+        ca,
+    }))
 }
 
 /// Reads a secret, which may not stand in the definition itself.

@@ -53,6 +53,23 @@ pub(super) fn read(fields: &mut Fields, target: &TargetSpec) -> Result<Vec<Step>
     Ok(read)
 }
 
+/// Reads the steps that raise a version, in their order.
+pub(super) fn verbs(fields: Fields) -> Result<Vec<Step>, DefinitionError> {
+    const KNOWN: [&str; 7] = ["keep", "drop", "rename", "cast", "flatten", "set", "time"];
+    let steps = fields.rest().map(|(path, verb, value)| {
+        let bad = refused(
+            path,
+            "a version is raised by keep, drop, rename, cast, flatten, set and time",
+        );
+        if KNOWN.contains(&&*verb) {
+            step(&verb, value, bad)
+        } else {
+            Err(bad)
+        }
+    });
+    steps.collect()
+}
+
 /// Refuses steps by which the rows of a table decide the number of rows.
 fn same_rows(steps: &[Step]) -> Result<(), &'static str> {
     let mut is_behind = false;

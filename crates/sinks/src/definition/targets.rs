@@ -89,6 +89,8 @@ pub struct TopicSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmqpSpec {
     pub url: Secret,
+    /// PEM file of trusted authorities, with TLS. `None` is those of the system.
+    pub ca: Option<String>,
     /// Empty is the default exchange, whose routing keys are the names of queues.
     pub exchange: String,
     pub routing_key: String,
@@ -341,6 +343,7 @@ fn topic(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
 fn amqp(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
     Ok(TargetSpec::Amqp(AmqpSpec {
         url: address(fields, "url")?,
+        ca: fields.text("ca")?,
         exchange: fields.text("exchange")?.unwrap_or_default(),
         routing_key: fields.required("routing_key")?,
     }))

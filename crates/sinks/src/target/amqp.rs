@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::topic::records::{Carried, FROM, value};
 use super::{Ledger, Opened, Part, Place, Promise, Start, Steps, Surroundings, Target, TargetError};
-use crate::amqp::link::{Address, Link, away, method_of};
+use crate::amqp::link::{Address, Link, away, method_of, size_limit};
 use crate::columns::Column;
 use crate::definition::AmqpSpec;
 use crate::rows::{Cell, Rows};
@@ -65,6 +65,8 @@ pub struct AmqpTarget {
     ledger: Option<Arc<dyn Ledger>>,
     link: Option<Link>,
     confirms: Confirms,
+    /// Size of a body that the broker takes at most, once it has refused a larger one.
+    bytes_max: Option<u64>,
     /// Positions of places that this writer has.
     places: HashMap<Place, u64>,
 }
@@ -89,6 +91,7 @@ impl AmqpTarget {
             ledger: surroundings.ledger.clone(),
             link: None,
             confirms: Confirms::default(),
+            bytes_max: None,
             places: HashMap::new(),
         }
     }
@@ -106,14 +109,45 @@ impl AmqpTarget {
             .resolve()
             .map_err(|why| TargetError::Stop(format!("{url}: {why}")))?;
         // Between flushes nothing is read, so without heartbeats.
-        let mut link = Link::open(&Address::parse(&text)?, 0).await?;
+        let mut link = Link::open(&Address::parse(&text)?, self.spec.ca.as_deref(), 0).await?;
         link.call(confirm::Select::default()).await?;
         self.confirms = Confirms::default();
         self.link = Some(link);
         Ok(())
     }
 
+    /// Sends the rows of a part. A row that the broker refuses for its size is poison; from then on its limit
+    /// is known, and a part with such a row is refused before any of it is sent.
     async fn send(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
+        self.check_sizes(part)?;
+        let sent = self.publish(part).await;
+        if let Err(why) = &sent {
+            // The channel has ended, or confirms of this part are under way.
+            self.link = None;
+            if let TargetError::Poison { text, .. } = why {
+                self.bytes_max = size_limit(text);
+            }
+        }
+        sent
+    }
+
+    fn check_sizes(&self, part: &Part<'_>) -> Result<(), TargetError> {
+        let Some(max) = self.bytes_max else {
+            return Ok(());
+        };
+        for (offset, cells) in part.rows.iter() {
+            let (_, body) = self.message(part, offset, cells);
+            if body.len() as u64 > max {
+                return Err(TargetError::Poison {
+                    class: "size".to_owned(),
+                    text: format!("a message of {} bytes, and the broker takes {max}", body.len()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn publish(&mut self, part: &Part<'_>) -> Result<(), TargetError> {
         if self.link.is_none() {
             self.connect().await?;
         }

@@ -64,7 +64,7 @@ impl Bench {
             metrics: Metrics::register(&mut Registry::default()),
             replies: Addresses::default(),
             churn: crate::churn::Churn::default(),
-            tally: stafett_access::Tally::default(),
+            homes: std::sync::OnceLock::new(),
         };
         let bytes = number("budget").unwrap_or(64 << 20);
         Self {

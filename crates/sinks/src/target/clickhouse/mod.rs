@@ -103,7 +103,7 @@ impl Clickhouse {
         let open = self.link.take().filter(|link| link.is_of(&to));
         let mut link = match open {
             Some(link) => link,
-            None => Link::open(&to, &Allowed::all(), self.spec.ca.as_deref(), patience).await?,
+            None => Link::open(&to, &Allowed::stores(), self.spec.ca.as_deref(), patience).await?,
         };
         let answer = link
             .ask(Method::POST, &to, headers, body, patience, ANSWER_BYTES_MAX)

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use stafett_kafka_client::admin::NewTopic;
+use stafett_kafka_client::groups::Offsets;
 use stafett_kafka_client::{Client, ClientError, ErrorCode, Topic, Transactional};
 use uuid::Uuid;
 
@@ -118,19 +119,14 @@ impl TopicTarget {
         Ok(topic)
     }
 
-    /// Returns the committed position of a place, and the id of its topic.
-    async fn position(&mut self, id: &str) -> Result<Option<(u64, Option<Uuid>)>, TargetError> {
-        let name = self.spec.topic.clone();
-        let client = self.client().await?;
-        let committed = client.committed(id).await.map_err(|why| failed(&why, None))?;
-        let found = committed
+    /// Returns the position of a place among the offsets of its group, and the id of its topic.
+    fn position_in(&self, committed: &Offsets) -> Option<(u64, Option<Uuid>)> {
+        let (_, committed) = committed
             .iter()
-            .find(|((topic, partition), _)| *topic == *name && *partition == POSITION);
-        Ok(found.and_then(|(_, committed)| {
-            let text = committed.metadata.as_ref();
-            let topic = text.and_then(|text| text.strip_prefix(TOPIC)?.parse().ok());
-            Some((u64::try_from(committed.offset).ok()?, topic))
-        }))
+            .find(|((topic, partition), _)| *topic == *self.spec.topic && *partition == POSITION)?;
+        let text = committed.metadata.as_ref();
+        let topic = text.and_then(|text| text.strip_prefix(TOPIC)?.parse().ok());
+        Some((u64::try_from(committed.offset).ok()?, topic))
     }
 
     /// Commits a position without rows.
@@ -204,7 +200,10 @@ impl Target for TopicTarget {
         let producer = self.take_over(place).await?;
         self.steps.reach("fenced")?;
         let id = self.id(place);
-        let position = self.position(&id).await?;
+        // The one before may have ended its transaction, and the group may not know of that yet.
+        let client = self.client().await?;
+        let committed = client.committed_for_good(&id).await;
+        let position = self.position_in(&committed.map_err(|why| failed(&why, Some(place)))?);
         let (next, known) = position.unwrap_or((start.next, start.topic));
         if !start.is_of(known) {
             return Err(TargetError::MadeAgain(place.clone()));
@@ -255,7 +254,8 @@ impl Target for TopicTarget {
             let Some((topic, Ok(partition))) = place.map(|(topic, number)| (topic, number.parse())) else {
                 continue;
             };
-            if let Some((next, _)) = self.position(&group.name).await? {
+            let committed = client.committed(&group.name).await;
+            if let Some((next, _)) = self.position_in(&committed.map_err(|why| failed(&why, None))?) {
                 let topic = topic.to_owned();
                 positions.push((Place { topic, partition }, next));
             }

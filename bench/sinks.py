@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Sinks and ingestion: PostgreSQL against COPY, files per core, posted events, receivers against themselves, transforms.
+
+    bench/sinks.py                                        # all rows, some ten minutes
+    bench/sinks.py --rows postgres files --records 1000000
+    bench/sinks.py --profile debug --records 20000 --seconds 1   # a trial: do the rows work
+
+Records are JSON of about 300 bytes. The parts of a sink, from memory, are measured by crates/sinks/examples; those that
+end in `whole` are `stafett sink run` over a topic of the broker, from its start to the last record in the store, with the
+processor's time of that process.
+"""
+
+import argparse
+import atexit
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from common import ROOT, TARGET, TICKS, Broker, in_venv, stafett_binary, work_folder
+
+in_venv()
+
+from cluster_store import Postgres  # noqa: E402
+
+KEY = "a key of sixteen bytes or more"
+COLUMNS = """
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+event_type = { from = "eventType", type = "text" }
+retention = { from = "retentionTime", type = "bigint" }
+application = { from = "applicationId", type = "text" }
+country = { type = "text" }
+platform = { type = "text" }
+score = { type = "double" }
+at = { type = "timestamptz" }
+active = { type = "boolean" }
+message = { type = "text" }
+"""
+ENDPOINTS = """
+[ingest.stored]
+path = "/bench/stored"
+topic = "events"
+ack = "stored"
+token = "query:sessionKey"
+check = { hmac = "env:EVENT_KEY" }
+body_bytes_max = 1048576
+
+[ingest.sent]
+path = "/bench/sent"
+topic = "events"
+token = "query:sessionKey"
+check = { hmac = "env:EVENT_KEY" }
+body_bytes_max = 1048576
+"""
+
+
+def example(options, name):
+    folder = options.profile if options.profile != "dev" else "debug"
+    command = ["cargo", "build", "--quiet", "--locked", "--package", "stafett-sinks", "--example", name]
+    subprocess.run(command + (["--release"] if folder == "release" else []), cwd=ROOT, check=True)
+    return TARGET / folder / "examples" / name
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def measured(command, **environment):
+    output = subprocess.run([str(part) for part in command], capture_output=True, text=True, env={**os.environ, **environment})
+    if output.returncode != 0:
+        raise RuntimeError(f"{command[0]} failed: {output.stderr[-2000:]}")
+    return output.stdout.strip()
+
+
+def event(number):
+    return json.dumps(
+        {
+            "id": number,
+            "eventType": "QUIT",
+            "retentionTime": number % 1000,
+            "applicationId": f"app-{number % 7}",
+            "country": "SE",
+            "platform": "android",
+            "score": number % 100 + 0.25,
+            "at": f"2026-11-22T10:{number // 60 % 60:02}:{number % 60:02}Z",
+            "active": True,
+            "message": "a line of a log, as applications write them, long enough to make up three hundred bytes of a whole record",
+        },
+        separators=(",", ":"),
+    )
+
+
+class Scene:
+    """A broker with a topic of records."""
+
+    def __init__(self, options):
+        self.folder = work_folder()
+        endpoints = self.folder / "endpoints.toml"
+        endpoints.write_text(ENDPOINTS)
+        os.environ["EVENT_KEY"] = KEY
+        self.broker = Broker(f"stafett-{options.durability}", self.folder / "broker", ["--set", f"ingest.endpoints={endpoints}"])
+        for topic in ("log", "events"):
+            self.stafett("topic", "create", topic, "-p", "2")
+        self.records = 0
+
+    def stafett(self, *arguments):
+        return measured([stafett_binary(), *arguments], STAFETT_SERVER=self.broker.address)
+
+    def fill(self, records):
+        """Stores records in the topic of the sinks, once."""
+        connection = http.client.HTTPConnection(self.broker.http)
+        for begin in range(self.records, records, 2000):
+            lines = "\n".join(event(number) for number in range(begin, min(begin + 2000, records)))
+            connection.request("POST", "/v1/topics/log/records", lines, {"Content-Type": "application/x-ndjson"})
+            answer = connection.getresponse()
+            said = answer.read()
+            if answer.status != 200:
+                sys.exit(f"{answer.status}: {said.decode()}")
+        self.records = max(self.records, records)
+
+    def sink(self, name, fields, records):
+        """Runs a sink from the begin of the topic to its end. Returns the seconds, and those of its processor."""
+        file = self.folder / f"{name}.toml"
+        file.write_text(f'[sink.{name}]\nfrom = "log"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}')
+        arguments = ["-f", str(file), "--http", self.broker.http]
+        self.stafett("sink", "apply", *arguments)
+        command = [str(stafett_binary()), "sink", "run", *arguments, "--metrics", "127.0.0.1:0"]
+        environment = {**os.environ, "STAFETT_SERVER": self.broker.address}
+        log = open(self.folder / f"{name}.log", "wb")
+        begun = time.monotonic()
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+        metrics = running.stdout.readline().split()[-1]
+        rows = re.compile(rf'^stafett_sink_rows_total{{sink="{name}"}} (\d+)', re.MULTILINE)
+        while True:
+            connection = http.client.HTTPConnection(metrics)
+            connection.request("GET", "/metrics")
+            found = rows.search(connection.getresponse().read().decode())
+            if found and int(found.group(1)) >= records:
+                break
+            if running.poll() is not None:
+                sys.exit(f"the sink ended: see {log.name}")
+            time.sleep(0.05)
+        seconds = time.monotonic() - begun
+        fields = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        cpu = (int(fields[11]) + int(fields[12])) / TICKS
+        running.send_signal(signal.SIGTERM)
+        running.wait()
+        return seconds, cpu
+
+    def whole(self, name, fields, records):
+        seconds, cpu = self.sink(name, fields, records)
+        say(f"{name}, whole: {records / seconds / 1000:.0f} k/s, {records / cpu / 1000:.0f} k/s per core of the sink")
+
+
+def postgres(options, scene):
+    folder = scene.folder / "postgres"
+    folder.mkdir()
+    server = Postgres(folder)
+    atexit.register(server.process.kill)
+    address = f"host=127.0.0.1 port={server.port} user=postgres dbname=postgres"
+    say(measured([example(options, "rate"), options.records, address]))
+    scene.fill(options.records)
+    server.sql("DROP TABLE IF EXISTS rate, rate_copy")
+    scene.whole("pg", f'to = "postgres"\nurl = "{address}"\ntable = "events"\ncreate = true', options.records)
+    server.process.terminate()
+    server.process.wait()
+
+
+def files(options, scene):
+    say(measured([example(options, "rate"), options.records]))
+    scene.fill(options.records)
+    for name, form in (("csv-gzip", 'format = "csv"\ncompression = "gzip"'), ("parquet-zstd", 'format = "parquet"')):
+        folder = scene.folder / name
+        folder.mkdir()
+        scene.whole(name, f'to = "files"\npath = "{folder}"\n{form}', options.records)
+
+
+def session_key():
+    def encoded(raw):
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+    claims = encoded(json.dumps({"sub": "bench", "exp": int(time.time()) + 86400}).encode())
+    return claims + "." + encoded(hmac.new(KEY.encode(), claims.encode(), hashlib.sha256).digest())
+
+
+def ingest(options, scene):
+    posts, key = example(options, "posts"), session_key()
+    wrong = key[:-4] + "AAAA"
+    for what, path, token, lines, connections in (
+        ("one event, answered when it is on its way, 64 connections", "sent", key, 1, 64),
+        ("one event, answered when it is stored, 64 connections", "stored", key, 1, 64),
+        ("1,000 events a request, stored, 4 connections", "stored", key, 1000, 4),
+        ("wrong tokens, 64 connections", "stored", wrong, 1, 64),
+    ):
+        target = f"/bench/{path}?sessionKey={token}"
+        before = scene.broker.cpu_seconds()
+        told = measured([posts, scene.broker.http, target, lines, connections, options.seconds])
+        cpu = scene.broker.cpu_seconds() - before
+        say(f"POST, {what}: {' '.join(told.splitlines()[1:])} broker_cpu_s={cpu:.1f}")
+    records = "\n".join(event(number) for number in range(1000)).encode()
+    say(f"(bodies of 1,000 events have {len(records)} bytes)")
+
+
+def receiver(options, _):
+    say(measured([example(options, "rate"), options.records, "receiver"]))
+
+
+def mongodb(options, scene):
+    from bson.raw_bson import RawBSONDocument
+    import bson
+    from pymongo import MongoClient
+
+    program = ROOT / "tools/peers/mongodb"
+    subprocess.run([program, "fetch"], check=True)
+    server = subprocess.Popen([program, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        address = f"mongodb://127.0.0.1:{server.stdout.readline().strip()}/bench"
+        count = min(options.records, 200_000)
+        documents = [RawBSONDocument(bson.encode({"_id": f"log/0@{n}", **json.loads(event(n))})) for n in range(count)]
+        collection = MongoClient(address).bench.alone
+        # The virtual machine of the stand-in warms up.
+        for _ in range(2):
+            begun = time.monotonic()
+            for begin in range(0, count, 500):
+                collection.insert_many(documents[begin : begin + 500], ordered=False)
+            seconds = time.monotonic() - begun
+            collection.drop()
+        say(f"the stand-in of MongoDB itself, 500 documents at a time: {count / seconds / 1000:.1f} k/s")
+        say(measured([example(options, "rate"), count, address]))
+    finally:
+        server.stdin.close()
+        server.wait()
+
+
+def transforms(options, _):
+    say(measured([example(options, "transforms"), options.records]))
+
+
+ROWS = {
+    "postgres": postgres,
+    "files": files,
+    "ingest": ingest,
+    "receiver": receiver,
+    "mongodb": mongodb,
+    "transforms": transforms,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=int, default=10, help="of each row that posts")
+    parser.add_argument("--durability", default="sync")
+    parser.add_argument("--profile", choices=("release", "debug"), default="release", help="of the programs that are measured")
+    options = parser.parse_args()
+    if options.profile == "debug":
+        os.environ.setdefault("STAFETT_BIN", str(TARGET / "debug/stafett"))
+    needs_broker = {"postgres", "files", "ingest"} & set(options.rows)
+    scene = Scene(options) if needs_broker else None
+    for row in options.rows:
+        ROWS[row](options, scene)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+//! The cells of a cluster, as one node sees them: a virtual host lies in the cell of its name, and a cell
+//! goes to another node where that has fewer of them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_amqp::{AccessVersion, Homes, Reached};
+use stafett_broker::Broker;
+use stafett_cluster::{Wish, surplus};
+use stafett_http::{Code, Problem, slot};
+use stafett_model::Namespace;
+use stafett_net::{EVENTS, Stream};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::member::{Member, Move, Phase};
+use super::watch as watching;
+
+/// Time that a client waits for the owner of a cell: below the time-outs of clients' libraries.
+const HOLD_MAX: Duration = Duration::from_secs(8);
+/// Pause before another attempt to reach it.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Leases for which the same nodes have to live before a cell moves.
+const CALM_LEASES: u32 = 4;
+
+/// Returns the cell of a namespace: FNV-1a of 64 bits over its name, modulo the number of cells. The default
+/// namespace is in the first cell, beside stored topics and live topics. Never changes: data lies by it.
+pub(crate) fn home(namespace: &str, cells: u32) -> u32 {
+    if cells <= 1 || namespace.is_empty() || namespace == Namespace::DEFAULT {
+        return 0;
+    }
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    u32::try_from(hash % u64::from(cells)).unwrap_or_default()
+}
+
+impl Member {
+    /// Makes this node a member of the cluster's other cells, too, and returns these. Called once.
+    pub(crate) fn join_cells(self: &Arc<Self>, cells: u32) -> &[Arc<Self>] {
+        let of_cell = |cell| {
+            let member = Self::new(self.shared.clone(), cell, Arc::downgrade(self));
+            let member = Arc::new(member);
+            self.tasks.spawn(watching::run(Arc::clone(&member)));
+            member
+        };
+        let members = self.cells.get_or_init(|| (1..cells).map(of_cell).collect());
+        let view = self.view();
+        for member in members {
+            member.on_view(view.of_cell(member.cell));
+        }
+        members
+    }
+
+    /// Returns this node as a member of a cell. `None` before there is one.
+    pub(crate) fn of_cell(self: &Arc<Self>, cell: u32) -> Option<&Arc<Self>> {
+        if cell == self.cell {
+            return Some(self);
+        }
+        let others = self.cells.get()?;
+        others.iter().find(|member| member.cell == cell)
+    }
+
+    /// Returns the number of cells, as far as this node knows it.
+    pub(crate) fn cell_count(&self) -> u32 {
+        u32::try_from(self.view().cells.len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Returns true if other nodes can bring clients to this one.
+    pub(crate) fn can_be_reached(&self) -> bool {
+        self.shared.peer.is_some()
+    }
+
+    /// Has a broker leave namespaces to the brokers of other cells.
+    pub(crate) fn share_namespaces(&self, broker: &Broker) {
+        let (own, cells) = (self.cell, self.cell_count());
+        if cells > 1 {
+            let exchanges = broker.messaging().exchanges();
+            exchanges.set_elsewhere(move |namespace| home(namespace.as_str(), cells) != own);
+        }
+    }
+
+    /// Connects to a listener of the node that owns a cell, for a client. Waits for an owner where there is
+    /// none. It may be this node.
+    pub(crate) async fn reach_cell(
+        &self,
+        cell: u32,
+        listener: &str,
+        client: SocketAddr,
+    ) -> Option<TcpStream> {
+        let wish = Wish::Relay {
+            listener: listener.to_owned(),
+            client,
+            cell,
+        };
+        let deadline = Instant::now() + HOLD_MAX;
+        let mut views = self.view.subscribe();
+        loop {
+            let view = views.borrow_and_update().of_cell(cell);
+            if let Some(owner) = view.owner() {
+                match timeout_at(deadline, self.reach(owner, &wish)).await {
+                    Ok(Ok(stream)) => {
+                        self.metrics.passed.inc();
+                        return Some(stream);
+                    }
+                    Ok(Err(why)) => {
+                        tracing::trace!(owner = %owner.facts.name, cell, %why, "the owner does not take a connection");
+                    }
+                    Err(_) => {}
+                }
+            }
+            tokio::select! {
+                _ = views.changed() => {}
+                () = sleep(PAUSE) => {}
+                () = sleep_until(deadline) => {}
+            }
+            if deadline <= Instant::now() {
+                self.metrics.unserved.inc();
+                return None;
+            }
+        }
+    }
+
+    /// Orders this cell away once the same nodes have lived for a while, if this one has too many cells. Does
+    /// not return.
+    pub(crate) async fn balance(&self) {
+        let mut views = self.view.subscribe();
+        let (mut nodes, mut since) = (Vec::new(), Instant::now());
+        loop {
+            let view = Arc::clone(&views.borrow_and_update());
+            let living = view.nodes.iter().filter(|node| node.is_alive);
+            let living: Vec<_> = living.map(|node| node.facts.incarnation).collect();
+            if living != nodes {
+                (nodes, since) = (living, Instant::now());
+            }
+            let is_calm = since.elapsed() >= self.lease * CALM_LEASES && self.phase() == Phase::Serving;
+            let due = surplus(&view).filter(|(cell, _)| *cell == self.cell && is_calm);
+            if let Some((cell, to)) = due {
+                tracing::info!(target: EVENTS, kind = "cluster.balanced", cell, to, "a node with fewer cells is to have this one");
+                self.order(Some(to));
+                return std::future::pending().await;
+            }
+            if views.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Orders this node to let go of the cell.
+    fn order(&self, to: Option<u32>) {
+        self.orders.send_modify(|order| {
+            order.to = to;
+            order.count += 1;
+        });
+    }
+
+    /// Waits for the next order.
+    pub(crate) async fn ordered(&self) -> Move {
+        let mut orders = self.orders.subscribe();
+        match orders.changed().await {
+            Ok(()) => *orders.borrow(),
+            // This holds the sender.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Orders this node to let go of the cell, if it has it. Returns its number.
+    pub(crate) fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
+        let view = self.view();
+        let is_there = |to| view.others().any(|node| node.number == to);
+        if self.phase() != Phase::Serving {
+            return Err(slot::closed());
+        }
+        if let Some(to) = to.filter(|to| !is_there(*to)) {
+            let why = format!("the cluster has no other node {to} that lives");
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        if view.others().next().is_none() {
+            let why = "the cluster has no other node that lives";
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        self.order(to);
+        Ok(view.own)
+    }
+
+    /// Orders the owner of a cell to let go of it. Returns the number of that node.
+    pub(crate) async fn move_any(self: &Arc<Self>, cell: u32, to: Option<u32>) -> Result<u32, Problem> {
+        if cell >= self.cell_count() {
+            let why = format!("the cluster has no cell {cell}");
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        let view = self.view().of_cell(cell);
+        let Some(owner) = view.owner() else {
+            return Err(slot::closed());
+        };
+        if let Some(member) = self.of_cell(cell).filter(|_| owner.number == view.own) {
+            return member.move_cell(to);
+        }
+        if to == Some(owner.number) {
+            let why = format!("node {} has the cell already", owner.number);
+            return Err(Problem::new(Code::NoSuchNode, why));
+        }
+        let asked = self.reach(owner, &Wish::Move { cell, to }).await;
+        asked.map(|_| owner.number).map_err(|_| slot::closed())
+    }
+}
+
+/// The owners of other cells, for connections to their virtual hosts.
+#[derive(Debug)]
+pub(crate) struct OtherCells {
+    member: Arc<Member>,
+    broker: Arc<Broker>,
+}
+
+impl OtherCells {
+    pub(crate) fn new(member: &Arc<Member>, broker: &Arc<Broker>) -> Self {
+        Self {
+            member: Arc::clone(member),
+            broker: Arc::clone(broker),
+        }
+    }
+}
+
+impl Homes for OtherCells {
+    fn version(&self) -> AccessVersion {
+        let generation = self.broker.access().directory().generation();
+        (self.member.epoch(), generation)
+    }
+
+    fn reach<'a>(&'a self, virtual_host: &'a str, client: SocketAddr) -> Reached<'a> {
+        let cell = home(virtual_host, self.member.cell_count());
+        Box::pin(async move {
+            let reached = self.member.reach_cell(cell, "amqp", client).await;
+            reached.map(Stream::Plain)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::home;
+
+    #[test]
+    fn a_namespace_has_the_same_home_for_ever() {
+        for (namespace, of_two, of_four, of_sixteen) in [
+            ("/", 0, 0, 0),
+            ("", 0, 0, 0),
+            ("a", 0, 0, 12),
+            ("shop", 1, 1, 9),
+            ("foobar", 0, 0, 8),
+        ] {
+            let homes = [2, 4, 16].map(|cells| home(namespace, cells));
+            assert_eq!(homes, [of_two, of_four, of_sixteen], "{namespace}");
+            assert_eq!(home(namespace, 1), 0);
+        }
+    }
+
+    #[test]
+    fn namespaces_are_spread_over_all_cells() {
+        let mut counts = [0; 4];
+        for number in 0..400 {
+            counts[home(&format!("shop-{number}"), 4) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (60..140).contains(count)), "{counts:?}");
+    }
+}

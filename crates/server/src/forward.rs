@@ -1,0 +1,226 @@
+//! Requests about things of another cell: they go to the owner of that cell, and its answers come back.
+//!
+//! | request | cell |
+//! |---|---|
+//! | `/v1/…?namespace=NAME`, `/v1/namespaces/NAME` | that of the namespace |
+//! | `/api/KIND/VHOST/…`, for things in virtual hosts | that of the virtual host |
+//! | `GET …?cell=NUMBER` | the given one |
+//! | all others | the first one |
+//!
+//! Users, rights, quotas and limits are those of the first cell. The owner takes them from there, and checks
+//! the request as if it had come to it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use stafett_http::query::decoded;
+use stafett_http::{Problem, server, slot};
+use tokio_util::task::TaskTracker;
+
+use crate::cluster::{Member, home};
+
+/// Kinds of things in virtual hosts, below `/api`.
+const IN_HOSTS: [&str; 9] = [
+    "aliveness-test",
+    "bindings",
+    "consumers",
+    "definitions",
+    "exchanges",
+    "operator-policies",
+    "policies",
+    "queues",
+    "vhosts",
+];
+
+#[derive(Debug, Clone)]
+struct Forward {
+    member: Arc<Member>,
+    tasks: TaskTracker,
+}
+
+/// Has requests about things of other cells go to their owners.
+pub(crate) fn layered(router: Router, member: Option<&Arc<Member>>, tasks: &TaskTracker) -> Router {
+    let Some(member) = member else { return router };
+    let forward = Forward {
+        member: Arc::clone(member),
+        tasks: tasks.clone(),
+    };
+    router.layer(from_fn_with_state(forward, serve))
+}
+
+async fn serve(State(forward): State<Forward>, mut request: Request, next: Next) -> Response {
+    let cells = forward.member.cell_count();
+    let cell = match cells {
+        1 => Ok(0),
+        _ => place(request.method(), request.uri(), cells),
+    };
+    match cell {
+        Ok(0) => {
+            if cells > 1 && request.method() == Method::GET {
+                drop_cell(request.uri_mut());
+            }
+            next.run(request).await
+        }
+        Ok(cell) => match forward.pass(cell, request).await {
+            Ok(response) => response,
+            Err(problem) => problem.into_response(),
+        },
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Returns the cell that a request is about.
+fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
+    let value = |key: &str| {
+        let pairs = uri.query().unwrap_or_default().split('&');
+        let mut values = pairs.filter_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+        values.next()
+    };
+    if let Some(cell) = value("cell").filter(|_| method == Method::GET) {
+        let known = cell.parse().ok().filter(|cell| *cell < cells);
+        return known
+            .ok_or_else(|| Problem::bad_request(format!("cell: the cluster has cells 0 to {}", cells - 1)));
+    }
+    let mut segments = uri.path().split('/').skip(1);
+    let [version, kind, name] = std::array::from_fn(|_| segments.next());
+    let namespace = match (version, kind) {
+        (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
+        (Some("v1"), _) => value("namespace").map(|text| text.replace('+', " ")),
+        (Some("api"), Some(kind)) if IN_HOSTS.contains(&kind) => name.map(str::to_owned),
+        _ => None,
+    };
+    // A malformed name is refused where it is read.
+    let namespace = namespace.and_then(|text| decoded(&text));
+    Ok(namespace.map_or(0, |namespace| home(&namespace, cells)))
+}
+
+/// Takes the cell out of an address: routes do not know it.
+fn drop_cell(uri: &mut Uri) {
+    let Some(query) = uri.query().filter(|query| query.contains("cell=")) else {
+        return;
+    };
+    let rest: Vec<&str> = query
+        .split('&')
+        .filter(|pair| !pair.starts_with("cell="))
+        .collect();
+    let text = match rest.join("&") {
+        query if query.is_empty() => uri.path().to_owned(),
+        query => format!("{}?{query}", uri.path()),
+    };
+    if let Ok(without) = text.parse::<PathAndQuery>() {
+        *uri = Uri::from(without);
+    }
+}
+
+/// Removes headers that are about one connection.
+fn clean(headers: &mut HeaderMap) {
+    for name in [
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::TE,
+        header::TRAILER,
+    ] {
+        headers.remove(name);
+    }
+}
+
+impl Forward {
+    async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
+        if request.headers().contains_key(header::UPGRADE) {
+            let why = "a WebSocket reaches namespaces of the first cell only";
+            return Err(Problem::bad_request(why));
+        }
+        let client = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let reached = self
+            .member
+            .reach_cell(cell, "http", SocketAddr::new(client, 0))
+            .await;
+        let stream = reached.ok_or_else(slot::closed)?;
+        let lost = |error: hyper::Error| {
+            slot::not_serving(format!("the owner of cell {cell} gave no answer: {error}"))
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        self.tasks.spawn(connection);
+        drop_cell(request.uri_mut());
+        clean(request.headers_mut());
+        request
+            .headers_mut()
+            .entry(header::HOST)
+            .or_insert(header::HeaderValue::from_static("localhost"));
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let mut response = response.map(Body::new);
+        clean(response.headers_mut());
+        Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(method: &Method, uri: &str) -> Result<u32, &'static str> {
+        let placed = place(method, &uri.parse().unwrap(), 16);
+        placed.map_err(|problem| problem.code.word())
+    }
+
+    #[test]
+    fn a_request_is_about_the_cell_of_its_namespace() {
+        for (uri, expected) in [
+            ("/v1/queues/q?namespace=shop&count=1", 9),
+            ("/v1/queues?namespace=%73hop", 9),
+            ("/v1/queues?namespace=%2F", 0),
+            ("/v1/queues?namespace=%zz", 0),
+            ("/v1/queues", 0),
+            ("/v1/namespaces/shop", 9),
+            ("/v1/namespaces", 0),
+            ("/api/queues/shop/q", 9),
+            ("/api/queues/%2f/q", 0),
+            ("/api/queues", 0),
+            ("/api/vhosts/shop", 9),
+            ("/api/permissions/shop/anna", 0),
+            ("/api/vhost-limits/shop/max-queues", 0),
+            ("/console/?namespace=shop", 0),
+        ] {
+            assert_eq!(cell(&Method::GET, uri), Ok(expected), "{uri}");
+            assert_eq!(cell(&Method::PUT, uri), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn any_cell_can_be_looked_at() {
+        assert_eq!(cell(&Method::GET, "/v1/queues?cell=15&namespace=shop"), Ok(15));
+        assert_eq!(cell(&Method::GET, "/metrics?cell=0"), Ok(0));
+        assert_eq!(cell(&Method::GET, "/metrics?cell=16"), Err("bad_request"));
+        assert_eq!(
+            cell(&Method::PUT, "/v1/queues/q?cell=3"),
+            Ok(0),
+            "changes go by names"
+        );
+    }
+
+    #[test]
+    fn the_cell_is_taken_out_of_an_address() {
+        for (uri, expected) in [
+            ("/v1/queues?cell=1", "/v1/queues"),
+            (
+                "/v1/queues?count=1&cell=1&sort=name",
+                "/v1/queues?count=1&sort=name",
+            ),
+            ("/v1/queues", "/v1/queues"),
+        ] {
+            let mut without = uri.parse().unwrap();
+            drop_cell(&mut without);
+            assert_eq!(without, *expected);
+        }
+    }
+}

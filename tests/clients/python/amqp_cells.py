@@ -1,0 +1,112 @@
+"""pika over several cells: each virtual host is served by the node that owns its cell, through any node.
+
+Arguments: `fill` or `check`, and the addresses of AMQP and of HTTP, with commas between nodes.
+"""
+
+import base64
+import json
+import sys
+import urllib.error
+import urllib.request
+
+import pika
+
+step, amqp, http = sys.argv[1:]
+nodes, pages = amqp.split(","), http.split(",")
+# Cells 0 to 3 of four.
+HOSTS = ["red", "shop", "shop-2", "shop-1"]
+COUNT = 20
+
+
+def ask(method, path, body=None, node=0):
+    login = base64.b64encode(b"guest:guest").decode()
+    headers = {"Content-Type": "application/json"}
+    if path.startswith("/api"):
+        headers["Authorization"] = f"Basic {login}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://{pages[node]}{path}", data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def connect(host, node=0, user="guest", password="guest"):
+    name, port = nodes[node].rsplit(":", 1)
+    login = pika.PlainCredentials(user, password)
+    parameters = pika.ConnectionParameters(name, int(port), host, login, connection_attempts=1, blocked_connection_timeout=30)
+    return pika.BlockingConnection(parameters)
+
+
+def take_all(channel, host):
+    bodies = []
+    for method, _, body in channel.consume("jobs", inactivity_timeout=20):
+        assert method is not None, f"{host}: {len(bodies)} messages came"
+        channel.basic_ack(method.delivery_tag)
+        bodies.append(body)
+        if len(bodies) == COUNT:
+            break
+    channel.cancel()
+    return bodies
+
+
+def fill(host, node):
+    connection = connect(host, node)
+    channel = connection.channel()
+    channel.queue_declare("jobs", durable=True)
+    channel.exchange_declare("events", "topic", durable=True)
+    channel.queue_bind("jobs", "events", "job.#")
+    channel.confirm_delivery()
+    for number in range(COUNT):
+        channel.basic_publish("events", "job.new", f"{host} {number}".encode(), pika.BasicProperties(delivery_mode=2))
+    connection.close()
+
+
+def refused(host, user, password):
+    try:
+        connect(host, 0, user, password)
+    except (pika.exceptions.ProbableAccessDeniedError, pika.exceptions.ConnectionClosedByBroker) as error:
+        return str(error)
+    raise AssertionError(f"{user} may enter {host}")
+
+
+if step == "fill":
+    for number, host in enumerate(HOSTS):
+        assert ask("PUT", f"/api/vhosts/{host}", {}, number % 2)[0] == 201, host
+        fill(host, number % 2)
+        status, queue = ask("GET", f"/api/queues/{host}/jobs", node=number % 2)
+        assert (status, queue["messages"]) == (200, COUNT), (status, queue)
+        status, queue = ask("GET", f"/v1/queues/jobs?namespace={host}")
+        assert (status, queue["namespace"]) == (200, host), (status, queue)
+    assert "/" in [host["name"] for host in ask("GET", "/api/vhosts")[1]]
+    seen = [ask("GET", f"/v1/queues?cell={cell}")[1]["items"] for cell in range(4)]
+    assert [[queue["namespace"] for queue in queues] for queues in seen] == [[host] for host in HOSTS], seen
+    assert ask("GET", "/v1/queues?cell=4")[0] == 400
+
+    # A user that was just made may enter at once, and only where it may.
+    assert ask("PUT", "/api/users/anna", {"password": "secret", "tags": ""})[0] == 201
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert ask("PUT", "/api/permissions/shop/anna", everything)[0] == 201
+    connection = connect("shop", 1, "anna", "secret")
+    assert connection.channel().queue_declare("jobs", passive=True).method.message_count == COUNT
+    assert "shop-1" in refused("shop-1", "anna", "secret")
+    # A right that goes ends the connection, as in one cell.
+    assert ask("DELETE", "/api/permissions/shop/anna")[0] == 204
+    try:
+        while True:
+            connection.process_data_events(time_limit=30)
+    except pika.exceptions.ConnectionClosed:
+        pass
+    assert "nowhere" in refused("nowhere", "guest", "guest")
+else:
+    for number, host in enumerate(HOSTS):
+        connection = connect(host, number % len(nodes))
+        expected = [f"{host} {number}".encode() for number in range(COUNT)]
+        assert take_all(connection.channel(), host) == expected, host
+        connection.close()
+    assert ask("DELETE", "/api/vhosts/shop-2")[0] == 204
+    assert "shop-2" in refused("shop-2", "guest", "guest")
+    assert ask("GET", "/api/queues/shop-2/jobs")[0] == 404
+print("done")
