@@ -166,7 +166,7 @@ impl Link {
     }
 }
 
-/// Reads what is there. Safe to drop.
+/// Reads the bytes that have come. Safe to drop.
 async fn read(
     from: &mut (impl AsyncRead + Unpin),
     inbound: &mut BytesMut,

@@ -1,5 +1,5 @@
 //! A worker over a WebSocket: it has tasks, assembles their sessions, and passes each on in one commit with
-//! the records of it. What comes while a commit is stored goes into the next one.
+//! the records of it. Records that come while a commit is stored go into the next one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
