@@ -1,6 +1,6 @@
 //! The wait for the cell, and its journal over the database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
@@ -88,13 +88,7 @@ pub(crate) async fn open(
     }
     uptime().context("a cluster needs the time in /proc/uptime")?;
     member.on_waiting();
-    let lease = member.lease;
-    let ca = settings.cluster.database_ca.as_deref();
-    let cell = i32::try_from(member.cell).context("a cell has a small number")?;
-    let database =
-        Postgres::trusting(address.as_str(), ca, cell, Lease::patience(lease)).context("cluster.database")?;
-    let database = database.with_cells(u32::try_from(settings.cluster.cells).unwrap_or(u32::MAX));
-    let database = Arc::new(database.timed(member.metrics.on_commit()));
+    let database = connect(settings, address.as_str(), member)?;
     // Clients are told of the node by its number.
     tokio::select! {
         _ = member.joined() => {}
@@ -104,10 +98,7 @@ pub(crate) async fn open(
     member.on_claimed(claim.epoch);
     *member.stores.lock() = Stores::new(settings, storage.objects.clone()).map(Arc::new);
     health.set(State::Recovering);
-    let scratch = settings.data_dir.join(match cell {
-        0 => "cluster".to_owned(),
-        _ => format!("cluster-{cell}"),
-    });
+    let scratch = scratch(&settings.data_dir, member.cell);
     let member = Arc::clone(member);
     let (claimed, keeping) = (Arc::new(Claimed::new(database, claim)), Arc::clone(&member));
     let opening = Arc::clone(&claimed);
@@ -142,6 +133,24 @@ pub(crate) async fn open(
         }
     };
     opened.context("recovery was interrupted")?
+}
+
+/// Returns the database of a cell. Nothing is connected yet.
+fn connect(settings: &Settings, address: &str, member: &Member) -> anyhow::Result<Arc<Postgres>> {
+    let cell = i32::try_from(member.cell).context("a cell has a small number")?;
+    let cells = u32::try_from(settings.cluster.cells).unwrap_or(u32::MAX);
+    let ca = settings.cluster.database_ca.as_deref();
+    let database = Postgres::trusting(address, ca, cell, Lease::patience(member.lease));
+    let database = database.context("cluster.database")?.with_cells(cells);
+    Ok(Arc::new(database.timed(member.metrics.on_commit())))
+}
+
+/// Returns the folder of a cell's local files.
+fn scratch(data_dir: &Path, cell: u32) -> PathBuf {
+    match cell {
+        0 => data_dir.join("cluster"),
+        _ => data_dir.join(format!("cluster-{cell}")),
+    }
 }
 
 /// Returns the settings of the cell's storage.
