@@ -16,8 +16,8 @@
 //! or an exchange is none on it: a name that stands for such a topic, an argument that names one, and a
 //! routing key of the exchange without a name need the right on the topic too.
 //!
-//! The match in [`Session::check_rights`] names every method, so that a new one cannot be forgotten. What was
-//! delivered may be settled without a right.
+//! The match in [`Session::check_rights`] names every method, so that a new one cannot be forgotten. Messages
+//! that were delivered may be settled without a right.
 
 use bytestring::ByteString;
 use stafett_access::{Action, Caller, KeyUse, Resource};
