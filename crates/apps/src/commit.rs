@@ -213,7 +213,7 @@ impl CommitContext<'_> {
         build.push(POSITION, Some(&position.encode()), Applied::Position)?;
         self.push_done(state, commit, &position, &mut build)?;
         self.push_entries(state, commit, &mut build)?;
-        Self::push_timers(state, commit, &mut build)?;
+        self.push_timers(state, commit, &mut build)?;
         build.push_rest(state, &position)?;
         if let Some((input, failure)) = failure {
             build.push_failure(input, Some(failure))?;
@@ -400,7 +400,7 @@ impl CommitContext<'_> {
         Ok(())
     }
 
-    fn push_timers(state: &TaskState, commit: &NewCommit, build: &mut Build) -> Result<(), AppError> {
+    fn push_timers(&self, state: &TaskState, commit: &NewCommit, build: &mut Build) -> Result<(), AppError> {
         // The last one for a key and name counts.
         let last: BTreeMap<_, _> = commit
             .timers
@@ -417,6 +417,12 @@ impl CommitContext<'_> {
         for ((key, name), due) in last {
             check_key(key)?;
             check_key(name)?;
+            if due.is_some() && !self.slice.has(Some(key)) {
+                return Err(AppError::Bad {
+                    field: "timers",
+                    why: "the key of a timer is one of another slice of the partition".to_owned(),
+                });
+            }
             if due.is_none() && state.timer(key, name).is_none() {
                 continue;
             }

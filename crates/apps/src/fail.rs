@@ -184,7 +184,12 @@ impl App {
     /// turn, under the claim that follows.
     pub(crate) async fn note_death(&self, slot: &Slot, claim: Claim, worker: &str) -> Result<(), AppError> {
         let delivery = slot.delivery.lock().clone();
-        if self.note_timer_death(slot, claim, worker, &delivery.told).await? {
+        let rules = self.stored().definition.time;
+        let time = slot.with_state(|state| Ok(delivery.time_at(rules, &state.position.next)))?;
+        if self
+            .note_timer_death(slot, claim, worker, (&delivery.told, time))
+            .await?
+        {
             return Ok(());
         }
         let input = delivery.last_input();

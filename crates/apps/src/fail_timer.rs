@@ -108,15 +108,16 @@ impl App {
     }
 
     /// Notes that a worker fell silent, for the first timer that was delivered and not committed: a worker
-    /// does those before records. False if there is none. Called as [`Self::note_death`] is.
+    /// does those before records, unless these brought its time: it is later than `time` then, that of the last
+    /// commit. False if there is none. Called as [`Self::note_death`] is.
     pub(crate) async fn note_timer_death(
         &self,
         slot: &Slot,
         claim: Claim,
         worker: &str,
-        told: &BTreeSet<(i64, u64)>,
+        (told, time): (&BTreeSet<(i64, u64)>, i64),
     ) -> Result<bool, AppError> {
-        let Some((due, place)) = told.first().copied() else {
+        let Some((due, place)) = told.first().copied().filter(|(due, _)| *due <= time) else {
             return Ok(false);
         };
         let read = read_places(&self.parts.catalog, slot.log, &[Some(place)]).await;

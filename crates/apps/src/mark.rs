@@ -7,7 +7,7 @@ use bytes::Bytes;
 use stafett_model::StoredRecord;
 
 use crate::entry::Position;
-use crate::failure::{FailedTimer, TIMER};
+use crate::failure::{FailedTimer, Failure, TIMER};
 use crate::state::TaskState;
 
 /// Part of the state that a fetch needs.
@@ -21,18 +21,19 @@ pub(crate) struct Mark {
     holds: Vec<Option<u64>>,
     /// True while a timer that fails is not delivered.
     pub(crate) holds_timers: bool,
-    /// Key and name of a timer that is delivered alone.
+    /// A timer that is due and delivered alone. Before it is due, records bring its time.
     pub(crate) lone_timer: Option<FailedTimer>,
     /// Records before this offset are delivered alone, per input.
     alone_before: Vec<u64>,
 }
 
 impl Mark {
-    pub(crate) fn of(state: &TaskState, now_ms: i64, stops: bool) -> Self {
+    pub(crate) fn of(state: &TaskState, now_ms: i64, stops: bool, time: i64) -> Self {
         let inputs = 0..u8::try_from(state.position.next.len()).unwrap_or(u8::MAX);
         let timer = state.failures().get(&TIMER);
         let holds_timers = timer.is_some_and(|timer| timer.is_held(now_ms, stops));
-        let lone_timer = timer.filter(|timer| !holds_timers && timer.comes_alone());
+        let is_due = |failure: &Failure| failure.timer.as_ref().is_some_and(|timer| timer.due <= time);
+        let lone_timer = timer.filter(|timer| !holds_timers && timer.comes_alone() && is_due(timer));
         let hold = |input| {
             if holds_timers || lone_timer.is_some() {
                 return Some(0);

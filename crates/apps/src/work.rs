@@ -145,7 +145,7 @@ impl App {
         let (mut delivery, mut fetched) = self.begin_fetch(slot, (from, ahead), logs, &definition)?;
         let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
         let (due, mark, begins) = slot.with_state(|state| {
-            let mark = Mark::of(state, now_ms, stops);
+            let mark = Mark::of(state, now_ms, stops, fetched.time);
             let due = mark.due(state, fetched.time, &delivery.told, DUE_MAX);
             delivery.told.extend(due.iter().copied());
             let mark = mark.told(state, &delivery.told);

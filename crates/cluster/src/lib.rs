@@ -48,7 +48,7 @@ pub use database::{
     ROW_BYTES_MAX, Reference, Row, nonce,
 };
 pub use metrics::Metrics;
-pub use nodes::{Directory, Entry, Key, Node, NodeFacts, Registry, Roll, Sightings, View, surplus};
+pub use nodes::{Directory, Entry, Key, Node, NodeFacts, PEER, Registry, Roll, Sightings, View, surplus};
 pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,

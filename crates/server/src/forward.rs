@@ -93,6 +93,7 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
     let mut segments = uri.path().split('/').skip(1);
     let [version, kind, name] = std::array::from_fn(|_| segments.next());
     let namespace = match (version, kind) {
+        (Some("v1"), Some("users")) => None,
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
         (Some("v1"), _) => value("namespace").map(|text| text.replace('+', " ")),
         (Some("api"), Some(kind)) if IN_HOSTS.contains(&kind) => name.map(str::to_owned),
@@ -181,6 +182,7 @@ mod tests {
             ("/v1/queues?namespace=%2F", 0),
             ("/v1/queues?namespace=%zz", 0),
             ("/v1/queues", 0),
+            ("/v1/users/anna/permissions?namespace=shop", 0),
             ("/v1/namespaces/shop", 9),
             ("/v1/namespaces", 0),
             ("/api/queues/shop/q", 9),

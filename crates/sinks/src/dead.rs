@@ -156,7 +156,11 @@ impl DeadTopic {
         };
         let mut left: Vec<(&Poison, Option<&StoredRecord>)> =
             poison.iter().map(|found| (*found, record_of(found))).collect();
-        for (form, batch_bytes) in ATTEMPTS {
+        let is_kept = matches!(self.source, Origin::Log(..));
+        let attempts = ATTEMPTS
+            .iter()
+            .filter(|(form, _)| is_kept || *form == Form::Whole);
+        for (form, batch_bytes) in attempts.copied() {
             let sent = self.attempt(place, &left, form, batch_bytes).await?;
             let at = |mark: &u64| left.get(usize::try_from(*mark).ok()?).copied();
             let stored: Vec<&Poison> = sent
@@ -174,7 +178,13 @@ impl DeadTopic {
                 return Ok(());
             }
         }
-        Err(format!("the topic {} refuses a letter of any size", self.topic))
+        let topic = &self.topic;
+        Err(if is_kept {
+            format!("the topic {topic} refuses a letter of any size")
+        } else {
+            // With its letter, a message leaves its queue.
+            format!("the topic {topic} refuses a message as too large: raise its `max.message.bytes`")
+        })
     }
 
     /// Sends letters in one form, in batches up to a size; with 0, each in a batch of its own.

@@ -98,11 +98,8 @@ async fn set(State(broker): State<Slot<Broker>>, request: Request) -> Result<Res
     let broker = broker.get()?;
     let (of, known) = match (&wanted.namespace, &wanted.user) {
         (Some(name), None) => {
-            if !broker
-                .messaging()
-                .exchanges()
-                .has_namespace(&Namespace::new(name))
-            {
+            let (exchanges, namespace) = (broker.messaging().exchanges(), Namespace::new(name));
+            if !exchanges.has_namespace(&namespace) && !exchanges.is_elsewhere(&namespace) {
                 let why = format!("there is no namespace {name:?}");
                 return Err(Problem::new(Code::NoSuchNamespace, why));
             }

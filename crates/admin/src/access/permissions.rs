@@ -182,7 +182,8 @@ async fn list(
 
 fn known_namespace(broker: &Broker, name: &str) -> Result<(), Problem> {
     let namespace = Namespace::new(name);
-    if broker.messaging().exchanges().has_namespace(&namespace) {
+    let exchanges = broker.messaging().exchanges();
+    if exchanges.has_namespace(&namespace) || exchanges.is_elsewhere(&namespace) {
         return Ok(());
     }
     Err(Problem::new(

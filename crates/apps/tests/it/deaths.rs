@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stafett_apps::{App, AppError, Fetched, NewCommit, TaskId};
 
-use crate::world::{Worker, World, definition};
+use crate::world::{ALL, Worker, World, definition};
 
 const TASK: TaskId = TaskId::whole(0);
 const POISON: u64 = 3;
@@ -154,4 +154,53 @@ async fn a_timer_under_which_workers_die_is_found_and_goes_to_the_dead_letters()
     let headers = world.headers("dead", 0).await;
     let found = headers.iter().find(|(name, _)| name == "stafett-error");
     assert_eq!(found.unwrap().1, "the worker fell silent with it");
+}
+
+/// A timer that records brought, and that came before they were committed: the records are blamed, and come
+/// again.
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_came_ahead_of_commits_holds_nothing_up() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.topic("dead", 1).await;
+    let records: Vec<_> = (1..9).map(|number| ("k", "x", number * 1_000_000)).collect();
+    world.send("in", &records).await;
+    let mut definition = definition(&["in"]);
+    definition.time.idle_ms = u64::MAX;
+    definition.dead_letter = Some("dead".into());
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, TASK).await.unwrap();
+    let set = NewCommit {
+        seq: 1,
+        next: vec![Some(1)],
+        timers: vec![("t".into(), "n".into(), Some(3_500_000))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    app.leave(worker.session()).unwrap();
+    for number in 0..3 {
+        let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        let mut next = Vec::new();
+        let mut came = Vec::new();
+        while came.len() < 2 {
+            let now = std::future::ready(());
+            let fetched = app.fetch(worker.session(), worker.claim(TASK), &next, ALL, now);
+            let fetched = fetched.await.unwrap();
+            next = fetched.next.iter().copied().map(Some).collect();
+            if fetched.records.is_empty() && fetched.due.is_empty() {
+                break;
+            }
+            came.push(fetched);
+        }
+        assert_eq!(offsets(&came[0])[0], 1, "{number}");
+        // Once the record is suspected, it comes alone.
+        let timers = came.get(1).map_or(0, |fetched| fetched.due.len());
+        assert_eq!(timers, usize::from(number < 2), "{number}");
+    }
+    let worker = Worker::join(&app, "last").has(&app, 1).await;
+    assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap())[0], 2);
+    let headers = world.headers("dead", 0).await;
+    let offset = headers.iter().find(|(name, _)| name == "stafett-offset");
+    assert_eq!(offset.unwrap().1, "1");
 }

@@ -119,6 +119,16 @@ async fn slices_go_on_with_their_keys_and_come_together_at_different_places() {
         matches!(stray, Err(AppError::Bad { field: "put", .. })),
         "{stray:?}"
     );
+    let stray = NewCommit {
+        seq: app.position(ahead).await.unwrap().seq + 1,
+        timers: vec![(foreign(ahead).into(), bytes::Bytes::new(), Some(1))],
+        ..NewCommit::default()
+    };
+    let stray = worker.commit(&app, ahead, stray).await;
+    assert!(
+        matches!(stray, Err(AppError::Bad { field: "timers", .. })),
+        "{stray:?}"
+    );
     let mut done = count(&worker, &app, ahead, 100).await;
     done += count(&worker, &app, behind, 1).await;
     assert!(matches!(

@@ -2,14 +2,16 @@
 //!
 //! Cells stay where they are while no two living nodes differ by more than one cell. Otherwise the node with
 //! the most gives one to the node with the fewest, and all nodes agree which these are. So one cell moves at
-//! a time, and no more than needed. The first cell does not move: it serves everything but virtual hosts.
+//! a time, and no more than needed. The first cell does not move: it serves everything but virtual hosts. Nodes
+//! without an address for others own no cell but the first, and count for nothing here.
 
-use super::{Node, View};
+use super::{Node, PEER, View};
 
 /// Returns a cell that this node owns and is to give away, and the number of the node that is to have it.
 /// `None` while a cell has no owner that lives.
 pub fn surplus(view: &View) -> Option<(u32, u32)> {
     let living = || view.nodes.iter().filter(|node| node.is_alive);
+    let reached = || living().filter(|node| node.facts.address(PEER).is_some());
     let is_of = |node: &Node, cell: usize| {
         let owner = view.cells.get(cell).and_then(|owner| owner.node);
         owner == Some(node.facts.incarnation)
@@ -21,7 +23,7 @@ pub fn surplus(view: &View) -> Option<(u32, u32)> {
     let load = |node: &Node| cells.clone().filter(|cell| is_of(node, *cell)).count();
     // Of nodes with the same number of cells, the first one.
     let most = living().max_by_key(|node| (load(node), std::cmp::Reverse(node.number)))?;
-    let fewest = living().min_by_key(|node| (load(node), node.number))?;
+    let fewest = reached().min_by_key(|node| (load(node), node.number))?;
     if most.number != view.own || load(most) < load(fewest) + 2 {
         return None;
     }
@@ -44,7 +46,7 @@ mod tests {
                 incarnation: [number; 16],
                 key: Key::random(),
                 version: String::new(),
-                addresses: Vec::new(),
+                addresses: vec![(PEER.to_owned(), "127.0.0.1:1".to_owned())],
             },
             is_alive: true,
             silent_ms: 0,
@@ -93,6 +95,13 @@ mod tests {
         );
         assert_eq!(settled(view(3, &[1, 1, 1, 1, 2, 2])), (vec![1, 1, 3, 3, 2, 2], 2));
         assert_eq!(settled(view(4, &[1, 1, 1, 1])), (vec![1, 4, 3, 2], 3));
+    }
+
+    #[test]
+    fn nodes_that_others_cannot_reach_get_no_cells() {
+        let mut view = view(3, &[1, 1, 1, 1]);
+        view.nodes[1].facts.addresses.clear();
+        assert_eq!(settled(view), (vec![1, 1, 3, 3], 2));
     }
 
     #[test]

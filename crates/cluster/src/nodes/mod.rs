@@ -47,6 +47,9 @@ pub(crate) fn random() -> [u8; 32] {
     number
 }
 
+/// Name of the address for other nodes.
+pub const PEER: &str = "peer";
+
 /// Facts that a node gives of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {

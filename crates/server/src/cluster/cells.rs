@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stafett_amqp::{AccessVersion, Homes, Reached};
 use stafett_broker::Broker;
-use stafett_cluster::{Wish, surplus};
+use stafett_cluster::{Node, PEER, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
 use stafett_model::Namespace;
 use stafett_net::{EVENTS, Stream};
@@ -167,7 +167,8 @@ impl Member {
     /// Orders this node to let go of the cell, if it has it. Returns its number.
     pub(crate) fn move_cell(&self, to: Option<u32>) -> Result<u32, Problem> {
         let view = self.view();
-        let is_there = |to| view.others().any(|node| node.number == to);
+        let can_own = |node: &Node| self.cell == 0 || node.facts.address(PEER).is_some();
+        let is_there = |to| view.others().any(|node| node.number == to && can_own(node));
         if self.phase() != Phase::Serving {
             return Err(slot::closed());
         }
@@ -175,8 +176,8 @@ impl Member {
             let why = format!("the cluster has no other node {to} that lives");
             return Err(Problem::new(Code::NoSuchNode, why));
         }
-        if view.others().next().is_none() {
-            let why = "the cluster has no other node that lives";
+        if !view.others().any(can_own) {
+            let why = "the cluster has no other node that lives and can own the cell";
             return Err(Problem::new(Code::NoSuchNode, why));
         }
         self.order(to);

@@ -5,8 +5,9 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
 use stafett_broker::AccessControl;
-use stafett_cluster::{Key, Node, NodeFacts, Nonce, PostgresDirectory, Registry, View, Wish, nonce};
+use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, View, Wish, nonce};
 use stafett_http::Health;
 use stafett_model::Lock;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,8 +26,6 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::node::told;
 
-/// Name of the address for other nodes.
-const PEER: &str = "peer";
 /// Listeners by rank: the address of the first is the name of a node that is given none.
 const RANKS: [&str; 8] = [
     "kafka",
@@ -425,6 +424,12 @@ impl Member {
         let connected = timeout(CONNECT_MAX, TcpStream::connect(address)).await;
         let mut stream = connected.context("no answer")??;
         stream.set_nodelay(true)?;
+        // Clients of a machine that vanished are to hear of its end.
+        let silence_max = u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX);
+        set_tcp_user_timeout(&stream, silence_max)?;
+        set_socket_keepalive(&stream, true)?;
+        set_tcp_keepidle(&stream, self.lease.max(Duration::from_secs(1)))?;
+        set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
         let asked = stafett_cluster::ask(&mut stream, &node.facts.key, wish);
         timeout(ANSWER_MAX, asked).await.context("no answer")??;
         Ok(stream)

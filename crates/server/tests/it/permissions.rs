@@ -23,8 +23,8 @@ fn parsed(text: &str) -> Value {
 
 #[test]
 fn permissions_are_rules_of_one_form_and_show_that_there_are_others() {
-    let closed = Closed::start();
     const PATH: &str = "/v1/users/eve/permissions";
+    let closed = Closed::start();
     let set = |body: &str| closed.ask(&format!("PUT {PATH}"), Some("root"), body);
     let shown = || parsed(&closed.ask(&format!("GET {PATH}"), Some("root"), "").2)["items"].clone();
     let body = r#"{"namespace": "/", "define": "^eve-", "send": ".*", "receive": ""}"#;
@@ -68,8 +68,8 @@ fn permissions_are_rules_of_one_form_and_show_that_there_are_others() {
 
 #[test]
 fn permissions_for_routing_keys_are_those_of_the_management_api() {
-    let closed = Closed::start();
     const PATH: &str = "/v1/users/eve/topic-permissions";
+    let closed = Closed::start();
     let keys = r#"{"namespace": "/", "exchange": "news", "publish": "^eve\\.", "bind": ".*"}"#;
     let set = |body: &str| closed.ask(&format!("PUT {PATH}"), Some("root"), body).0;
     assert_eq!((set(keys), set(keys)), (201, 200));

@@ -1,10 +1,6 @@
 //! Records that a sink cannot write: too many at a time, too large for the dead letters, or for the target.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "the helpers of tests fail as tests do"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
 
 use std::fmt::Write as _;
 use std::fs;

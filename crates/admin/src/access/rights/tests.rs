@@ -105,7 +105,9 @@ fn each_right_that_a_route_needs_is_checked() {
         directory.apply([rule(Effect::Deny, kind, Actions::NONE)]);
     };
     for kind in Kind::ALL {
-        Action::ALL.iter().for_each(|action| deny(kind, &[*action]));
+        for action in Action::ALL {
+            deny(kind, &[action]);
+        }
     }
     for (place, one) in Action::ALL.iter().enumerate() {
         let others = Action::ALL.iter().skip(place + 1);
