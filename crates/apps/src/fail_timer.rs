@@ -108,8 +108,8 @@ impl App {
     }
 
     /// Notes that a worker fell silent, for the first timer that was delivered and not committed: a worker
-    /// does those before records, unless these brought its time: it is later than `time` then, that of the last
-    /// commit. False if there is none. Called as [`Self::note_death`] is.
+    /// does those before records, unless these brought its time: it is later than `time` then, that of the
+    /// last commit. False if there is none. Called as [`Self::note_death`] is.
     pub(crate) async fn note_timer_death(
         &self,
         slot: &Slot,

@@ -75,6 +75,30 @@ fn foreign(task: TaskId) -> String {
     keys.find(|key| !task.slice().has(Some(key.as_bytes()))).unwrap()
 }
 
+/// Entries and timers under keys of another slice are refused.
+async fn refuse_strays(worker: &Worker, app: &Arc<App>, task: TaskId) {
+    let commit = NewCommit {
+        seq: app.position(task).await.unwrap().seq + 1,
+        ..NewCommit::default()
+    };
+    let key = foreign(task);
+    let entry = NewCommit {
+        entries: vec![put(&key, "1")],
+        ..commit.clone()
+    };
+    let timer = NewCommit {
+        timers: vec![(key.into(), bytes::Bytes::new(), Some(1))],
+        ..commit
+    };
+    for (stray, wanted) in [(entry, "put"), (timer, "timers")] {
+        let refused = worker.commit(app, task, stray).await;
+        assert!(
+            matches!(refused, Err(AppError::Bad { field, .. }) if field == wanted),
+            "{refused:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn slices_go_on_with_their_keys_and_come_together_at_different_places() {
     let world = World::new();
@@ -109,26 +133,7 @@ async fn slices_go_on_with_their_keys_and_come_together_at_different_places() {
         "{late:?}"
     );
     let (ahead, behind) = (task("0.00"), task("0.11"));
-    let stray = NewCommit {
-        seq: app.position(ahead).await.unwrap().seq + 1,
-        entries: vec![put(&foreign(ahead), "1")],
-        ..NewCommit::default()
-    };
-    let stray = worker.commit(&app, ahead, stray).await;
-    assert!(
-        matches!(stray, Err(AppError::Bad { field: "put", .. })),
-        "{stray:?}"
-    );
-    let stray = NewCommit {
-        seq: app.position(ahead).await.unwrap().seq + 1,
-        timers: vec![(foreign(ahead).into(), bytes::Bytes::new(), Some(1))],
-        ..NewCommit::default()
-    };
-    let stray = worker.commit(&app, ahead, stray).await;
-    assert!(
-        matches!(stray, Err(AppError::Bad { field: "timers", .. })),
-        "{stray:?}"
-    );
+    refuse_strays(&worker, &app, ahead).await;
     let mut done = count(&worker, &app, ahead, 100).await;
     done += count(&worker, &app, behind, 1).await;
     assert!(matches!(

@@ -2,8 +2,8 @@
 //!
 //! Cells stay where they are while no two living nodes differ by more than one cell. Otherwise the node with
 //! the most gives one to the node with the fewest, and all nodes agree which these are. So one cell moves at
-//! a time, and no more than needed. The first cell does not move: it serves everything but virtual hosts. Nodes
-//! without an address for others own no cell but the first, and count for nothing here.
+//! a time, and no more than needed. The first cell does not move: it serves everything but virtual hosts.
+//! Nodes without an address for others own no cell but the first, and count for nothing here.
 
 use super::{Node, PEER, View};
 
