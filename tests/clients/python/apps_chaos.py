@@ -45,14 +45,20 @@ def code(status, answer):
 
 
 class Worker:
+    # Names that are taken: two workers of one name take the session from each other for as long as they both run.
+    names = set()
+
     def __init__(self, name, seed):
+        # The second of a name ends when the app drains: else neither may come to its commits on a busy machine.
+        self.ends = producing if name in self.names else working
+        self.names.add(name)
         self.name, self.random, self.claims, self.zombie = name, random.Random(seed), {}, 0
 
     def ask(self, command, body, timeout=20):
         return ask("POST", f"{APP}/workers/{self.name}/{command}", body, self.token, timeout)
 
     def run(self):
-        while not working.is_set():
+        while not self.ends.is_set():
             self.token = None
             status, joined = self.ask("join", {})
             if status != 200:
@@ -61,7 +67,7 @@ class Worker:
                 continue
             self.token, self.after = joined["token"], 0
             self.claims = {held["task"]: held["epoch"] for held in joined["resumed"]}
-            while not working.is_set() and self.turn():
+            while not self.ends.is_set() and self.turn():
                 if self.random.random() < 0.02:
                     stats["a worker dies"] += 1
                     time.sleep(self.random.choice([0, 2.2]))
