@@ -6,7 +6,7 @@
 //! client ◀────────────── bytes, both ways ─────────────────────────────────────────▶ home, from open-ok on
 //! ```
 //!
-//! The table ([`Passed`]) says which user was found and what was agreed. The home trusts it: it comes from
+//! The table ([`Passed`]) has the user that was found and the agreement. The home trusts it: it comes from
 //! another node. Rights are checked here to enter, and by the home for everything else; it waits until its
 //! copy of users and rights is as new as the one here.
 

@@ -81,7 +81,7 @@ impl Reload {
         &self.settings
     }
 
-    /// Returns what a run of the process's parts is made with.
+    /// Returns the settings and parts of a run of the process.
     pub(crate) fn given(&self) -> Given {
         Given {
             settings: self.settings.clone(),

@@ -1,4 +1,4 @@
-//! What a crash of a worker leaves, by the guarantee of the app.
+//! Results and entries after a crash of a worker, by the guarantee of the app.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn at_least_once_results_that_were_not_committed_come_again() {
     let worker = Worker::join(&app, "x").has(&app, 1).await;
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [0, 1]);
     emit(&worker, &app, "1").await.unwrap();
-    // What goes within the commit is there once, as its entries are.
+    // Results within the commit are there once, as its entries are.
     worker.commit(&app, TASK, second()).await.unwrap();
     assert!(worker.commit(&app, TASK, second()).await.unwrap().repeated);
     assert_eq!(world.values("out", 0).await, ["1", "1", "2"]);

@@ -1,4 +1,4 @@
-//! Faults of the broker under load, and queues over HTTP: what a run leaves of them.
+//! Reports of runs with faults of the broker under load, and with queues over HTTP.
 
 use tempfile::TempDir;
 
