@@ -252,9 +252,12 @@ class Run:
     def end(self):
         for worker in self.workers.values():
             worker.send_signal(signal.SIGCONT)
+            # One that was begun a moment ago may not be as far.
+            while worker.poll() is None and not catches(worker.pid, signal.SIGTERM):
+                time.sleep(0.02)
             worker.terminate()
-        for worker in self.workers.values():
-            assert worker.wait(60) == 0, "a worker ends by itself when it is asked to"
+        for name, worker in self.workers.items():
+            assert worker.wait(60) == 0, (name, worker.returncode, "a worker ends by itself when it is asked to")
         self.broker.process.terminate()
         assert self.broker.process.wait(60) == 0
 
@@ -262,6 +265,13 @@ class Run:
         for process in [*self.workers.values(), self.broker.process]:
             process.kill()
             process.wait()
+
+
+def catches(process, number):
+    """Whether the process has a handler for the signal (proc(5): SigCgt)."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    caught = next(line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return int(caught, 16) >> (number - 1) & 1 == 1
 
 
 def fragment(session, part):
