@@ -213,7 +213,7 @@ mod tests {
                 "[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"",
                 "nothing stands in for the protocol of live topics",
             ),
-            ("[roles.p]\ndoes = \"relay\"", "only what does `produce`"),
+            ("[roles.p]\ndoes = \"relay\"", "only roles that produce"),
             (
                 "[topics.main]\ncount = 1001\n[roles.p]\ndoes = \"produce\"",
                 "the stub has at most 1000 topics",
