@@ -1805,6 +1805,7 @@ export type QueueDetails = {
   retain: number;
   single_active_consumer: boolean;
   state: QueueState;
+  topic: string | null;
   ttl_ms: number | null;
 };
 
@@ -1821,6 +1822,7 @@ export type QueueMemory = {
 };
 
 export type QueueName = {
+  id: string;
   name: string;
   namespace: string;
 };
@@ -2185,6 +2187,7 @@ export type Topic = {
   retention_ms: number | null;
   set: (string)[];
   settings: TopicSettings | null;
+  shows: QueueName | null;
 };
 
 export type TopicChange = {
