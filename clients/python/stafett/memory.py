@@ -60,7 +60,7 @@ class MemoryApp:
             await task.prepare()
 
     async def move(self) -> None:
-        """That worker takes the tasks over: it reads what has changed since, and goes on."""
+        """That worker takes the tasks over: it reads the changes since, and goes on."""
         for task in self._tasks:
             await task.move()
 

@@ -217,7 +217,7 @@ class Worker:
                 working = asyncio.ensure_future(self._session(stop))
                 await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
                 if not working.done():
-                    # It ends by itself: what is in hand is committed first.
+                    # It ends by itself: work in hand is committed first.
                     await asyncio.wait({working})
                 try:
                     working.result()

@@ -43,7 +43,7 @@ settings! {
         /// How many bytes each partition keeps of topics that say nothing else. -1: all.
         retention_bytes: BytesLimit = "-1", in 1..=1024 * TIB;
 
-        /// Bytes of requests that may be in memory at once. What is beyond waits in the sockets. A quarter is
+        /// Bytes of requests that may be in memory at once. More waits in the sockets. A quarter is
         /// for requests of up to 64 KiB, another for those of up to 2 MiB, so that they never wait behind
         /// larger ones. Larger ones take their bytes as they arrive; one at a time may go beyond the rest, so
         /// that all come to their end. While others wait, a request of which less than 64 KiB comes in two
@@ -259,8 +259,7 @@ settings! {
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
-        /// Bytes that the members of all groups may take in memory, with what they say of themselves and are
-        /// given.
+        /// Bytes that the members of all groups may take in memory, with their metadata and assignments.
         memory_bytes_max: Bytes = "256MiB", in MIB..=TIB;
 
         /// Size of the text that members may write beside a committed offset.

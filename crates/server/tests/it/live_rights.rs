@@ -200,7 +200,7 @@ fn live_topics_come_out_of_the_quota() {
     assert_eq!(root.ask(&command("ping", "r", &json!({})))["result"], "success");
     assert_eq!(error(&root.ask(&command("ping", "r", &json!({})))), "over_quota");
     set("");
-    // What is pushed makes a debt, and nothing is refused for it.
+    // Pushed messages make a debt, and nothing is refused for it.
     set(r#", "fetched_bytes_per_second": 0.1"#);
     root.ask(&command("listen", "r", &json!({})));
     root.ask(&command("subscribe", "r", &json!({"topic": "t"})));

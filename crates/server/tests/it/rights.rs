@@ -1,4 +1,4 @@
-//! What is reached over HTTP without a login, and by a user without rules; and what ends when a right is gone.
+//! Routes that are reached without a login, and by a user without rules; and answers that end with a right.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
