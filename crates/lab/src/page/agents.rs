@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stafett_http::api::{delete, get, post};
 use stafett_http::{Api, Code, Path, Problem, body};
 use stafett_model::Lock;
@@ -35,7 +36,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     .route(
         post("/lab/v1/agents", "Adds an agent to the list, in place of another of its name.")
             .body::<Address>()
-            .answers::<Address>(201)
+            .answers::<Value>(201)
             .refuses(&[Code::Overloaded]),
         add,
     )

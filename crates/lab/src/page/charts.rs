@@ -44,6 +44,8 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Chart {
     name: String,
+    /// As it was kept, or is sent to `/lab/v1/analyze`.
+    #[schemars(with = "serde_json::Value")]
     question: Question,
 }
 

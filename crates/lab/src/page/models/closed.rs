@@ -74,6 +74,8 @@ struct Bound {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ClosedAnswer")]
 struct Answer {
+    /// Name, `demand_s` and `servers` of each.
+    #[schemars(with = "Vec<serde_json::Value>")]
     centres: Vec<Centre>,
     think_s: f64,
     measured: Vec<Measured>,
