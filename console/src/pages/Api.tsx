@@ -114,7 +114,7 @@ function Try({ route, schemas, onClose }: { route: Route; schemas: Record<string
           Close
         </button>
       </header>
-      <p>{route.description ?? route.summary}</p>
+      <p className="lead">{route.description ?? route.summary}</p>
       <div className="form two">
         {given.map(({ name, description, schema: of, in: place }) => (
           <Field key={name} label={`${name}${place === 'path' ? '' : ' (query)'}`} help={description}>
