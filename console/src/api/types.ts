@@ -1816,6 +1816,7 @@ export type QueueDetails = {
   retain: number;
   single_active_consumer: boolean;
   state: QueueState;
+  topic: string | null;
   ttl_ms: number | null;
 };
 
@@ -1835,6 +1836,7 @@ export type QueueMemory = {
 };
 
 export type QueueName = {
+  id: string;
   name: string;
   namespace: string;
 };
@@ -2200,6 +2202,7 @@ export type Topic = {
   retention_ms: number | null;
   set: (string)[];
   settings: TopicSettings | null;
+  shows: QueueName | null;
 };
 
 export type TopicChange = {

@@ -68,7 +68,7 @@ pub(crate) struct MessageOf {
     deaths: Vec<DeathOf>,
     /// Lease under which the message is in flight.
     lease: Option<String>,
-    /// Holder of a message in flight, in the list of those.
+    /// Holder of a message in flight, where it is shown alone or in the list of those.
     pub(crate) holder: Option<HolderOf>,
 }
 

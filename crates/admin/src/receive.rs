@@ -217,9 +217,13 @@ async fn show(
         form,
         is_whole: true,
     };
-    let masks = masks.for_caller(&*broker.get()?);
-    let shown = MessageOf::of(&queue, id, &message, shown).masked(&masks);
-    Ok(answer(StatusCode::OK, &shown))
+    let broker = broker.get()?;
+    let mut shown = MessageOf::of(&queue, id, &message, shown);
+    shown.holder = queue
+        .holder(id)
+        .map(|holder| held::holder_of(&broker, &queue, holder));
+    let masks = masks.for_caller(&broker);
+    Ok(answer(StatusCode::OK, &shown.masked(&masks)))
 }
 
 fn state_word(state: MessageState) -> &'static str {
