@@ -32,7 +32,7 @@ struct MemoryUse {
     groups_bytes: Option<usize>,
     /// Histories of objects, which `history.bytes_max` bounds.
     history_bytes: Option<usize>,
-    /// What is resident beyond the sum of the parts: the program, threads, connections, indexes of the
+    /// Memory that is resident beyond the sum of the parts: the program, threads, connections, indexes of the
     /// journal, users and rules, and memory that the allocator keeps.
     other_bytes: Option<u64>,
 }

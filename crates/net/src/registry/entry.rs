@@ -104,7 +104,7 @@ struct Rest {
     client: Option<Arc<dyn Client>>,
     /// `None` on a plain connection.
     tls: Option<Arc<TlsSession>>,
-    /// `None` while nobody looks at rates.
+    /// `None` while no one looks at rates.
     sample: Option<Box<Sample>>,
 }
 

@@ -40,7 +40,7 @@ const SAMPLES_AFTER_LOOK: u32 = 12;
 #[derive(Debug, Default)]
 pub struct Connections {
     table: Mutex<BTreeMap<u64, Arc<ConnectionEntry>>>,
-    /// Samples of rates that are still taken: none while nobody looks.
+    /// Samples of rates that are still taken: none while no one looks.
     samples_left: AtomicU32,
     /// Waits for connections that were told to end.
     endings: TaskTracker,
