@@ -148,8 +148,10 @@ fn gather(
         } else if question.window_s > 1 && !role.windows.is_empty() {
             for window in &role.windows {
                 let from = window.at_s - crate::results::WINDOW_S;
-                // A window that the cut goes through counts where half of it does.
-                if counts(from + 5.0, window.at_s - 5.0)
+                // The last window may be short. One that the cut goes through counts where its middle does.
+                let to = window.at_s.min(point.warmup_s + point.measured_s);
+                let middle = f64::midpoint(from, to);
+                if counts(middle, middle)
                     && let Ok(latencies) = histogram::decode(&window.histogram)
                 {
                     let gathered = group.windows.entry(question.end_of(window.at_s)).or_default();
