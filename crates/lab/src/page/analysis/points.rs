@@ -11,6 +11,9 @@ use crate::results::{
     OutcomeKind, Point, ProcessKind, ProcessSample, ProcessSeries, RateSample, RoleResult, histogram,
 };
 
+/// Durability of a series whose points have different ones.
+const SEVERAL: &str = "several levels";
+
 /// Values of one window of one series.
 #[derive(Debug, Default)]
 struct Gathered {
@@ -178,9 +181,11 @@ fn entry<'a>(
     role: Option<&RoleResult>,
 ) -> &'a mut Group {
     let group = groups.entry(name_of(question, source, point, role)).or_default();
-    group
-        .durability
-        .get_or_insert_with(|| point.durability.given.clone());
+    let given = &point.durability.given;
+    group.durability = match group.durability.take() {
+        Some(before) if before != *given => Some(SEVERAL.to_owned()),
+        _ => Some(given.clone()),
+    };
     group.points.insert(place);
     group
 }
