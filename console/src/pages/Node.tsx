@@ -196,6 +196,9 @@ function MemoryParts() {
         { name: 'Requests', value: bytes(requests.used_bytes), more: `of ${bytes(requests.max_bytes)}` },
         { name: 'Queues', value: count(data.queues?.count), more: `${counted(data.queues?.in_flight, 'message')} in flight` },
         { name: 'Live topics', value: count(data.live?.topics), more: counted(data.live?.subscriptions, 'subscription') },
+        { name: 'Groups', value: bytes(data.groups_bytes), exact: count(data.groups_bytes) },
+        { name: 'Histories', value: bytes(data.history_bytes), exact: count(data.history_bytes) },
+        { name: 'Other', value: bytes(data.other_bytes), exact: count(data.other_bytes) },
       ]}
     />
   );

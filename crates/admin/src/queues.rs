@@ -99,9 +99,9 @@ pub(crate) struct QueueStatus {
 }
 
 /// Messages since the start of the broker, by their way.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "QueueCounters")]
-struct Counters {
+pub(crate) struct Counters {
     published: u64,
     published_bytes: u64,
     /// Deliveries to consumers.
@@ -125,9 +125,9 @@ struct Counters {
 }
 
 /// Messages per second, within the latest 5 s.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "QueueRates")]
-struct Rates {
+pub(crate) struct Rates {
     published: f64,
     /// Deliveries to consumers and to requests.
     delivered: f64,
@@ -136,7 +136,7 @@ struct Rates {
 }
 
 impl Counters {
-    fn of(counts: MessageCounts) -> Self {
+    pub(crate) fn of(counts: MessageCounts) -> Self {
         Self {
             published: counts.published,
             published_bytes: counts.published_bytes,
@@ -156,13 +156,20 @@ impl Counters {
 }
 
 impl Rates {
-    fn of(queue: &Queue) -> Self {
+    pub(crate) fn of(queue: &Queue) -> Self {
         Self {
             published: queue.rate(&[QueueSeries::Published]),
             delivered: queue.rate(&DELIVERED),
             completed: queue.rate(&[QueueSeries::Completed]),
             redelivered: queue.rate(&[QueueSeries::Redelivered]),
         }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.published += other.published;
+        self.delivered += other.delivered;
+        self.completed += other.completed;
+        self.redelivered += other.redelivered;
     }
 }
 

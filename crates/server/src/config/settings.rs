@@ -274,7 +274,7 @@ settings! {
     history: History {
         /// Memory for the histories of queues, topics, exchanges and groups: those that changed last have
         /// one, of an hour. A queue's takes 8 KiB. 0: none; the node's own is always kept.
-        bytes_max: Bytes = "64MiB", in 0..=TIB;
+        bytes_max: Bytes = "64MiB", in 0..=TIB, reloads true;
     }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
@@ -513,10 +513,10 @@ settings! {
         dir: OptionalFolder = "";
 
         /// Part of the requests that is written, 0 to 1.
-        share: Share = "0.01";
+        share: Share = "0.01", reloads true;
 
         /// Requests that took longer are written whatever the share. 0: they are not.
-        slow_ms: Time = "0", in 0..=DAY;
+        slow_ms: Time = "0", in 0..=DAY, reloads true;
 
         /// Bytes of all its files; the oldest go.
         bytes_max: Bytes = "1GiB", in MIB..=TIB;
