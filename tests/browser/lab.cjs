@@ -74,8 +74,9 @@ async function main() {
   page.setDefaultTimeout(60_000);
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(String(error)));
-  page.on('response', (response) => response.status() >= 400 && wrong.push(`${response.status()} ${response.url()}`));
-  page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+  // A run without closed loops has no closed network, and the lab says so with 400.
+  page.on('response', (response) => response.status() >= 400 && !response.url().endsWith('/models/closed') && wrong.push(`${response.status()} ${response.url()}`));
+  page.on('console', (message) => message.type() === 'error' && !message.location().url.endsWith('/models/closed') && wrong.push(message.text()));
   const shot = async (name) => folder && page.screenshot({ path: `${folder}/lab-${name}.png` });
 
   await page.goto(`${base}/`);
