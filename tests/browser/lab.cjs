@@ -52,6 +52,8 @@ async function looked(page, name, axe) {
   for (const [width, colorScheme] of VIEWS) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme });
+    // What lies half under the bar is no small target.
+    await page.evaluate(() => scrollTo(0, 0));
     await page.evaluate(axe);
     const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
     const found = violations.map(({ id, nodes }) => `${id}: ${nodes[0].html}`);
@@ -72,8 +74,9 @@ async function main() {
   page.setDefaultTimeout(60_000);
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(String(error)));
-  page.on('response', (response) => response.status() >= 400 && wrong.push(`${response.status()} ${response.url()}`));
-  page.on('console', (message) => message.type() === 'error' && wrong.push(message.text()));
+  // A run without closed loops has no closed network, and the lab says so with 400.
+  page.on('response', (response) => response.status() >= 400 && !response.url().endsWith('/models/closed') && wrong.push(`${response.status()} ${response.url()}`));
+  page.on('console', (message) => message.type() === 'error' && !message.location().url.endsWith('/models/closed') && wrong.push(message.text()));
   const shot = async (name) => folder && page.screenshot({ path: `${folder}/lab-${name}.png` });
 
   await page.goto(`${base}/`);

@@ -45,6 +45,11 @@ y = ["produce_rate"]
 
 const dialog = (page) => page.getByRole('dialog');
 
+/** An agent takes one order at a time: it may be asked by another request just now. */
+async function areReady(page) {
+  for (const name of ['machine1', 'machine2']) await dialog(page).locator('input:enabled').and(page.getByRole('checkbox', { name, exact: true })).waitFor();
+}
+
 async function isArchive(waited) {
   const bytes = readFileSync(await (await waited).path());
   assert.equal(bytes.subarray(0, 2).toString(), 'PK', 'an archive is downloaded');
@@ -83,6 +88,7 @@ async function byKeys(page, base, agents) {
   await page.getByText('Saved.').waitFor();
   await keys.enter('Run', { back: true });
   await dialog(page).waitFor();
+  await areReady(page);
   await keys.tick('machine1');
   await keys.tick('machine2');
   await keys.enter('Run');
@@ -124,6 +130,7 @@ async function byMouse(page, base) {
   await mouse.button('Clone', dialog(page));
   await page.getByRole('heading', { name: 'by-keys-2' }).waitFor();
   await mouse.button('Run');
+  await areReady(page);
   await mouse.box('machine1', dialog(page));
   await mouse.box('machine2', dialog(page));
   await mouse.button('Run', dialog(page));

@@ -40,7 +40,7 @@ async function main() {
   watch(page, base, found);
   await page.goto(`${base}/console/queues?sort=-name`);
   await page.getByRole('link', { name: `many.${String(Number(count) - 1).padStart(6, '0')}` }).waitFor();
-  await page.getByRole('searchbox').fill('0077');
+  await page.getByRole('searchbox').fill('000077');
   await page.getByRole('link', { name: 'many.000077' }).waitFor();
   await browser.close();
   for (const problem of found) console.log(problem);

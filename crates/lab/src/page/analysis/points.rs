@@ -11,6 +11,9 @@ use crate::results::{
     OutcomeKind, Point, ProcessKind, ProcessSample, ProcessSeries, RateSample, RoleResult, histogram,
 };
 
+/// Durability of a series whose points have different ones.
+const SEVERAL: &str = "several levels";
+
 /// Values of one window of one series.
 #[derive(Debug, Default)]
 struct Gathered {
@@ -148,8 +151,10 @@ fn gather(
         } else if question.window_s > 1 && !role.windows.is_empty() {
             for window in &role.windows {
                 let from = window.at_s - crate::results::WINDOW_S;
-                // A window that the cut goes through counts where half of it does.
-                if counts(from + 5.0, window.at_s - 5.0)
+                // The last window may be short. One that the cut goes through counts where its middle does.
+                let to = window.at_s.min(point.warmup_s + point.measured_s);
+                let middle = f64::midpoint(from, to);
+                if counts(middle, middle)
                     && let Ok(latencies) = histogram::decode(&window.histogram)
                 {
                     let gathered = group.windows.entry(question.end_of(window.at_s)).or_default();
@@ -176,9 +181,11 @@ fn entry<'a>(
     role: Option<&RoleResult>,
 ) -> &'a mut Group {
     let group = groups.entry(name_of(question, source, point, role)).or_default();
-    group
-        .durability
-        .get_or_insert_with(|| point.durability.given.clone());
+    let given = &point.durability.given;
+    group.durability = match group.durability.take() {
+        Some(before) if before != *given => Some(SEVERAL.to_owned()),
+        _ => Some(given.clone()),
+    };
     group.points.insert(place);
     group
 }
