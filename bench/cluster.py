@@ -32,7 +32,7 @@ from websockets.sync.client import connect
 NODES = 3
 # Guard against a hang, in seconds.
 LIMIT = 60
-# Seconds after the end of an owner, beyond any take-over: what is sent then and succeeds shows that all is well again.
+# Seconds after the end of an owner, beyond any take-over: a record that is sent then and succeeds shows that all is well again.
 REGULAR = 1.5
 
 

@@ -1,6 +1,6 @@
 """A cluster over PostgreSQL and an object store: latency, statements, take-over, and kills.
 
-    python3 bench/cluster_store.py latency  [--put 60,250] [--inline 64KiB] [--rate 2000] [--seconds 30]
+    python3 bench/cluster_store.py latency  [--put 60,250] [--inline 64KiB] [--rate 2000] [--producers 1] [--seconds 30]
     python3 bench/cluster_store.py bulk     [--seconds 20]          1 KiB records, against one node on disk at `sync`
     python3 bench/cluster_store.py statements                        per commit time, at 10 and 10,000 partitions
     python3 bench/cluster_store.py takeover [--bytes 268435456]      of a cell with so much to replay
@@ -181,10 +181,11 @@ def make_topic(servers, name, partitions):
         future.result(90)
 
 
-def paced(servers, topic, partitions, rate, seconds, size=100):
-    """Milliseconds from each record's hand-over to its acknowledgement."""
+def paced(servers, topic, partitions, rate, seconds, size=100, producers=1):
+    """Milliseconds from each record's hand-over to its acknowledgement. A producer has five requests under way at most."""
     took = []
-    producer = Producer({"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "enable.idempotence": True})
+    settings = {"bootstrap.servers": servers, "acks": "all", "linger.ms": 0, "enable.idempotence": True}
+    producers = [Producer(settings) for _ in range(producers)]
     value = os.urandom(size)
 
     def sent(at):
@@ -201,10 +202,13 @@ def paced(servers, topic, partitions, rate, seconds, size=100):
     while (now := time.perf_counter()) - began < seconds:
         due = int((now - began) * rate)
         while number < due:
+            producer = producers[number % len(producers)]
             producer.produce(topic, value, partition=number % partitions, on_delivery=sent(time.perf_counter()))
             number += 1
-        producer.poll(0.0005)
-    producer.flush(60)
+        for producer in producers:
+            producer.poll(0.0005)
+    for producer in producers:
+        producer.flush(60)
     return took[len(took) // 10 :]
 
 
@@ -232,11 +236,11 @@ def latency(options, folder):
     make_topic(servers, "t", 6)
     paced(servers, "t", 6, options.rate, 3)
     before, used = node.metrics(), node.cpu_seconds()
-    took = paced(servers, "t", 6, options.rate, options.seconds)
+    took = paced(servers, "t", 6, options.rate, options.seconds, producers=options.producers)
     after = node.metrics()
     commits = after.get("stafett_cluster_commits_total", 0) - before.get("stafett_cluster_commits_total", 0)
     print(
-        f"latency: put {options.put or 'none'}, inline {options.inline}: {len(took)} records, "
+        f"latency: put {options.put or 'none'}, inline {options.inline}, {options.producers} producers: {len(took)} records, "
         f"p50 {percentile(took, 0.5):.1f} ms, p99 {percentile(took, 0.99):.1f} ms, p99.9 {percentile(took, 0.999):.1f} ms; "
         f"{commits / options.seconds:.0f} commits/s, {(node.cpu_seconds() - used) / options.seconds:.2f} cores"
         f"{', puts ' + str(store.counts()['PUT']) if store else ''}; {load()}"
@@ -462,6 +466,7 @@ def main():
     parser.add_argument("--inline", default="64KiB")
     parser.add_argument("--linger", default="50ms")
     parser.add_argument("--rate", type=int, default=2000)
+    parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--bytes", type=int, default=256 << 20)
     parser.add_argument("--rounds", type=int, default=20)

@@ -261,7 +261,7 @@ def main():
         print(f"{row} run {run + 1} {subject}: {shown}", file=sys.stderr)
 
     for broker in list(brokers):
-        # A JVM is slow until it has compiled what it runs; nobody measures that here.
+        # A JVM is slow until it has compiled its code; that is not measured here.
         try:
             produce(broker, 200_000 if options.quick else 2_000_000, 100)
         except RuntimeError as error:

@@ -110,44 +110,51 @@ class Scene:
         self.broker = Broker(f"stafett-{options.durability}", self.folder / "broker", ["--set", f"ingest.endpoints={endpoints}"])
         for topic in ("log", "events"):
             self.stafett("topic", "create", topic, "-p", "2")
-        self.records = 0
+        self.records = {}
 
     def stafett(self, *arguments):
         return measured([stafett_binary(), *arguments], STAFETT_SERVER=self.broker.address)
 
-    def fill(self, records):
-        """Stores records in the topic of the sinks, once."""
+    def fill(self, records, topic="log"):
+        """Stores records in a topic of the sinks, once."""
         connection = http.client.HTTPConnection(self.broker.http)
-        for begin in range(self.records, records, 2000):
+        for begin in range(self.records.get(topic, 0), records, 2000):
             lines = "\n".join(event(number) for number in range(begin, min(begin + 2000, records)))
-            connection.request("POST", "/v1/topics/log/records", lines, {"Content-Type": "application/x-ndjson"})
+            connection.request("POST", f"/v1/topics/{topic}/records", lines, {"Content-Type": "application/x-ndjson"})
             answer = connection.getresponse()
             said = answer.read()
             if answer.status != 200:
                 sys.exit(f"{answer.status}: {said.decode()}")
-        self.records = max(self.records, records)
+        self.records[topic] = max(self.records.get(topic, 0), records)
 
-    def sink(self, name, fields, records):
-        """Runs a sink from the begin of the topic to its end. Returns the seconds, and those of its processor."""
-        file = self.folder / f"{name}.toml"
-        file.write_text(f'[sink.{name}]\nfrom = "log"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}')
+    def begin(self, sinks):
+        """Applies and begins sinks: from, name, fields. Returns the process, and a function of the rows so far."""
+        file = self.folder / f"{sinks[0][1]}.toml"
+        parts = (f'[sink.{name}]\nfrom = "{topic}"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}' for topic, name, fields in sinks)
+        file.write_text("\n".join(parts))
         arguments = ["-f", str(file), "--http", self.broker.http]
         self.stafett("sink", "apply", *arguments)
         command = [str(stafett_binary()), "sink", "run", *arguments, "--metrics", "127.0.0.1:0"]
         environment = {**os.environ, "STAFETT_SERVER": self.broker.address}
-        log = open(self.folder / f"{name}.log", "wb")
-        begun = time.monotonic()
+        log = open(file.with_suffix(".log"), "wb")
         running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         metrics = running.stdout.readline().split()[-1]
-        rows = re.compile(rf'^stafett_sink_rows_total{{sink="{name}"}} (\d+)', re.MULTILINE)
-        while True:
+
+        def rows():
+            if running.poll() is not None:
+                sys.exit(f"the sinks ended: see {log.name}")
             connection = http.client.HTTPConnection(metrics)
             connection.request("GET", "/metrics")
-            found = rows.search(connection.getresponse().read().decode())
-            if found and int(found.group(1)) >= records:
-                break
-            if running.poll() is not None:
-                sys.exit(f"the sink ended: see {log.name}")
+            found = re.findall(r"^stafett_sink_rows_total\{[^}]*\} (\d+)", connection.getresponse().read().decode(), re.MULTILINE)
+            return sum(map(int, found))
+
+        return running, rows
+
+    def sinks(self, sinks, records):
+        """Runs sinks from the begin of their topics to the end. Returns the seconds, and those of their processor."""
+        begun = time.monotonic()
+        running, rows = self.begin(sinks)
+        while rows() < records:
             time.sleep(0.05)
         seconds = time.monotonic() - begun
         fields = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -157,16 +164,69 @@ class Scene:
         return seconds, cpu
 
     def whole(self, name, fields, records):
-        seconds, cpu = self.sink(name, fields, records)
+        seconds, cpu = self.sinks([("log", name, fields)], records)
         say(f"{name}, whole: {records / seconds / 1000:.0f} k/s, {records / cpu / 1000:.0f} k/s per core of the sink")
 
 
-def postgres(options, scene):
-    folder = scene.folder / "postgres"
+def store(scene, name):
+    """A PostgreSQL server of its own, and its address."""
+    folder = scene.folder / name
     folder.mkdir()
     server = Postgres(folder)
     atexit.register(server.process.kill)
-    address = f"host=127.0.0.1 port={server.port} user=postgres dbname=postgres"
+    return server, f"host=127.0.0.1 port={server.port} user=postgres dbname=postgres"
+
+
+def backlog(options, scene):
+    """A backlog of six topics into PostgreSQL and files at once (P1 drained six queues into two stores)."""
+    server, address = store(scene, "backlog")
+    topics, sinks = [f"backlog{number}" for number in range(6)], []
+    for topic in topics:
+        scene.stafett("topic", "create", topic, "-p", "1")
+        scene.fill(options.records // 6, topic)
+        folder = scene.folder / f"{topic}-files"
+        folder.mkdir()
+        sinks.append((topic, f"{topic}_pg", f'to = "postgres"\nurl = "{address}"\ntable = "{topic}"\ncreate = true'))
+        sinks.append((topic, f"{topic}_files", f'to = "files"\npath = "{folder}"\nformat = "csv"\ncompression = "gzip"'))
+    records = options.records // 6 * 6
+    seconds, cpu = scene.sinks(sinks, 2 * records)
+    say(f"backlog of six topics into PostgreSQL and files: {records / seconds / 1000:.0f} k/s into both, sinks {cpu / seconds:.1f} cores")
+    server.process.terminate()
+    server.process.wait()
+
+
+def stopped(options, scene):
+    """The broker's processor time while a sink waits for its store."""
+    server, address = store(scene, "stopped")
+    scene.fill(options.records)
+    running, rows = scene.begin([("log", "stopped", f'to = "postgres"\nurl = "{address}"\ntable = "events"\ncreate = true')])
+    while rows() == 0:
+        time.sleep(0.01)
+    backends = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_below(folder, server.process.pid)]
+    for process in [server.process.pid, *backends]:
+        os.kill(process, signal.SIGSTOP)
+    time.sleep(2)  # what is under way comes to rest
+    before, at = scene.broker.cpu_seconds(), time.monotonic()
+    time.sleep(options.seconds)
+    share = (scene.broker.cpu_seconds() - before) / (time.monotonic() - at)
+    say(f"a sink whose store is stopped, after {rows()} of {options.records} rows: {100 * share:.2f} % of a core of the broker")
+    for process in [server.process.pid, *backends]:
+        os.kill(process, signal.SIGCONT)
+    running.send_signal(signal.SIGTERM)
+    running.wait()
+    server.process.terminate()
+    server.process.wait()
+
+
+def is_below(folder, parent):
+    try:
+        return int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1]) == parent
+    except OSError:
+        return False
+
+
+def postgres(options, scene):
+    server, address = store(scene, "postgres")
     say(measured([example(options, "rate"), options.records, address]))
     scene.fill(options.records)
     server.sql("DROP TABLE IF EXISTS rate, rate_copy")
@@ -247,6 +307,8 @@ def transforms(options, _):
 
 ROWS = {
     "postgres": postgres,
+    "backlog": backlog,
+    "stopped": stopped,
     "files": files,
     "ingest": ingest,
     "receiver": receiver,
@@ -265,7 +327,7 @@ def main():
     options = parser.parse_args()
     if options.profile == "debug":
         os.environ.setdefault("STAFETT_BIN", str(TARGET / "debug/stafett"))
-    needs_broker = {"postgres", "files", "ingest"} & set(options.rows)
+    needs_broker = {"postgres", "backlog", "stopped", "files", "ingest"} & set(options.rows)
     scene = Scene(options) if needs_broker else None
     for row in options.rows:
         ROWS[row](options, scene)

@@ -74,7 +74,7 @@ class App:
 
 
 class Results:
-    """What comes out, with the moments at which it is seen."""
+    """Records that come out, with the moments at which they are seen."""
 
     def __init__(self, broker):
         self.consumer = Consumer(

@@ -15,7 +15,7 @@ use stafett_kafka_wire::{DecodeLimits, Encoded};
 use stafett_messaging::Publish;
 use stafett_model::{BatchHeader, Durability, ProduceLimits, sole_batch};
 
-/// What a bench returns beside its result is dropped outside of what is counted.
+/// Other values of a bench than its result are dropped outside of the counted part.
 type Kept<T, R> = (T, R);
 
 #[library_benchmark]

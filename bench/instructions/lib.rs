@@ -79,7 +79,7 @@ pub fn produce_request() -> Bytes {
     let mut frame = write_request(PRODUCE_VERSION, 9, Some("producer-1".into()), &request)
         .expect("a sound request")
         .into_bytes();
-    // What is opened starts behind the length.
+    // The opened part starts behind the length.
     frame.split_off(4)
 }
 
@@ -140,7 +140,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// For appends: what is written to segments is forgotten.
+    /// For appends: bytes that are written to segments are forgotten.
     pub fn to_append(durability: Durability) -> Self {
         let mut bench = Self::open(durability, Segments::Forgotten);
         bench.append(&batch(), 4);

@@ -1,5 +1,5 @@
-//! Files in memory, so that what is counted is the journal's own work: syncing does nothing, and segments may be told
-//! to forget what is written to them, as an operating system would copy it elsewhere.
+//! Files in memory, so that only the journal's own work is counted: syncing does nothing, and segments may be
+//! told to forget bytes that are written to them, as an operating system would copy them elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -16,7 +16,7 @@ pub struct MemoryStorage {
     segments: Segments,
 }
 
-/// What becomes of what is written to a segment.
+/// Fate of the bytes that are written to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Segments {
     Kept,

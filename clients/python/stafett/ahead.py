@@ -18,7 +18,7 @@ class Ahead:
         self._places: dict[str, Any] = dict.fromkeys(tables)
 
     async def read(self, scan: Scan) -> None:
-        """Reads all of it, or what has changed since. What does not fit is read when it is asked for."""
+        """Reads all of it, or the changes since. Entries that do not fit are read when they are asked for."""
         for table, place in self._places.items():
             after = place
             while True:

@@ -62,7 +62,7 @@ class App:
         )
 
     async def work(self, worker: str | None = None, *, weight: int = 1, stop: asyncio.Event | None = None) -> None:
-        """Declares the app, and does tasks until `stop` is set. What is in hand is committed then."""
+        """Declares the app, and does tasks until `stop` is set. Work in hand is committed then."""
         from .worker import Worker
 
         await Worker(self, worker, weight).run(stop or asyncio.Event())

@@ -63,6 +63,7 @@ mod metrics;
 mod moves;
 mod namespaces;
 pub mod node;
+mod node_memory;
 mod operations;
 pub mod overload;
 mod overview;
@@ -267,6 +268,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(node_memory::routes)
         .with(cluster::routes)
         .with(events::routes)
         .with(audit::routes)

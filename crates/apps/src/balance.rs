@@ -59,7 +59,7 @@ pub(crate) fn shares(workers: &[Candidate], places: &[Place]) -> Vec<u32> {
                     is_settled = false;
                 }
             }
-            // Who has more pins than its share leaves less for the others.
+            // A worker with more pins than its share leaves less for the others.
             if !is_settled {
                 break;
             }

@@ -378,7 +378,7 @@ fn no_expression_is_costly() {
             matches!(result, Ok(false) | Err(Fault::Costly)),
             "{result:?} {source}"
         );
-        // Ten times what it takes alone with optimisation.
+        // Ten times as long as it takes alone with optimisation.
         assert!(time < Duration::from_secs(2), "{time:?} {source}");
     }
 }

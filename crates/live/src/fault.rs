@@ -33,9 +33,9 @@ pub enum Fault {
     OverQuota { seconds: u64 },
     #[error("requests wait too long: try again later")]
     Overloaded,
-    #[error("what was published could not be stored")]
+    #[error("the message could not be stored")]
     NotStored,
-    #[error("the broker failed before it was known whether what was published is stored")]
+    #[error("the broker failed before it was known whether the message is stored")]
     OutcomeUnknown,
     #[error("{max} clients may listen on one connection")]
     Crowded { max: usize },

@@ -56,7 +56,7 @@ pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
-pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
+pub use registry::{Client, ClientWords, ConnectionEntry, Connections, TrafficRates};
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{Duplex, ReadHalf, Stream, WriteHalf};

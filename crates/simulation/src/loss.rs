@@ -13,17 +13,20 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Journal, RecoveryReport};
 use stafett_model::{LogId, Namespace};
 
-use crate::amqp::{DEAD, DYING, QUEUES};
+use crate::amqp::{DEAD, DYING, Patience, QUEUES};
 use crate::kafka::Reading;
 use crate::ledger::Left;
 use crate::random::Random;
 use crate::server::{Failed, Server, pumped};
-use crate::steps::{PARTITIONS, TOPICS};
+use crate::steps::{Message, PARTITIONS, Settling, TOPICS};
 use crate::world::{Broken, Death, Finding, World};
 
 const CHECKPOINT: &str = "checkpoint.redb";
 const SEGMENT_HEAD_BYTES: usize = 4096;
 const GROUP_HEAD_BYTES: usize = 64;
+/// Messages that are rejected before their settlements are damaged, and the client that does it.
+const DYING_MESSAGES: u8 = 4;
+const DYING_CLIENT: u8 = 0;
 /// Bytes of a frame's head, and of each of its entries.
 const FRAME_HEAD_BYTES: usize = 32;
 /// Kind of a frame with changes of state.
@@ -66,6 +69,10 @@ impl Loss {
         !matches!(self, Self::Checkpoint | Self::Beginning(_))
     }
 
+    pub fn is_of_settlements(self) -> bool {
+        matches!(self, Self::Settlement(_))
+    }
+
     /// True for damage in one of the last groups, which may be taken for unwritten ones.
     fn is_near_end(self) -> bool {
         matches!(self, Self::Group(_) | Self::Settlement(_))
@@ -100,6 +107,33 @@ impl Lost {
 }
 
 impl World {
+    /// Has messages rejected one by one whose queue passes them on to the dead ones, so that the last groups
+    /// settle them.
+    pub async fn let_some_die(&mut self, server: &mut Server) -> Result<(), Broken> {
+        let [queue, _] = DYING;
+        let message = Message {
+            count: DYING_MESSAGES,
+            bytes: 50,
+            priority: 0,
+            is_persistent: true,
+            patience: Patience::default(),
+        };
+        self.pump_every = 1;
+        self.publish(server, DYING_CLIENT, queue, message)?;
+        self.rest(server, 20).await?;
+        for _ in 0..DYING_MESSAGES {
+            self.get(server, DYING_CLIENT, queue)?;
+        }
+        self.rest(server, 20).await?;
+        for _ in 0..DYING_MESSAGES {
+            self.settle(DYING_CLIENT, 1, Settling::Reject);
+            self.rest(server, 10).await?;
+        }
+        // The last group may be taken for a torn one.
+        self.publish(server, DYING_CLIENT, queue, Message { count: 1, ..message })?;
+        self.rest(server, 10).await
+    }
+
     /// Applies a loss while no program runs.
     pub fn lose(&mut self, loss: Loss, death: Option<Death>) {
         if self.has_lost {

@@ -1,4 +1,4 @@
-//! Records per second of a core from JSON to rows, by what is done on the way: `transforms COUNT`.
+//! Records per second of a core from JSON to rows, by the steps on the way: `transforms COUNT`.
 //!
 //! Build it with `cargo build --release -p stafett-sinks --example transforms`.
 

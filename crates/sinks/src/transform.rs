@@ -205,6 +205,9 @@ fn may_hold(segment: &str, json: &str) -> bool {
 
 /// Changes the object within a field. Returns false if it is none.
 fn within(field: &mut Field<'_>, change: impl FnOnce(&mut Document<'_>)) -> bool {
+    if !field.json.starts_with('{') {
+        return false;
+    }
     let Ok(mut inner) = Document::parse(&field.json) else {
         return false;
     };
@@ -332,14 +335,16 @@ fn flatten(document: &mut Document<'_>, rules: &Flatten) -> Result<(), String> {
         if !rules.last_wins && document.get(&name).is_some() {
             return Err(format!("flattened, two fields are named {name}"));
         }
-        document.set(&name, json);
+        document.set(name, json);
     }
     Ok(())
 }
 
 fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules: &Flatten, depth: usize) {
     let below = |part: &str| format!("{name}{}{part}", rules.separator);
+    // Most values are neither, and the error of a parser is slow to make.
     if depth > 0
+        && json.starts_with('{')
         && let Ok(inner) = Document::parse(json)
     {
         for field in &inner.fields {
@@ -348,6 +353,7 @@ fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules:
         return;
     }
     if depth > 0
+        && json.starts_with('[')
         && let Some(max) = rules.index_max
         && let Ok(items) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json)
     {

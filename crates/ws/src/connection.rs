@@ -172,7 +172,7 @@ enum Silence {
 enum Ended {
     #[error("nothing came from it for too long")]
     Idle,
-    #[error("it did not read what was sent to it")]
+    #[error("it did not read the bytes that were sent to it")]
     Stalled,
     #[error("a message took too long to come")]
     Slow,

@@ -40,7 +40,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use stafett_access::{Action, Caller, Resource, TokenHash};
+use stafett_access::{Action, Caller, Limit, Limited, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
 use stafett_broker::{AccessControl, LoginError, Proof};
 use stafett_http::{Code, Problem, Slot, server};
@@ -82,6 +82,12 @@ pub fn guard<S: Clone + Send + Sync + 'static>(broker: Slot<Broker>, routes: Rou
 pub(crate) fn caller(broker: &Broker) -> Arc<Caller> {
     let known = SCOPE.try_with(|scope| Arc::clone(&scope.caller));
     known.unwrap_or_else(|_| broker.access().anonymous(Ipv4Addr::LOCALHOST.into()))
+}
+
+/// Returns the name of the user whose request this task executes. `None` for a caller without a name.
+pub(crate) fn user() -> Option<String> {
+    let named = SCOPE.try_with(|scope| scope.caller.name().map(str::to_owned));
+    named.ok().flatten()
 }
 
 /// Executes a task for a caller.
@@ -166,7 +172,8 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     let caller = match request.extensions().get::<Arc<Caller>>() {
         // A request of the process itself, or of another node.
         Some(caller) => Arc::clone(caller),
-        None => match Proofs::of(&request).caller(access).await {
+        // Apart, as requests that wait keep the memory of this future.
+        None => match Box::pin(Proofs::of(&request).caller(access)).await {
             Ok(caller) => caller,
             Err(problem) => return unauthenticated(problem, &request),
         },
@@ -191,7 +198,10 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         Err(refused) => return *refused,
     };
     request.extensions_mut().insert(Arc::clone(&caller));
-    let handovers = begin_upgrade(&broker, &caller, &mut request);
+    let upgrade = match begin_upgrade(&broker, &caller, &mut request) {
+        Ok(upgrade) => upgrade,
+        Err(problem) => return problem.into_response(),
+    };
     let scope = Scope {
         caller,
         standing: Some(Arc::clone(&standing)),
@@ -203,27 +213,41 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
     let response = quotas::charge_answer(&broker, &charged, response);
-    if let Some((outer, own)) = handovers
+    if let Some(((outer, own), counted)) = upgrade
         && let Some(next) = own.take()
     {
-        outer.give(standing::ended_by(standing, next));
+        outer.give(standing::ended_by(standing, next, counted));
         return response;
     }
     standing::revocable(standing, response)
 }
 
-/// Prepares a request that goes on as another protocol. `None` for others.
+/// The slots for the next protocol, and the connection among those of its user.
+type BegunUpgrade = ((Handover, Handover), Option<Tallied>);
+
+/// Prepares a request that goes on as another protocol. `None` for others. Refuses it if the user has as many
+/// connections as it may have.
 fn begin_upgrade(
     broker: &Arc<Broker>,
     caller: &Arc<Caller>,
     request: &mut Request,
-) -> Option<(Handover, Handover)> {
+) -> Result<Option<BegunUpgrade>, Problem> {
     if !rights::is_upgrade(request) {
-        return None;
+        return Ok(None);
     }
+    let count = |user: &str| {
+        let counted = broker
+            .access()
+            .count(Limited::User(user.into()), Limit::Connections);
+        counted.map_err(|max| {
+            let why = format!("the user {user:?} may have {max} connections, and has them");
+            Problem::new(Code::LimitReached, why).with("limit", max)
+        })
+    };
+    let counted = caller.name().map(count).transpose()?;
     let meter = quotas::ConnectionMeter::of(broker, caller, request);
     request.extensions_mut().insert(meter);
-    standing::intercept(request)
+    Ok(standing::intercept(request).map(|slots| (slots, counted)))
 }
 
 fn template(request: &Request) -> &str {

@@ -77,7 +77,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Fetches what is there and adds it to the sums in the state. Returns the number of records.
+    /// Fetches the waiting records and adds them to the sums in the state. Returns the number of records.
     async fn work(&self, task: &Value, epoch: &Value, seq: &mut u64) -> usize {
         let asked = json!({"task": task, "epoch": epoch, "records_max": 2});
         let (status, fetched) = self.ask("fetch", asked).await;

@@ -46,7 +46,7 @@ proptest! {
 
 const TASK: TaskId = TaskId::whole(0);
 
-/// The world, and what has to be in it.
+/// The world, and its expected content.
 struct Model<'a> {
     keys: &'a [u8],
     world: World,

@@ -1,4 +1,4 @@
-//! Places of share groups: what is answered as stored is stored.
+//! Places of share groups: those that are answered as stored are stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ async fn a_group_for_which_there_is_no_space_holds_up_no_other() {
         journal.set_bytes_left(30);
         assert_eq!(shares.stored(small).await, Ok(()));
         assert_eq!(shares.stored(large).await, Err(refused));
-        // It waits behind what was refused.
+        // It waits behind the refused ones.
         accept(&large[0], 1);
         accept(&small[0], 1);
         assert_eq!(shares.stored(small).await, Ok(()));

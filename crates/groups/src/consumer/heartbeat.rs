@@ -54,7 +54,7 @@ pub enum HeartbeatError {
     FencedEpoch { given: i32, current: i32 },
     #[error("static member {instance} is with {owner}")]
     FencedInstance { instance: Box<str>, owner: Box<str> },
-    #[error("static member {instance} is with {owner}, who has not left")]
+    #[error("static member {instance} is with {owner}, which has not left")]
     UnreleasedInstance { instance: Box<str>, owner: Box<str> },
     #[error("the group has {0} members, and can take no more")]
     Full(usize),

@@ -52,7 +52,7 @@ impl Server {
         Self::start_in(tempfile::tempdir().unwrap(), KafkaSettings::default(), groups).await
     }
 
-    /// Stops, and starts again with what is stored.
+    /// Stops, and starts again with the stored state.
     pub(crate) async fn restart(self) -> Self {
         let directory = self.stop().await;
         Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await

@@ -402,7 +402,7 @@ async fn a_record_that_always_fails_takes_no_other_along() {
     accepted.sort_unstable();
     let others: Vec<i64> = (0..12).filter(|offset| *offset != FAILING).collect();
     assert_eq!(accepted, others);
-    // All, three times; half of what was taken first; those of this half alone, and the rest.
+    // All, three times; half of the first ones; those of this half alone, and the rest.
     assert_eq!(sizes, [12, 12, 12, 6, 1, 1, 1, 1, 1, 1, 6]);
     assert_eq!(place(&mut client).await, (12, 0));
 }

@@ -36,7 +36,7 @@ fn metric(plan: &Plan, name: &str) -> (bool, &'static str) {
     let mut roles = plan.roles.values();
     match name {
         "produce_rate" | "produce_bytes_rate" => (has(&[Does::Produce]), PRODUCER),
-        "consume_rate" | "consume_bytes_rate" | "arrival_rate" => {
+        "consume_rate" | "consume_bytes_rate" | "arrival_rate" | "middle_rate" => {
             (has(&[Does::Consume, Does::Relay]), RECEIVER)
         }
         "goodput" | "timed_out" => (has(&[Does::Request, Does::Relay]), IN_TIME),

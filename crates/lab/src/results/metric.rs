@@ -38,6 +38,7 @@ pub const METRICS: &[Metric] = metrics! {
     produce_bytes_rate: "acknowledged content", "B/s", Higher;
     consume_rate: "received messages", "1/s", Higher;
     arrival_rate: "messages that came, doubles included", "1/s", Neither;
+    middle_rate: "received messages, without the first and the last 2.5 %", "1/s", Higher;
     consume_bytes_rate: "received content", "B/s", Higher;
     goodput: "messages answered in time", "1/s", Higher;
     sustainable_rate: "highest rate within the latency bound", "1/s", Higher;

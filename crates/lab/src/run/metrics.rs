@@ -3,7 +3,7 @@
 use super::point::{LoadResult, faults};
 use crate::environment::cores;
 use crate::experiment::{Does, Plan};
-use crate::results::{Point, ProcessKind, ProcessSample, ProcessSeries, RoleResult, histogram};
+use crate::results::{Point, ProcessKind, ProcessSample, ProcessSeries, RateSample, RoleResult, histogram};
 use crate::workload::Loaded;
 
 const MILLION: f64 = 1e6;
@@ -85,6 +85,7 @@ fn rates(loaded: &Loaded, put: &mut impl FnMut(&str, Option<f64>)) {
     put("consume_bytes_rate", sum(receivers(), |role| role.bytes_rate));
     let arrivals = |role: &RoleResult| arrival_rate(role, loaded.measured_s);
     put("arrival_rate", sum(receivers(), arrivals));
+    put("middle_rate", sum(receivers(), |role| middle_rate(&role.samples)));
     let in_time = loaded
         .roles
         .iter()
@@ -99,6 +100,30 @@ fn arrival_rate(role: &RoleResult, measured_s: f64) -> f64 {
         return counts.duplicated as f64 / measured_s;
     }
     role.rate * (1.0 + counts.duplicated as f64 / counts.received as f64)
+}
+
+/// Returns the rate at which the middle 95 % of the messages came: a wait for the first ones, or for
+/// stragglers, does not count.
+fn middle_rate(samples: &[RateSample]) -> f64 {
+    let total: u64 = samples.iter().map(|sample| sample.received).sum();
+    // The time at which a share of them had come.
+    let at = |share: f64| {
+        let mut left = total as f64 * share;
+        let reaches = |sample: &&RateSample| {
+            left -= sample.received as f64;
+            left <= 0.0
+        };
+        let sample = samples.iter().find(reaches)?;
+        Some(sample.at_s + sample.seconds * left / (sample.received as f64).max(1.0))
+    };
+    let (Some(from), Some(to)) = (at(0.025), at(0.975)) else {
+        return 0.0;
+    };
+    if to > from {
+        total as f64 * 0.95 / (to - from)
+    } else {
+        0.0
+    }
 }
 
 /// Counts of the whole point: messages that went in against those that came out.
@@ -232,7 +257,28 @@ pub(super) fn idle(loaded: &Loaded) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use crate::results::{METRICS, metric};
+    use super::middle_rate;
+    use crate::results::{METRICS, RateSample, metric};
+
+    #[test]
+    fn the_middle_rate_is_without_waits_at_the_begin_and_for_stragglers() {
+        let sample = |at_s, received| RateSample {
+            at_s,
+            seconds: 1.0,
+            received,
+            ..RateSample::default()
+        };
+        let samples = [
+            sample(1.0, 0),
+            sample(2.0, 1000),
+            sample(3.0, 1000),
+            sample(4.0, 0),
+            sample(5.0, 1),
+        ];
+        let rate = middle_rate(&samples);
+        assert!((999.0..1001.0).contains(&rate), "{rate}");
+        assert!(middle_rate(&[]).abs() < f64::EPSILON);
+    }
 
     #[test]
     fn figures_have_different_names() {

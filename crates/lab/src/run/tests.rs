@@ -1,4 +1,4 @@
-//! Runs without a system: what becomes of folders, of runs that go on, and of what was half measured.
+//! Runs without a system: their folders, runs that go on, and points that were half measured.
 
 use std::fs;
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ fn request(out: &Path, text: &str) -> Request {
     }
 }
 
-/// Remembers what it is told.
+/// Remembers all reports.
 #[derive(Default)]
 struct Heard {
     points: Lock<Vec<String>>,

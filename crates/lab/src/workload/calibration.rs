@@ -131,7 +131,7 @@ async fn a_stall_of_a_second_is_seen_by_every_message_that_it_held_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_late_does_not_hide_it() {
-    // The window of the system is one message at a time: arrivals are twice what it can take.
+    // The window of the system is one message at a time: twice as many arrive as it can take.
     let loaded = run(
         "[run]\nwarmup = \"0s\"\n[roles.p]\ndoes = \"produce\"\nrate = { fixed = 200 }",
         Behaviour {
@@ -190,7 +190,7 @@ async fn what_is_given_up_in_the_end_took_as_long_as_it_was_waited_for_at_least(
         within_2_percent(open.count as f64, 10_000.0);
         let (sent, came) = (role(&loaded, "p").totals, role(&loaded, "c").totals);
         assert_eq!(sent.sent, sent.acknowledged + sent.failed);
-        // What was never acknowledged is not lost.
+        // A message that was never acknowledged is not lost.
         assert_eq!(came.lost, 0);
         assert!(sent.failed > 0);
     }

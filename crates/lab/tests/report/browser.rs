@@ -95,7 +95,7 @@ fn empty_figures_errors_and_overflow_are_found() {
         std::fs::write(&path, html).unwrap();
         path
     };
-    // The first chart of each width loses what is in it.
+    // The first chart of each width loses its content.
     let (head, rest) = html.split_once("<svg class=\"chart wide\"").unwrap();
     let (_, tail) = rest.split_once("<p class=\"notes\">").unwrap();
     let empty = format!(

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{Reported, experiments, fixture};
 
-/// What is between two marks.
+/// Returns the text between two marks.
 #[track_caller]
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("{from} is there"));

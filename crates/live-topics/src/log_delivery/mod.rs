@@ -18,7 +18,7 @@
 //! - [`record`]: records to messages
 //! - [`follow`]: delivery of newly visible messages
 //! - [`catch_up`]: from an earlier offset to the live stream, without gaps or duplicates
-//! - [`crate::log_state`]: what is known of clients, their positions and the logs
+//! - [`crate::log_state`]: known clients, their positions and the logs
 
 mod append;
 mod catch_up;

@@ -62,9 +62,9 @@ pub enum Stopped {
     TargetGone,
     #[error("the queue that they come from is gone")]
     SourceGone,
-    #[error("the next one is larger than what it goes to takes")]
+    #[error("the next one is larger than its target takes")]
     TooLarge,
-    #[error("the next one has no key, and what it goes to is compacted by key")]
+    #[error("the next one has no key, and its target is compacted by key")]
     WithoutKey,
     #[error("the next one would go to no queue and no topic but that which it comes from")]
     Unroutable,

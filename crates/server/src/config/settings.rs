@@ -43,7 +43,7 @@ settings! {
         /// How many bytes each partition keeps of topics that say nothing else. -1: all.
         retention_bytes: BytesLimit = "-1", in 1..=1024 * TIB;
 
-        /// Bytes of requests that may be in memory at once. What is beyond waits in the sockets. A quarter is
+        /// Bytes of requests that may be in memory at once. More waits in the sockets. A quarter is
         /// for requests of up to 64 KiB, another for those of up to 2 MiB, so that they never wait behind
         /// larger ones. Larger ones take their bytes as they arrive; one at a time may go beyond the rest, so
         /// that all come to their end. While others wait, a request of which less than 64 KiB comes in two
@@ -259,8 +259,7 @@ settings! {
         /// Groups there may be.
         groups_max: Count = "1000000", in 1..=1_000_000_000;
 
-        /// Bytes that the members of all groups may take in memory, with what they say of themselves and are
-        /// given.
+        /// Bytes that the members of all groups may take in memory, with their metadata and assignments.
         memory_bytes_max: Bytes = "256MiB", in MIB..=TIB;
 
         /// Size of the text that members may write beside a committed offset.
@@ -275,7 +274,7 @@ settings! {
     history: History {
         /// Memory for the histories of queues, topics, exchanges and groups: those that changed last have
         /// one, of an hour. A queue's takes 8 KiB. 0: none; the node's own is always kept.
-        bytes_max: Bytes = "64MiB", in 0..=TIB;
+        bytes_max: Bytes = "64MiB", in 0..=TIB, reloads true;
     }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
@@ -519,10 +518,10 @@ settings! {
         dir: OptionalFolder = "";
 
         /// Part of the requests that is written, 0 to 1.
-        share: Share = "0.01";
+        share: Share = "0.01", reloads true;
 
         /// Requests that took longer are written whatever the share. 0: they are not.
-        slow_ms: Time = "0", in 0..=DAY;
+        slow_ms: Time = "0", in 0..=DAY, reloads true;
 
         /// Bytes of all its files; the oldest go.
         bytes_max: Bytes = "1GiB", in MIB..=TIB;

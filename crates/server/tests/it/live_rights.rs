@@ -200,7 +200,7 @@ fn live_topics_come_out_of_the_quota() {
     assert_eq!(root.ask(&command("ping", "r", &json!({})))["result"], "success");
     assert_eq!(error(&root.ask(&command("ping", "r", &json!({})))), "over_quota");
     set("");
-    // What is pushed makes a debt, and nothing is refused for it.
+    // Pushed messages make a debt, and nothing is refused for it.
     set(r#", "fetched_bytes_per_second": 0.1"#);
     root.ask(&command("listen", "r", &json!({})));
     root.ask(&command("subscribe", "r", &json!({"topic": "t"})));
@@ -208,4 +208,19 @@ fn live_topics_come_out_of_the_quota() {
     assert_eq!(root.read().unwrap()["key"], "t");
     let (status, _, said) = closed.ask("GET /live/events?client_id=s&topic=t", Some("root"), "");
     assert_eq!(status, 429, "{said}");
+}
+
+#[test]
+fn websockets_count_against_the_connections_of_a_user() {
+    let closed = with_rules();
+    let limit = r#"{"user": "eve", "connections": 1}"#;
+    let (status, _, said) = closed.ask("PUT /v1/limits", Some("root"), limit);
+    assert_eq!(status, 200, "{said}");
+    let first = Socket::live(closed.http, &basic("eve"));
+    let refused = Socket::head_of_live(closed.http, &basic("eve"));
+    assert!(refused.starts_with("http/1.1 409"), "{refused}");
+    // Requests without a connection of their own go on.
+    assert_eq!(closed.ask("GET /v1/whoami", Some("eve"), "").0, 200);
+    drop(first);
+    while !Socket::head_of_live(closed.http, &basic("eve")).starts_with("http/1.1 101") {}
 }

@@ -1,4 +1,4 @@
-//! What is reached over HTTP without a login, and by a user without rules; and what ends when a right is gone.
+//! Routes that are reached without a login, and by a user without rules; and answers that end with a right.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -406,7 +406,7 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
         (r#"{"queues": 1}"#, 400),
         (r#"{"user": "root", "namespace": "/", "connections": 1}"#, 400),
         (r#"{"user": "root", "queues": 1}"#, 400),
-        (r#"{"namespace": "/", "channels": 1}"#, 400),
+        (r#"{"user": "root", "topics": 1}"#, 400),
         (r#"{"namespace": "none", "queues": 1}"#, 404),
         (r#"{"user": "none", "channels": 1}"#, 404),
         (r#"{"namespace": "/", "queues": 1}"#, 200),

@@ -55,6 +55,9 @@ impl World {
             Action::Fault { after, fault } => self.arm(after, fault),
             Action::End(end) => return Err(self.end(server, end).await),
             Action::Lose { end, loss } => {
+                if loss.is_of_settlements() && end != End::Stop {
+                    self.let_some_die(server).await?;
+                }
                 self.loss = Some(loss);
                 return Err(self.end(server, end).await);
             }

@@ -99,7 +99,7 @@ async fn a_lake_passes_the_suite() {
     }
     let extremes = store.ask("SELECT min(n) AS a, max(n) AS b FROM lake.t");
     assert_eq!(extremes, json!([{"a": 0, "b": 99999}]));
-    // What is removed from the lake is gone, and its other operations work on the files of the sink.
+    // Removed rows are gone from the lake, and its other operations work on the files of the sink.
     store.ask("DELETE FROM lake.t WHERE _partition = 1");
     assert_eq!(store.rows(&place(1)).await, [0_u64; 0]);
     let merged = store.ask("CALL ducklake_merge_adjacent_files('lake')");
@@ -161,7 +161,7 @@ j = { type = "bytea" }
     files_are_passed_over_rightly(&store);
 }
 
-/// Files are passed over by what is known of them, and never wrongly; rows of DuckDB's own widen that.
+/// Files are passed over by their known bounds, and never wrongly; rows of DuckDB's own widen that.
 fn files_are_passed_over_rightly(store: &Lake) {
     let own = "INSERT INTO lake.t VALUES ('own', 'z', false, 3, 0.25, 1.5, '2030-01-01', '2030-01-01', '2030-01-01', \
                '00000000-0000-0000-0000-000000000000', 'x', '{}')";

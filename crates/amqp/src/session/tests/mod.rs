@@ -20,7 +20,7 @@
 //! stop │ leave │ wait MS
 //! hold │ hold-batches │ release │ commit [N] │ refuse [N]  appends, by the number of older ones
 //! space-is-short │ space-is-enough │ disk-is-used-up │ disk-has-space
-//! overload NAME │ overload-ends NAME                      what it sends has waited too long
+//! overload NAME │ overload-ends NAME                      its frames have waited too long
 //! topic NAME PARTITIONS │ delete-vhost NAME
 //! ```
 //!

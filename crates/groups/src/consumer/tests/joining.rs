@@ -40,7 +40,7 @@ fn who_gives_back_with_the_very_heartbeat_that_tells_it_is_not_told_again() {
         "topic t 2
          a joins t => 1: t0 t1
          b joins t => 2:
-         # It never took what it was told.
+         # It never took its assignment.
          a says t0 => 2: t0
          b beats => 2: t1",
     );
@@ -69,7 +69,7 @@ fn topics_that_grow_and_go_change_what_members_have() {
          a beats => 2: t0 t1 u0
          a acks => 2
          delete u
-         # What is gone cannot be given back in a hurry, and does not have to be.
+         # A partition that is gone cannot be given back in a hurry, and does not have to be.
          a beats => 2: t0 t1
          a acks => 3
          state => Stable 3/3",

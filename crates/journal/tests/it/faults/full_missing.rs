@@ -152,7 +152,7 @@ fn without_the_checkpoint_and_a_free_byte_everything_is_read_and_a_later_start_s
         assert!(disk.delete(CHECKPOINT));
         for start in 0..4 {
             let has_space = start == 3;
-            // Other programs take what is freed.
+            // Other programs take the freed space.
             disk.set_capacity_bytes(if has_space { 2 * CAPACITY_BYTES } else { 0 });
             let journal = open(&disk, 1);
             let what = format!("start {start}, checkpoint {checkpoints}");

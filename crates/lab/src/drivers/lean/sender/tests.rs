@@ -98,7 +98,7 @@ async fn answers_that_are_there_are_taken_with_the_next_messages() {
     let some = messages(1);
     reports.sent(&some);
     sender.send(&some).await.unwrap();
-    // Nothing but what is handed over asks for answers.
+    // Only messages that are handed over ask for answers.
     while reports.outstanding() > 0 {
         yield_now().await;
         sender.send(&[]).await.unwrap();

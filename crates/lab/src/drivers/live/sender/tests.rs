@@ -93,7 +93,7 @@ async fn a_wait_for_the_socket_that_is_dropped_forgets_no_message() {
     for sequence in 0..1000 {
         let some = [message(sequence, 1 << 20)];
         reports.sent(&some);
-        // It has its turn from its beginning on: what is not done at once waits for the socket.
+        // It has its turn from its beginning on: the rest waits for the socket.
         yield_now().await;
         tokio::select! {
             biased;
