@@ -12,8 +12,8 @@
 //! A proof is the HMAC-SHA-256 (RFC 2104), under the key of the accepting node and the secret (`secrets.rs`),
 //! of a byte for the side, the binding of the encryption, both challenges, and the wish of the connecting
 //! side. So a client's bytes go to no program that took a node's address, a stranger cannot give itself
-//! another client's address, and none reads or changes the words of two nodes. Nothing of one connection is of
-//! use in another: challenges are new each time. Integers are big-endian.
+//! another client's address, and none reads or changes the words of two nodes. Nothing of one connection is
+//! of use in another: challenges are new each time. Integers are big-endian.
 
 use std::io;
 use std::net::SocketAddr;
