@@ -101,7 +101,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-pub use access::{guard, pages_only_show};
+pub use access::{guard, pages_only_show, passed};
 use events::Feeds;
 pub use groups::PollingMembers;
 pub use journal::JournalDesk;

@@ -59,7 +59,7 @@ pub use pace::Pace;
 pub use registry::{Client, ClientWords, ConnectionEntry, Connections, TrafficRates};
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
-pub use stream::{ReadHalf, Stream, WriteHalf};
+pub use stream::{Duplex, ReadHalf, Stream, WriteHalf};
 pub use tls::{ClientCertificate, ClientCertificates, ClientName, Tls, TlsError, TlsSession, TlsSettings};
 
 /// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their

@@ -12,6 +12,7 @@
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
 //! - `pages`: pages of the broker that only show
+//! - [`passed`]: the caller of a request that a node passes on to another one
 //! - `permissions`: permissions of users in namespaces, and for routing keys
 //! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `verifiers`: verifiers of passwords, in definitions
@@ -20,6 +21,7 @@
 mod limits;
 mod may;
 mod pages;
+pub mod passed;
 mod permissions;
 mod quotas;
 pub(crate) mod rights;
@@ -168,19 +170,13 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     };
     let access = broker.access();
     let caller = match request.extensions().get::<Arc<Caller>>() {
-        // A request of the process itself.
+        // A request of the process itself, or of another node.
         Some(caller) => Arc::clone(caller),
-        None if access.directory().user_count() == 0 => access.anonymous(peer),
-        None => {
-            let certificate = server::tls(&request).cloned();
-            let before = access.before_login(certificate.as_deref().and_then(TlsSession::user), peer);
-            let headers = request.headers().clone();
-            // Apart, as requests that wait keep the memory of this future.
-            match Box::pin(log_in(access, &headers, before)).await {
-                Ok(caller) => caller,
-                Err(problem) => return unauthenticated(problem, &request),
-            }
-        }
+        // Apart, as requests that wait keep the memory of this future.
+        None => match Box::pin(Proofs::of(&request).caller(access)).await {
+            Ok(caller) => caller,
+            Err(problem) => return unauthenticated(problem, &request),
+        },
     };
     let token = bearer(request.headers()).map(TokenHash::of);
     // A token of an authorization server ends by itself.
@@ -286,6 +282,32 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'));
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// Proofs of identity that a request has.
+struct Proofs {
+    peer: IpAddr,
+    certificate: Option<Arc<TlsSession>>,
+    headers: HeaderMap,
+}
+
+impl Proofs {
+    fn of(request: &Request) -> Self {
+        Self {
+            peer: server::peer(request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            certificate: server::tls(request).cloned(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    async fn caller(self, access: &AccessControl) -> Result<Arc<Caller>, Problem> {
+        if access.directory().user_count() == 0 {
+            return Ok(access.anonymous(self.peer));
+        }
+        let user = self.certificate.as_deref().and_then(TlsSession::user);
+        let before = access.before_login(user, self.peer);
+        log_in(access, &self.headers, before).await
+    }
 }
 
 /// Returns the caller that the headers prove; without any proof, the one of the connection.

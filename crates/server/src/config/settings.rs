@@ -463,13 +463,18 @@ settings! {
         database_ca: OptionalFile = "";
 
         /// Where other nodes connect, which bring clients that came to them. Only nodes that read the same
-        /// database get an answer. Port 0 picks a free one. Empty: nowhere, so that clients have to come to
-        /// this node.
+        /// database and have the same `cluster.secret` get an answer, over TLS. Port 0 picks a free one. Empty:
+        /// nowhere, so that clients have to come to this node.
         listen: OptionalListen = "127.0.0.1:0";
 
         /// The address that other nodes are told to connect to. Empty: that of `cluster.listen`, with the
         /// address by which this node comes to the database if it listens on all.
         advertised: Advertised = "";
+
+        /// Secret that all nodes share, `env:NAME` or `file:PATH` of a text of at least 16 characters.
+        /// Several lines are several secrets: a node proves the first one, and takes all. Required if
+        /// `cluster.listen` is reached from other machines. Empty: the table of nodes is proof enough.
+        secret: OptionalLogin = "";
 
         /// Name of this node in lists. A node that comes back under its name keeps its number. Empty: the
         /// address of its first listener.
