@@ -37,7 +37,7 @@ struct LimitsOf {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     /// Open connections of RabbitMQ's clients; of a user, those of Kafka's clients with a login and
-    /// WebSockets too.
+    /// those over WebSocket too.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<u64>,
     /// Open channels.
