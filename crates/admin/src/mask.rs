@@ -75,7 +75,7 @@ impl Masks {
             return to_raw_value(&self.masked_text(&text, cut)?).ok();
         }
         let masked = self.masked_text(shown.get(), cut)?;
-        // What is masked as a whole is no JSON.
+        // A text that is masked as a whole is no JSON.
         let shown = RawValue::from_string(masked);
         shown.or_else(|_| to_raw_value(MASK)).ok()
     }

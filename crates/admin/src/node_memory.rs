@@ -51,7 +51,7 @@ struct RequestMemory {
 struct QueueMemory {
     count: usize,
     in_flight: usize,
-    /// Definitions and states, without what grows with messages in flight.
+    /// Definitions and states, without the part that grows with messages in flight.
     state_bytes: usize,
     /// Messages that were read ahead of their hand-out.
     kept_bytes: usize,

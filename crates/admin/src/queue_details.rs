@@ -32,7 +32,7 @@ struct QueueDetails {
     status: QueueStatus,
     /// Topic over which the queue lies. Null for one with messages of its own.
     over: Option<String>,
-    /// Topic whose records are its messages: the one that it lies over, or the one that shows it. Null if
+    /// Topic whose records are its messages: that of `over`, or the one that shows it. Null if
     /// none does. The second part of a message's id is the partition, the third one the offset.
     topic: Option<String>,
     /// Messages that wait, by priority; empty for a queue over a topic.

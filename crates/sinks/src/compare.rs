@@ -1,9 +1,9 @@
 //! Two stores compared row by row: hours by counts and sums of hashes, and those that differ down to their
 //! rows.
 //!
-//! A row is a canonical text and a hash of it (`canonical`). Sums of hashes do not depend on the order, and see
-//! a row that is there twice. PostgreSQL computes its own, so that little travels; of files, one is in memory
-//! at a time.
+//! A row is a canonical text and a hash of it (`canonical`). Sums of hashes do not depend on the order, and
+//! see a row that is there twice. PostgreSQL computes its own, so that little travels; of files, one is in
+//! memory at a time.
 
 use std::collections::BTreeMap;
 

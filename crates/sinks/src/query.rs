@@ -239,8 +239,8 @@ impl Cache {
 }
 
 impl Query {
-    /// Adds the fields of the row to a record, if the row is known. `counts` says that the record gets its row
-    /// by that.
+    /// Adds the fields of the row to a record, if the row is known. `counts` says that the record gets its
+    /// row by that.
     pub(crate) fn apply(
         &self,
         document: &mut Document<'_>,

@@ -1,4 +1,5 @@
-//! A source as a virtual table of SQLite. Only read; a scan begins with each filter, and ends with its cursor.
+//! A source as a virtual table of SQLite. Only read; a scan begins with each filter, and ends with its
+//! cursor.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

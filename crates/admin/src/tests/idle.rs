@@ -55,7 +55,7 @@ fn a_request_that_waits_keeps_little_memory() {
         world.queue("/", "q").await;
         world
     });
-    let router = crate::router(world.backend.clone(), Access::default());
+    let router = crate::router(world.backend, Access::default());
     for path in [
         "/v1/queues/q/receive?wait=60s",
         "/v1/queues/q/receive?wait=60s&sender=ann",
@@ -64,10 +64,11 @@ fn a_request_that_waits_keeps_little_memory() {
         drop(runtime.block_on(wait(&router, path)));
         let mut waiting = Vec::new();
         let kept = measure(|| waiting = runtime.block_on(wait(&router, path)));
-        let each = kept.bytes_current / REQUESTS as i64;
+        let requests = i64::try_from(REQUESTS).unwrap();
+        let each = kept.bytes_current / requests;
         println!(
             "{path}: {each} bytes, {} allocations",
-            kept.count_current / REQUESTS as i64
+            kept.count_current / requests
         );
         assert!(each <= BYTES_MAX, "{path}: {each} bytes");
     }

@@ -50,6 +50,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
 /// Name and place of an agent, and the way to prepare its machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "as requests name it")]
 pub(super) struct Address {
     pub(super) name: String,
     /// `HOST:PORT`, at which the agent listens.
@@ -57,8 +58,8 @@ pub(super) struct Address {
     /// Target of ssh, `USER@HOST` or a name of its settings. Without one the agent is started by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ssh: Option<String>,
-    /// `HOST:PORT` at which a Stafett is started there for Kafka's clients: a system for runs. It stores in its
-    /// folder, and asks for no login.
+    /// `HOST:PORT` at which a Stafett is started there for Kafka's clients: a system for runs. It stores in
+    /// its folder, and asks for no login.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) broker: Option<String>,
     /// Command of a shell of this machine that starts the other one; it ends once ssh reaches it.

@@ -72,8 +72,8 @@ pub(super) struct Question {
     /// Percentiles around the middle; null for none.
     #[serde(default = "usual")]
     band: Option<(f64, f64)>,
-    /// Parts of a series' name: `run`, `system`, `role`, `point`, `repetition`, `durability`, or a path of the
-    /// grid. Sources that are alike in them are one series.
+    /// Parts of a series' name: `run`, `system`, `role`, `point`, `repetition`, `durability`, or a path of
+    /// the grid. Sources that are alike in them are one series.
     #[serde(default = "by_default")]
     by: Vec<String>,
     pub(super) title: Option<String>,

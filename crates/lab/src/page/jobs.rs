@@ -1,5 +1,5 @@
 //! Work in steps, such as preparing a machine: each step has its output and its time, and all are kept in a
-//! file. While any is under way no run begins, as it would disturb what is measured.
+//! file. While any is under way no run begins, as it would disturb the measurement.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -57,19 +57,16 @@ pub(super) struct Job {
 /// A program to run, with the bytes of its standard input.
 #[derive(Debug)]
 pub(super) struct Program {
-    program: &'static str,
+    name: &'static str,
     arguments: Vec<OsString>,
     input: Vec<u8>,
     within: Duration,
 }
 
 impl Program {
-    pub(super) fn new<A: Into<OsString>>(
-        program: &'static str,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Self {
+    pub(super) fn new<A: Into<OsString>>(name: &'static str, arguments: impl IntoIterator<Item = A>) -> Self {
         Self {
-            program,
+            name,
             arguments: arguments.into_iter().map(Into::into).collect(),
             input: Vec::new(),
             within: Duration::from_mins(5),
@@ -84,7 +81,7 @@ impl Program {
         Self { within, ..self }
     }
 
-    /// Runs it. Returns what it said, or why it failed.
+    /// Runs it. Returns its output, or the reason of its failure.
     pub(super) async fn run(self) -> Result<String, String> {
         let limit = self.within;
         let running = tokio::time::timeout(limit, self.output());
@@ -95,8 +92,8 @@ impl Program {
     }
 
     async fn output(self) -> Result<String, String> {
-        let failed = |error| format!("{} cannot be run: {error}", self.program);
-        let mut child = Command::new(self.program)
+        let failed = |error| format!("{} cannot be run: {error}", self.name);
+        let mut child = Command::new(self.name)
             .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -115,7 +112,7 @@ impl Program {
         if output.status.success() {
             return Ok(said);
         }
-        Err(format!("{said}\n{} ended with {}", self.program, output.status)
+        Err(format!("{said}\n{} ended with {}", self.name, output.status)
             .trim()
             .to_owned())
     }

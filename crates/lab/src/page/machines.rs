@@ -2,6 +2,7 @@
 //! ended, and its log comes back. The programs `ssh` and `scp` of the machine of the page do it, with the
 //! keys and settings of its user; the page keeps no key.
 
+use std::fmt::Write as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
@@ -229,7 +230,7 @@ impl Lab {
         Ok((StatusCode::ACCEPTED, Json(job.ok_or_else(why)?)))
     }
 
-    /// Brings the logs of machines whose agents a run had, into its folder. Those that do not come stay there.
+    /// Brings the logs of machines whose agents a run had, into its folder. Logs that do not come stay.
     pub(super) async fn gather_logs(&self, arguments: &[String], folder: &FilePath) {
         for agent in self.agents.all() {
             let given = format!("--agent={}={}", agent.name, agent.address);
@@ -254,7 +255,7 @@ impl Machine {
         Program::new("ssh", options.into_iter().chain([&*self.ssh, command]))
     }
 
-    fn copy(&self, from: &str, to: &str) -> Program {
+    fn copy(from: &str, to: &str) -> Program {
         Program::new(
             "scp",
             [
@@ -312,17 +313,20 @@ impl Machine {
     /// Copies a program, unless it is there with the same content.
     async fn put(&self, path: &FilePath, name: &str) -> Result<String, String> {
         let (folder, local) = (&self.folder, path.to_owned());
-        let hashed =
-            tokio::task::spawn_blocking(move || std::fs::read(local).map(|bytes| Sha256::digest(bytes)));
+        let hashed = tokio::task::spawn_blocking(move || std::fs::read(local).map(Sha256::digest));
         let hash = hashed.await.map_err(|error| error.to_string())?;
         let hash = hash.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut hex = String::new();
+        for byte in hash {
+            // Writing to memory does not fail.
+            let _ = write!(hex, "{byte:02x}");
+        }
         let there = format!("sha256sum < {folder}/{name} 2>/dev/null || true");
-        if self.shell(&there).run().await?.starts_with(&hash) {
+        if self.shell(&there).run().await?.starts_with(&hex) {
             return Ok("it is there already".to_owned());
         }
         let target = format!("{}:{folder}/{name}.new", self.ssh);
-        self.copy(&path.display().to_string(), &target).run().await?;
+        Self::copy(&path.display().to_string(), &target).run().await?;
         let moved = format!("cd {folder} && chmod 755 {name}.new && mv {name}.new {name} && du -h {name}");
         self.shell(&moved).run().await
     }
@@ -399,7 +403,7 @@ impl Machine {
             std::fs::create_dir_all(parent).map_err(|error| error.to_string())?;
         }
         let from = format!("{}:{}/agent.log", self.ssh, self.folder);
-        self.copy(&from, &log.display().to_string()).run().await?;
+        Self::copy(&from, &log.display().to_string()).run().await?;
         let bytes = log.metadata().map_or(0, |metadata| metadata.len());
         Ok(format!("{bytes} bytes"))
     }

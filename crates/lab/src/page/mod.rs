@@ -9,8 +9,8 @@
 //!   changes of a text
 //! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a
 //!   run; [`events`]: a run as it goes on
-//! - [`agents`]: other machines that carry load; [`machines`]: their preparation over ssh; [`builds`]: programs
-//!   of other revisions; [`jobs`]: such work, step by step; [`login`]: the logins of the page
+//! - [`agents`]: other machines that carry load; [`machines`]: their preparation over ssh; [`builds`]:
+//!   programs of other revisions; [`jobs`]: such work, step by step; [`login`]: the logins of the page
 //! - [`queue`]: runs that wait, and the one that is under way
 //! - [`analysis`]: series of points and of performance logs, and [`charts`]: those that were kept
 //! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational

@@ -73,7 +73,7 @@ impl Folder {
     /// Returns the number of former results of a point.
     pub fn formers(&self, number: u32) -> u32 {
         let is_free = |former: &u32| !self.aside_path(number, *former).exists();
-        (1..).find(is_free).unwrap_or(1) - 1
+        (1..=u32::MAX).find(is_free).unwrap_or(1) - 1
     }
 
     /// Keeps the result of a point aside: the point can be measured again.

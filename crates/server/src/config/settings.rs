@@ -463,8 +463,8 @@ settings! {
         database_ca: OptionalFile = "";
 
         /// Where other nodes connect, which bring clients that came to them. Only nodes that read the same
-        /// database and have the same `cluster.secret` get an answer, over TLS. Port 0 picks a free one. Empty:
-        /// nowhere, so that clients have to come to this node.
+        /// database and have the same `cluster.secret` get an answer, over TLS. Port 0 picks a free one.
+        /// Empty: nowhere, so that clients have to come to this node.
         listen: OptionalListen = "127.0.0.1:0";
 
         /// The address that other nodes are told to connect to. Empty: that of `cluster.listen`, with the

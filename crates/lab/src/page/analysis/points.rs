@@ -71,7 +71,7 @@ pub(super) fn answer(lab: &Lab, question: &Question) -> Result<Answer, Problem> 
         .collect();
     let series = groups
         .into_iter()
-        .map(|(name, group)| shown(name, group, &ends, question));
+        .map(|(name, group)| shown(name, &group, &ends, question));
     let (label, unit) = question.what.words();
     Ok(Answer {
         title: question.title.clone().unwrap_or_else(|| label.to_owned()),
@@ -214,11 +214,11 @@ impl Group {
         let float = |it: Option<u64>| it.map(|it| it as f64);
         window
             .second
-            .get_or_insert((middle as f64, float(sample.p2_5_us), float(sample.p97_5_us)));
+            .get_or_insert_with(|| (middle as f64, float(sample.p2_5_us), float(sample.p97_5_us)));
     }
 }
 
-fn shown(name: String, group: Group, ends: &BTreeSet<u32>, question: &Question) -> Series {
+fn shown(name: String, group: &Group, ends: &BTreeSet<u32>, question: &Question) -> Series {
     let mut series = Series {
         name,
         durability: group.durability.clone(),

@@ -1,5 +1,5 @@
 //! A closed network that is fitted to a run whose clients wait for each answer: exact mean value analysis,
-//! beside what was measured, with the asymptotic bounds (Jain, chapters 33 and 34).
+//! beside the measured values, with the asymptotic bounds (Jain, chapters 33 and 34).
 //!
 //! Demands are those of the point with the fewest clients: the processor time of a message, and a delay for
 //! all of its response time that the processors do not explain (disk, network). Group commit makes that delay
@@ -32,7 +32,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     )
 }
 
-/// A run, and changes of what was fitted.
+/// A run, and changes of the fitted values.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ClosedFit")]
@@ -62,7 +62,7 @@ struct Measured {
     response_s: f64,
 }
 
-/// What no number of clients can pass.
+/// Bounds that no number of clients can pass.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ClosedBound")]
 struct Bound {

@@ -1,4 +1,5 @@
-//! `stafett rollup …`: roll-ups of a file compared with their topics and computed again; and two stores compared.
+//! `stafett rollup …`: roll-ups of a file compared with their topics and computed again; and two stores
+//! compared.
 
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgMatches, Command};

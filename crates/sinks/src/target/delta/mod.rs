@@ -5,10 +5,11 @@
 //! _delta_log/NUMBER.json                add the file, txn the position: put only if absent
 //! ```
 //!
-//! The position of a place is the version of an application, `stafett.SINK/TOPIC/PARTITION@TOPIC_ID`. A commit
-//! whose number is taken reads those before it, and is put again behind them, unless one of them has moved the
-//! position: then another writer is further, and this one is fenced. So each record counts once without a
-//! number of writers: a writer that was believed dead may finish a batch, and the one behind it goes on there.
+//! The position of a place is the version of an application, `stafett.SINK/TOPIC/PARTITION@TOPIC_ID`. A
+//! commit whose number is taken reads those before it, and is put again behind them, unless one of them has
+//! moved the position: then another writer is further, and this one is fenced. So each record counts once
+//! without a number of writers: a writer that was believed dead may finish a batch, and the one behind it
+//! goes on there.
 //!
 //! Absent: partitions, checkpoints, and changes of tables. Checkpoints of others are read.
 

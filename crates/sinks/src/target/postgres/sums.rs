@@ -11,8 +11,8 @@ use crate::compare::{Sums, Wanted};
 use crate::target::TargetError;
 
 impl Postgres {
-    /// Returns counts and sums of hashes by spans of a width in µs. A hash has the first hexadecimal digits of
-    /// MD5.
+    /// Returns counts and sums of hashes by spans of a width in µs. A hash has the first hexadecimal digits
+    /// of MD5.
     pub(crate) async fn sums(
         &mut self,
         wanted: &Wanted,
