@@ -16,7 +16,7 @@ use super::World;
 /// Requests that wait at the same time.
 const REQUESTS: usize = 100;
 /// Bytes on the heap that each may keep, beside its connection.
-const BYTES_MAX: i64 = 12 << 10;
+const BYTES_MAX: i64 = 16 << 10;
 
 type Waiting = Pin<Box<dyn Future<Output = ()>>>;
 
