@@ -38,6 +38,9 @@ fn the_library_for_typescript_passes_the_expectations_on_the_double() {
     command.arg(root().join("clients/typescript/tests/conformance.mjs"));
     command.args([built.join("stafett/dist"), built.join("sources")]);
     peer::run(command.arg(root().join("clients/conformance.json")));
+    let mut command = peer::command(&node);
+    command.arg(root().join("clients/typescript/tests/worker.mjs"));
+    peer::run(command.arg(built.join("stafett/dist")));
 }
 
 #[test]

@@ -6,7 +6,7 @@ The same code runs against the broker and against the double: a `Source` is a cl
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from .state import State
 from .types import Emit, Key, Record, Reject, Timer, shown_emit, shown_key
@@ -16,6 +16,7 @@ Handler = Callable[[Record, State], Awaitable[Results]]
 TimerHandler = Callable[[Timer, State], Awaitable[Results]]
 
 log = logging.getLogger("stafett")
+T = TypeVar("T")
 
 ABSENT = object()
 CACHED_MAX = 100_000
@@ -79,6 +80,7 @@ class Batch:
         self._first_due: int | None = None
         self._emit: list[Emit] = []
         self._undo: list[tuple[dict[Any, Any], Any, Any]] = []
+        self._refusals: list[Exception] = []
 
     async def load(self, keys: Iterable[Key]) -> None:
         """Reads entries that are not known yet."""
@@ -86,7 +88,7 @@ class Batch:
         for table in self._handlers.tables:
             missing = [key for key in wanted if (table, key) not in self._cache]
             if missing:
-                values = await self._source.get(table, missing)
+                values = await self._asked(self._source.get(table, missing))
                 self._cache.update(((table, key), value) for key, value in zip(missing, values, strict=True))
 
     def value(self, table: str, key: Key) -> Any:
@@ -110,7 +112,24 @@ class Batch:
         """Stores a result at once."""
         if not self._handlers.emits_early:
             raise ValueError("results go with the commit, unless the app has guarantee='at-least-once'")
-        await self._source.emit([shown_emit(emit)])
+        await self._asked(self._source.emit([shown_emit(emit)]))
+
+    async def _asked(self, answer: Awaitable[T]) -> T:
+        """Awaits the task for a handler, and notes its refusal."""
+        try:
+            return await answer
+        except Exception as error:
+            self._refusals.append(error)
+            raise
+
+    def _raise_refusal(self, error: Exception) -> None:
+        """Raises the refusal of the task with which a handler ended: the handler did not fail by itself."""
+        cause: BaseException | None = error
+        while cause is not None:
+            for refusal in self._refusals:
+                if refusal is cause:
+                    raise refusal
+            cause = cause.__cause__ or cause.__context__
 
     async def work(self, delivery: Delivery) -> None:
         """Handles a delivery, and commits it: all of it, or up to a record or timer that failed, or to a timer that
@@ -118,19 +137,24 @@ class Batch:
         keys = [timer.key for timer in delivery.due]
         await self.load(keys + [record.key for record in delivery.records if record.key is not None])
         for at, timer in enumerate(delivery.due):
+            place = (timer.key, timer.name)
+            if self._timers.get(place, timer.due) != timer.due:
+                # The handler of an earlier one has moved or cleared it.
+                continue
             self._undo.clear()
             emitted = len(self._emit)
             # One that is not set again has fired.
-            self._timers[timer.key, timer.name] = None
+            self._set(self._timers, place, None)
             try:
                 if self._handlers.timer is not None:
                     self._take(await self._handlers.timer(timer, State(self, timer.key)))
             except Exception as error:
                 self._take_back(emitted)
+                self._raise_refusal(error)
                 log.warning("timer %r of %r failed", timer.name, timer.key, exc_info=error)
                 if self._handlers.passes_first:
+                    self._timers[place] = None
                     continue
-                del self._timers[timer.key, timer.name]
                 if at > 0:
                     await self._commit({})
                 await self._source.fail_timer(timer, words(error), not isinstance(error, Reject))
@@ -142,6 +166,7 @@ class Batch:
                 self._take(await self._handlers.record(record, State(self, record.key)))
             except Exception as error:
                 self._take_back(emitted)
+                self._raise_refusal(error)
                 if self._handlers.passes_first:
                     # Its place is stored: it does not come again.
                     log.warning("record %s/%d@%d failed", record.topic, record.partition, record.offset, exc_info=error)

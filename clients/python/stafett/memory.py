@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .ahead import Ahead
 from .batch import Batch, Delivery
-from .types import Key, Record, Timer, read_key, read_value, shown_key
+from .types import Key, Record, Refused, Timer, read_key, read_value, shown_key
 
 if TYPE_CHECKING:
     from .app import App
@@ -29,6 +29,7 @@ class MemoryApp:
         self._emitted: list[dict[str, Any]] = []
         self._dead: list[tuple[Record | Timer, str]] = []
         self._loses = False
+        self._refuses = False
         self._tasks = [MemoryTask(self, partition) for partition in range(partitions)]
 
     async def feed(self, topic: str, records: list[tuple[Any, ...]]) -> None:
@@ -53,6 +54,11 @@ class MemoryApp:
     def lose_next_commit(self) -> None:
         """The worker dies before its next commit; another goes on from the commit before."""
         self._loses = True
+
+    def refuse_next_emit(self) -> None:
+        """The broker refuses the next `state.emit`, as for a queue that is full; the worker begins again from the
+        commit before."""
+        self._refuses = True
 
     async def prepare_move(self) -> None:
         """Another worker reads the state of all tasks ahead of a move."""
@@ -131,7 +137,7 @@ class MemoryTask:
                 self._pass(delivery.next)
             try:
                 await batch.work(delivery)
-            except WorkerDied:
+            except (WorkerDied, Refused):
                 batch = Batch(self, self._memory._handlers, {})
 
     def _delivery(self) -> Delivery | None:
@@ -193,6 +199,9 @@ class MemoryTask:
             self.time = max(self.time, min(self._high.values()) - grace)
 
     async def emit(self, emit: list[dict[str, Any]]) -> None:
+        if self._memory._refuses:
+            self._memory._refuses = False
+            raise Refused(409, {"code": "queue_full"})
         self._memory._emitted += json.loads(json.dumps(emit))
 
     def _is_last(self, attempts: int, retry: bool) -> bool:

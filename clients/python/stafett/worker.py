@@ -197,6 +197,24 @@ async def until(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
             await asyncio.wait({working})
 
 
+async def alive(session: Session, work: Coroutine[Any, Any, T]) -> T:
+    """Awaits the end of a batch, and gives signs of life meanwhile: nothing else does."""
+
+    async def beat() -> None:
+        # The next poll says so.
+        with contextlib.suppress(SessionOver, Refused):
+            while True:
+                await asyncio.sleep(session.wait_ms / 1000)
+                await session.ask("beat", {})
+
+    beating = asyncio.create_task(beat())
+    try:
+        return await work
+    finally:
+        beating.cancel()
+        await asyncio.wait({beating})
+
+
 class Worker:
     """A worker of an app."""
 
@@ -255,7 +273,7 @@ class Worker:
         except BaseException:
             await self._end(Claim.drop)
             raise
-        await self._end(Claim.finish)
+        await alive(session, self._end(Claim.finish))
         with contextlib.suppress(SessionOver, Refused):
             await asyncio.wait_for(session.ask("leave", {}), timeout=5)
 
@@ -307,7 +325,7 @@ class Worker:
             await claim.drop()
             self._claims.pop(claim.task, None)
         elif event["event"] == "revoke" and claim is not None and is_known:
-            await claim.finish()
+            await alive(session, claim.finish())
             self._claims.pop(claim.task, None)
             await self._release(session, event)
 

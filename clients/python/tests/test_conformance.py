@@ -68,7 +68,27 @@ def alarm(settings: dict[str, Any], calls: list[Any]) -> App:
     return app
 
 
-OWN = {"picky": picky, "alerts": alerts, "early": early, "alarm": alarm}
+def mover(settings: dict[str, Any], calls: list[Any]) -> App:
+    app = App("mover", topics=["in"], time={"grace_ms": 0}, **settings)
+
+    @app.record
+    async def handle(record: Record, state: State) -> None:
+        state.set_timer(record.timestamp + 100, record.value)
+
+    @app.timer
+    async def due(timer: Timer, state: State) -> Emit:
+        calls.append(timer.name)
+        if timer.name == "odd":
+            raise ValueError("odd")
+        if timer.name == "first":
+            state.set_timer(timer.due + 5000, "moved")
+            state.clear_timer("cleared")
+        return Emit("due", timer.name)
+
+    return app
+
+
+OWN = {"picky": picky, "alerts": alerts, "early": early, "alarm": alarm, "mover": mover}
 
 
 class Conformance(unittest.IsolatedAsyncioTestCase):
@@ -89,6 +109,8 @@ class Conformance(unittest.IsolatedAsyncioTestCase):
                 await memory.advance(to=step["advance"])
             if "lose" in step:
                 memory.lose_next_commit()
+            if "refuse" in step:
+                memory.refuse_next_emit()
             if "prepare" in step:
                 await memory.prepare_move()
             if "move" in step:

@@ -85,6 +85,8 @@ export class Batch {
   /** No timer of the batch is earlier; one that was cleared may have been. */
   private firstDue = Infinity;
   private undo: (() => void)[] = [];
+  /** Refusals of the task that handlers have met. */
+  private readonly refusals = new Set<unknown>();
 
   constructor(
     private readonly source: Source,
@@ -108,7 +110,7 @@ export class Batch {
     for (const [table, known] of this.cache) {
       const missing = [...wanted].filter(([id]) => !known.has(id));
       if (missing.length === 0) continue;
-      const values = await this.source.get(table, missing.map(([, key]) => key));
+      const values = await this.asked(this.source.get(table, missing.map(([, key]) => key)));
       missing.forEach(([id], at) => known.set(id, values[at] ?? null));
     }
   }
@@ -127,7 +129,7 @@ export class Batch {
   }
 
   setTimer(key: Key, name: Key, due: number | null): void {
-    set(this.timers, `${keyId(key)}\n${keyId(name)}`, { key, name, due }, this.undo);
+    set(this.timers, timerId(key, name), { key, name, due }, this.undo);
     if (due !== null && due < this.firstDue) this.firstDue = due;
   }
 
@@ -136,7 +138,24 @@ export class Batch {
     if (!this.handlers.emitsEarly) {
       throw new TypeError("results go with the commit, unless the app has guarantee='at-least-once'");
     }
-    await this.source.emit([showEmit(emit)]);
+    await this.asked(this.source.emit([showEmit(emit)]));
+  }
+
+  /** Awaits the task for a handler, and notes its refusal. */
+  private async asked<Value>(answer: Promise<Value>): Promise<Value> {
+    try {
+      return await answer;
+    } catch (error) {
+      this.refusals.add(error);
+      throw error;
+    }
+  }
+
+  /** Throws the refusal of the task with which a handler ended: the handler did not fail by itself. */
+  private throwRefusal(error: unknown): void {
+    for (let cause = error; cause !== undefined; cause = cause instanceof Error ? cause.cause : undefined) {
+      if (this.refusals.has(cause)) throw cause;
+    }
   }
 
   /** Handles a delivery, and commits it: all of it, or up to a record or timer that failed, or to a timer that fell due. */
@@ -145,6 +164,9 @@ export class Batch {
     for (const record of delivery.records) if (record.key !== null) keys.push(record.key);
     await this.load(keys);
     for (const [at, timer] of delivery.due.entries()) {
+      const setting = this.timers.get(timerId(timer.key, timer.name));
+      // The handler of an earlier one has moved or cleared it.
+      if (setting && setting.due !== timer.due) continue;
       this.undo.length = 0;
       const emitted = this.emitted.length;
       // One that is not set again has fired.
@@ -153,6 +175,7 @@ export class Batch {
         if (this.handlers.timer) this.take(await this.handlers.timer(timer, new State(this, timer.key)));
       } catch (error) {
         this.takeBack(emitted);
+        this.throwRefusal(error);
         this.handlers.log(`timer ${timer.name} of ${timer.key} failed: ${words(error, true)}`);
         if (this.handlers.passesFirst) {
           this.setTimer(timer.key, timer.name, null);
@@ -170,6 +193,7 @@ export class Batch {
         this.take(await this.handlers.record(record, new State(this, record.key)));
       } catch (error) {
         this.takeBack(emitted);
+        this.throwRefusal(error);
         const place = `${record.topic}/${record.partition}@${record.offset}`;
         this.handlers.log(`record ${place} failed: ${words(error, true)}`);
         // Its place is stored: it does not come again.
@@ -232,6 +256,10 @@ export class Batch {
     this.emitted = [];
     this.undo = [];
   }
+}
+
+function timerId(key: Key, name: Key): string {
+  return `${keyId(key)}\n${keyId(name)}`;
 }
 
 function words(error: unknown, withStack = false): string {

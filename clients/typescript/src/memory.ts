@@ -8,7 +8,7 @@
 import { Ahead } from "./ahead.js";
 import type { App } from "./app.js";
 import { Batch, type Cache, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
-import { type Key, type Record, type Timer, keyId, readKey, readValue, showKey } from "./types.js";
+import { type Key, type Record, type Timer, keyId, readKey, readValue, Refused, showKey } from "./types.js";
 
 /** A record to feed: key, value, timestamp in ms, and headers. */
 export type Fed = [key: Key, value: unknown, timestamp: number, headers?: { [name: string]: string }];
@@ -31,6 +31,7 @@ export class MemoryApp {
       emitted: [],
       dead: [],
       loses: false,
+      refuses: false,
     };
     this.tasks = Array.from({ length: partitions }, (_, partition) => new MemoryTask(this.shared, topics, partition));
   }
@@ -65,6 +66,14 @@ export class MemoryApp {
   /** The worker dies before its next commit; another goes on from the commit before. */
   loseNextCommit(): void {
     this.shared.loses = true;
+  }
+
+  /**
+   * The broker refuses the next `state.emit`, as for a queue that is full; the worker begins again from the commit
+   * before.
+   */
+  refuseNextEmit(): void {
+    this.shared.refuses = true;
   }
 
   /** Another worker reads the state of all tasks ahead of a move. */
@@ -108,6 +117,7 @@ interface Shared {
   emitted: any[];
   dead: [Record | Timer, string][];
   loses: boolean;
+  refuses: boolean;
 }
 
 /** A task: a source of deliveries. */
@@ -171,7 +181,7 @@ class MemoryTask implements Source {
       try {
         await batch.work(delivery);
       } catch (error) {
-        if (!(error instanceof WorkerDied)) throw error;
+        if (!(error instanceof WorkerDied || error instanceof Refused)) throw error;
         batch = new Batch(this, this.shared.handlers);
       }
     }
@@ -249,6 +259,10 @@ class MemoryTask implements Source {
   }
 
   async emit(emit: { [name: string]: unknown }[]): Promise<void> {
+    if (this.shared.refuses) {
+      this.shared.refuses = false;
+      throw new Refused(409, { code: "queue_full" });
+    }
     this.shared.emitted.push(...JSON.parse(JSON.stringify(emit)));
   }
 

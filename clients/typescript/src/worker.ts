@@ -193,6 +193,24 @@ class Claim implements Source {
   }
 }
 
+/** Awaits the end of a batch, and gives signs of life meanwhile: nothing else does. */
+async function alive<Value>(session: Session, work: Promise<Value>): Promise<Value> {
+  const over = new AbortController();
+  const beat = async () => {
+    while (!over.signal.aborted) {
+      await sleep(session.waitMs, over.signal);
+      if (!over.signal.aborted) await session.ask("beat", {}, over.signal);
+    }
+  };
+  // The next poll says so.
+  beat().catch(() => {});
+  try {
+    return await work;
+  } finally {
+    over.abort();
+  }
+}
+
 /** A worker of an app. */
 export class Worker {
   private readonly client: Client;
@@ -226,7 +244,7 @@ export class Worker {
       if (!session) return;
       try {
         await this.serve(session);
-        await this.endClaims();
+        await alive(session, this.endClaims());
         await session.ask("leave", {});
         return;
       } catch (error) {
@@ -328,7 +346,7 @@ export class Worker {
       await claim.finish();
     } else if (event.event === "revoke" && claim && isKnown) {
       this.claims.delete(event.task);
-      await claim.finish();
+      await alive(session, claim.finish());
       await this.release(session, event);
     }
   }

@@ -50,6 +50,20 @@ const own = {
       return { topic: "out", value };
     });
   },
+  mover(settings, calls) {
+    const app = new App("mover", { topics: ["in"], time: { grace_ms: 0 }, ...settings });
+    app.log = () => {};
+    app.onTimer(({ name, due }, state) => {
+      calls.push(name);
+      if (name === "odd") throw new Error("odd");
+      if (name === "first") {
+        state.setTimer(due + 5000, "moved");
+        state.clearTimer("cleared");
+      }
+      return { topic: "due", value: name };
+    });
+    return app.onRecord(({ value, timestamp }, state) => state.setTimer(timestamp + 100, value));
+  },
 };
 
 for (const script of JSON.parse(readFileSync(expectations, "utf8"))) {
@@ -61,6 +75,7 @@ for (const script of JSON.parse(readFileSync(expectations, "utf8"))) {
     if (step.feed) await memory.feed(step.feed, step.records);
     if (step.advance) await memory.advance(step.advance);
     if (step.lose) memory.loseNextCommit();
+    if (step.refuse) memory.refuseNextEmit();
     if (step.prepare) await memory.prepareMove();
     if (step.move) await memory.move();
   }
