@@ -280,10 +280,11 @@ function Rows<T>({ columns, rows, keyOf, isGone, sort, noun, onSort, onHold, tic
   return (
     <div
       className="scroll"
+      tabIndex={0}
       ref={holder}
       onMouseEnter={() => onHold(true)}
       onMouseLeave={() => onHold(isInUse(holder.current, document.activeElement))}
-      onFocus={() => onHold(true)}
+      onFocus={(event) => onHold(event.target !== event.currentTarget)}
       onBlur={(event) => onHold(isInUse(event.currentTarget, event.relatedTarget) || event.currentTarget.matches(':hover'))}
       onKeyDown={(event) => moveInRows(event)}
     >
@@ -319,8 +320,9 @@ function Rows<T>({ columns, rows, keyOf, isGone, sort, noun, onSort, onHold, tic
   );
 }
 
-/** True while the focus is in a table, or a dialog of one of its rows is open. */
-const isInUse = (table: Element | null, focused: Element | null): boolean => table !== null && (table.contains(focused) || table.querySelector('dialog') !== null);
+/** True while the focus is on something in a table, or a dialog of one of its rows is open. */
+const isInUse = (table: Element | null, focused: Element | null): boolean =>
+  table !== null && ((focused !== table && table.contains(focused)) || table.querySelector('dialog') !== null);
 
 function Heading<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; onSort: (sort: string | undefined) => void }) {
   const name = sort?.replace(/^-/, '');

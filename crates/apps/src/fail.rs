@@ -113,6 +113,12 @@ impl App {
         Ok(answer(new.seq, false, &failure, dead_letter))
     }
 
+    /// Returns true if the app has a topic for dead letters, and the attempts that it allows.
+    pub(crate) fn letters(&self) -> (bool, u32) {
+        let definition = &self.stored().definition;
+        (definition.dead_letter.is_some(), definition.attempts_max)
+    }
+
     pub(crate) fn attempt(&self, worker: &str, error: &str) -> Attempt {
         Attempt {
             at_ms: self.parts.clock.wall_ms(),
@@ -202,7 +208,7 @@ impl App {
         })?;
         let place = |places: &[u64]| places.get(input).copied().unwrap_or(0);
         let (next, reached) = (place(&position.next), place(&delivery.reached));
-        let has_topic = self.stored().definition.dead_letter.is_some();
+        let (has_topic, attempts_max) = self.letters();
         if next >= reached || !has_topic && known.as_ref().is_some_and(Failure::is_last) {
             return Ok(());
         }
@@ -213,7 +219,8 @@ impl App {
         };
         let Some(record) = record else { return Ok(()) };
         let mut failure = failure_of(known, record.offset.0);
-        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), reached);
+        let attempt = self.attempt(worker, "the worker fell silent with it");
+        let is_last = failure.note_death(attempt, attempts_max, reached);
         self.counts.deaths.inc();
         if is_last {
             tracing::warn!(app = &*self.name, task = %claim.task, offset = record.offset.0,

@@ -132,7 +132,7 @@ impl App {
             let known = known.filter(|known| known.timer.as_ref() == Some(&timer));
             Ok((state.position.seq, known.cloned().unwrap_or_default()))
         })?;
-        let has_topic = self.stored().definition.dead_letter.is_some();
+        let (has_topic, attempts_max) = self.letters();
         if known.is_last() && !has_topic {
             return Ok(true);
         }
@@ -140,7 +140,8 @@ impl App {
             timer: Some(timer),
             ..known
         };
-        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), 0);
+        let attempt = self.attempt(worker, "the worker fell silent with it");
+        let is_last = failure.note_death(attempt, attempts_max, 0);
         self.counts.deaths.inc();
         if is_last {
             tracing::warn!(app = &*self.name, task = %claim.task, due,

@@ -24,6 +24,7 @@ use crate::table::{Registry, register};
 /// Steps of SQLite between two looks at the clock.
 const STEPS: i32 = 10_000;
 /// Reason of a question that has reached its bound of time.
+const READ_ONLY: &str = "a question begins with SELECT, WITH or VALUES: nothing is changed";
 pub(crate) const TOO_LONG: &str = "the question takes longer than --time allows";
 
 /// Bounds of a question.
@@ -78,7 +79,7 @@ pub fn answer(
                 let written = write_rows(statement, bounds, form, out);
                 return written.map_err(|why| in_words(why, bounds));
             }
-            Err(why) => missing(&why).ok_or_else(|| anyhow!(why))?,
+            Err(why) => missing(&why).ok_or_else(|| in_words(anyhow!(why), bounds))?,
         };
         if made.contains(&missing) {
             bail!("there is no table {missing}: a name with dots or dashes stands in double quotes");
@@ -131,7 +132,7 @@ fn write_rows(
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
     if !statement.readonly() || statement.column_count() == 0 {
-        bail!("a question begins with SELECT, WITH or VALUES: nothing is changed");
+        bail!(READ_ONLY);
     }
     let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     if form == Form::Lines {
@@ -203,6 +204,9 @@ fn json(value: ValueRef<'_>) -> Value {
 /// Returns an error of SQLite as a bound, if it is one.
 fn in_words(why: anyhow::Error, bounds: Bounds) -> anyhow::Error {
     let code = why.downcast_ref::<Error>().and_then(Error::sqlite_error_code);
+    if why.to_string().contains("may not be modified") {
+        return anyhow!(READ_ONLY);
+    }
     if code == Some(ErrorCode::OutOfMemory) {
         let bytes = bounds.memory_bytes;
         anyhow!("the question takes more than {bytes} bytes: --memory is the bound")

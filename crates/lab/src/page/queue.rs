@@ -295,7 +295,7 @@ async fn resume(
     let run = Folder::new(&folder)
         .read_run()
         .map_err(|error| Problem::new(Code::NoSuchRun, error))?;
-    if live::is_alive(&folder).await || lab.queue.is_starting(&id, &folder) {
+    if live::is_alive(&folder).await || lab.queue.is_started(&id) {
         return Err(Problem::new(Code::InUse, "the run is under way"));
     }
     if run
