@@ -103,7 +103,7 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     let named = |name: &str, exchanges: u64| {
         let row = rows.iter().find(|row| row["name"] == name).unwrap();
         assert_eq!((&row["exchanges"], &row["queues"]), (&exchanges.into(), &0.into()), "{row}");
-        assert_eq!(row["counters"]["messages_in"], 0, "{row}");
+        assert_eq!(row["counters"]["published"], 0, "{row}");
     };
     named("/", 8);
     named("a/b c", 1);
