@@ -99,10 +99,17 @@ fn namespaces_and_queues_are_looked_after_by_command() {
     let listed = stafett(http, &["namespace", "list", "--json"]);
     let (code, out, error) = said(&listed);
     assert_eq!((code, error), (Some(0), ""));
-    let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let named = |name: &str, exchanges: u64| {
         let row = rows.iter().find(|row| row["name"] == name).unwrap();
-        assert_eq!((&row["exchanges"], &row["queues"]), (&exchanges.into(), &0.into()), "{row}");
+        assert_eq!(
+            (&row["exchanges"], &row["queues"]),
+            (&exchanges.into(), &0.into()),
+            "{row}"
+        );
         assert_eq!(row["counters"]["published"], 0, "{row}");
     };
     named("/", 8);

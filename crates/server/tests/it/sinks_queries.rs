@@ -75,7 +75,10 @@ async fn records_get_the_fields_of_a_table_of_a_database() {
     scene.produce("k:{\"app\":\"a\"}\nk:{\"app\":\"a\"}\nk:{\"app\":\"a\"}\n");
     let found = "stafett_sink_lookups_total{sink=\"events\",result=\"found\"}";
     let metrics = || get(sink.address("metrics"), "/metrics");
-    while !["6", "7"].iter().any(|count| metrics().contains(&format!("{found} {count}\n"))) {
+    while !["6", "7"]
+        .iter()
+        .any(|count| metrics().contains(&format!("{found} {count}\n")))
+    {
         assert!(begun.elapsed() < PATIENCE, "{}", metrics());
     }
     sink.signal(Signal::TERM);
