@@ -1,5 +1,7 @@
 //! The program, from its command line.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::process::{Command, Output};
 
