@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sinks and ingestion: PostgreSQL against COPY, files per core, posted events, receivers against themselves, transforms.
+"""Sinks and ingestion: PostgreSQL against COPY, files per core, posted events, roll-ups, receivers against themselves, transforms.
 
     bench/sinks.py                                        # all rows, some ten minutes
     bench/sinks.py --rows postgres files --records 1000000
@@ -44,6 +44,25 @@ score = { type = "double" }
 at = { type = "timestamptz" }
 active = { type = "boolean" }
 message = { type = "text" }
+"""
+ROLLUP = """
+[sink.sums]
+from = "log"
+to = "postgres"
+url = "{address}"
+table = "sums"
+create = true
+mode = "rollup"
+flush = {{ every = "1s" }}
+[sink.sums.rollup]
+time = {{ field = "at", zone = "UTC" }}
+every = ["day", "month"]
+by = [[], ["application"]]
+[sink.sums.rollup.attributes]
+application = "applicationId"
+[sink.sums.rollup.values]
+visits = {{ count = true }}
+seconds = {{ sum = "retentionTime" }}
 """
 ENDPOINTS = """
 [ingest.stored]
@@ -99,6 +118,11 @@ def event(number):
     )
 
 
+def definition(topic, name, fields):
+    """The text of a sink with the columns of the bench."""
+    return f'[sink.{name}]\nfrom = "{topic}"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}'
+
+
 class Scene:
     """A broker with a topic of records."""
 
@@ -127,11 +151,14 @@ class Scene:
                 sys.exit(f"{answer.status}: {said.decode()}")
         self.records[topic] = max(self.records.get(topic, 0), records)
 
-    def begin(self, sinks):
-        """Applies and begins sinks: from, name, fields. Returns the process, and a function of the rows so far."""
+    def file(self, *sinks):
+        """Writes a file of sinks: from, name, fields."""
         file = self.folder / f"{sinks[0][1]}.toml"
-        parts = (f'[sink.{name}]\nfrom = "{topic}"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}' for topic, name, fields in sinks)
-        file.write_text("\n".join(parts))
+        file.write_text("\n".join(definition(*sink) for sink in sinks))
+        return file
+
+    def begin_file(self, file):
+        """Applies and begins the sinks of a file. Returns the process, and a function of the rows so far."""
         arguments = ["-f", str(file), "--http", self.broker.http]
         self.stafett("sink", "apply", *arguments)
         command = [str(stafett_binary()), "sink", "run", *arguments, "--metrics", "127.0.0.1:0"]
@@ -150,10 +177,10 @@ class Scene:
 
         return running, rows
 
-    def sinks(self, sinks, records):
-        """Runs sinks from the begin of their topics to the end. Returns the seconds, and those of their processor."""
+    def sinks(self, file, records):
+        """Runs the sinks of a file from the begin of their topics to the end. Returns the seconds, and those of their processor."""
         begun = time.monotonic()
-        running, rows = self.begin(sinks)
+        running, rows = self.begin_file(file)
         while rows() < records:
             time.sleep(0.05)
         seconds = time.monotonic() - begun
@@ -164,7 +191,7 @@ class Scene:
         return seconds, cpu
 
     def whole(self, name, fields, records):
-        seconds, cpu = self.sinks([("log", name, fields)], records)
+        seconds, cpu = self.sinks(self.file(("log", name, fields)), records)
         say(f"{name}, whole: {records / seconds / 1000:.0f} k/s, {records / cpu / 1000:.0f} k/s per core of the sink")
 
 
@@ -189,7 +216,7 @@ def backlog(options, scene):
         sinks.append((topic, f"{topic}_pg", f'to = "postgres"\nurl = "{address}"\ntable = "{topic}"\ncreate = true'))
         sinks.append((topic, f"{topic}_files", f'to = "files"\npath = "{folder}"\nformat = "csv"\ncompression = "gzip"'))
     records = options.records // 6 * 6
-    seconds, cpu = scene.sinks(sinks, 2 * records)
+    seconds, cpu = scene.sinks(scene.file(*sinks), 2 * records)
     say(f"backlog of six topics into PostgreSQL and files: {records / seconds / 1000:.0f} k/s into both, sinks {cpu / seconds:.1f} cores")
     server.process.terminate()
     server.process.wait()
@@ -199,7 +226,7 @@ def stopped(options, scene):
     """The broker's processor time while a sink waits for its store."""
     server, address = store(scene, "stopped")
     scene.fill(options.records)
-    running, rows = scene.begin([("log", "stopped", f'to = "postgres"\nurl = "{address}"\ntable = "events"\ncreate = true')])
+    running, rows = scene.begin_file(scene.file(("log", "stopped", f'to = "postgres"\nurl = "{address}"\ntable = "events"\ncreate = true')))
     while rows() == 0:
         time.sleep(0.01)
     backends = [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if is_below(folder, server.process.pid)]
@@ -242,6 +269,41 @@ def files(options, scene):
         folder = scene.folder / name
         folder.mkdir()
         scene.whole(name, f'to = "files"\npath = "{folder}"\n{form}', options.records)
+
+
+def rollups(options, scene):
+    """Sums by day and month, of all and by application: as records come, computed again, and from Parquet."""
+    server, address = store(scene, "rollups")
+    scene.fill(options.records)
+    folder = scene.folder / "rollups-parquet"
+    folder.mkdir()
+    # A roll-up takes columns of files for fields: they have the names of those.
+    parquet = definition("log", "parquet", f'to = "files"\npath = "{folder}"\nformat = "parquet"')
+    parquet = re.sub(r'^\w+ = \{ from = "(\w+)", ', r"\1 = { ", parquet, flags=re.MULTILINE)
+    file = scene.folder / "rollups.toml"
+    file.write_text(parquet)
+    scene.sinks(file, options.records)
+    file.write_text(parquet + ROLLUP.format(address=address))
+    begun = time.monotonic()
+    running, _ = scene.begin_file(file)
+    counted = "SELECT coalesce(sum(visits), 0) FROM sums WHERE every = 'day' AND by = ''"
+    while server.sql("SELECT to_regclass('sums')") == "" or int(server.sql(counted)) < options.records:
+        time.sleep(0.1)
+    say(f"roll-up as records come: {options.records / (time.monotonic() - begun) / 1000:.0f} k/s")
+    running.send_signal(signal.SIGTERM)
+    running.wait()
+    rollup = lambda word, *more: ["rollup", word, "-f", str(file), "--http", scene.broker.http, "sums", *more]
+    scene.stafett("sink", "pause", "-f", str(file), "--http", scene.broker.http, "sums")
+    for name, arguments in (
+        ("computed again from JSON", rollup("recompute")),
+        ("verified against JSON", rollup("verify")),
+        ("verified against Parquet", rollup("verify", "--files", "parquet")),
+    ):
+        begun = time.monotonic()
+        scene.stafett(*arguments)
+        say(f"roll-up {name}: {options.records / (time.monotonic() - begun) / 1000:.0f} k/s")
+    server.process.terminate()
+    server.process.wait()
 
 
 def session_key():
@@ -310,6 +372,7 @@ ROWS = {
     "backlog": backlog,
     "stopped": stopped,
     "files": files,
+    "rollups": rollups,
     "ingest": ingest,
     "receiver": receiver,
     "mongodb": mongodb,
@@ -327,7 +390,7 @@ def main():
     options = parser.parse_args()
     if options.profile == "debug":
         os.environ.setdefault("STAFETT_BIN", str(TARGET / "debug/stafett"))
-    needs_broker = {"postgres", "backlog", "stopped", "files", "ingest"} & set(options.rows)
+    needs_broker = {"postgres", "backlog", "stopped", "files", "rollups", "ingest"} & set(options.rows)
     scene = Scene(options) if needs_broker else None
     for row in options.rows:
         ROWS[row](options, scene)
