@@ -164,6 +164,23 @@ async fn records_come_as_far_as_credit_goes_and_commits_bring_it_back() {
     assert_eq!(worker.ask(get).await["values"], json!([null]));
 }
 
+/// Commits of such an app name no place.
+#[tokio::test]
+async fn at_most_once_any_commit_brings_the_credit_back() {
+    let world = World::new().await;
+    world.send("PUT /v1/topics/in", r#"{"partitions": 1}"#).await;
+    let definition = r#"{"topics": ["in"], "guarantee": "at-most-once", "worker_timeout_ms": 2000}"#;
+    world.send("PUT /v1/apps/sum", definition).await;
+    produce(&world, 5).await;
+    let credit = json!({"credit": {"records": 2, "bytes": 1_000_000}});
+    let (mut worker, _) = Worker::join(&world, "w", credit).await;
+    for (seq, expected) in [(1, vec![0, 1]), (2, vec![2, 3]), (3, vec![4])] {
+        assert_eq!(offsets(&worker.event("records").await), expected);
+        let commit = json!({"command": "commit", "task": "0", "epoch": 1, "seq": seq});
+        assert_eq!(worker.ask(commit).await["result"], "success");
+    }
+}
+
 #[tokio::test]
 async fn refusals_have_the_codes_of_the_routes() {
     let world = world().await;

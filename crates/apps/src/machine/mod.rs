@@ -300,6 +300,11 @@ impl Machine {
         self.workers.get(worker).is_none_or(|worker| worker.spec.deliver)
     }
 
+    /// Returns false if a worker reads by itself.
+    pub fn delivers_to_all(&self) -> bool {
+        self.workers.values().all(|worker| worker.spec.deliver)
+    }
+
     /// Checks that a claim is held, also while it is being revoked.
     pub fn check_claim(&self, worker: &str, task: TaskId, epoch: u64) -> Result<(), WorkerError> {
         let Some(known) = self.tasks.get(&task) else {

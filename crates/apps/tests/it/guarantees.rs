@@ -122,3 +122,33 @@ async fn at_most_once_nothing_that_was_delivered_comes_again() {
     world.send("in", &[("c", "3", 3)]).await;
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [2]);
 }
+
+#[tokio::test]
+async fn at_most_once_no_timer_that_was_delivered_comes_again() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.send("in", &[("a", "1", 1000), ("a", "2", 2000)]).await;
+    let mut definition = definition(&["in"]);
+    definition.guarantee = Guarantee::AtMostOnce;
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 2);
+    let timer = |due| ("a".into(), "n".into(), Some(due));
+    let set = NewCommit {
+        seq: 1,
+        timers: vec![timer(1500), ("a".into(), "later".into(), Some(9000))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().due.len(), 1);
+    let world = world.killed();
+    let app = world.apps.named("app").unwrap();
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert!(worker.fetch(&app, TASK).await.unwrap().due.is_empty());
+    assert_eq!(
+        app.known(TASK).unwrap().totals.unwrap().timers,
+        1,
+        "the other one"
+    );
+}

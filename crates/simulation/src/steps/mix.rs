@@ -3,7 +3,7 @@
 use super::draws::{close, fault, full, remove, settle, small};
 use super::{Action, Age, CLIENTS, End, Message, PARTITIONS, PRODUCERS, PUBLISHERS, Step, TOPICS};
 use crate::amqp::{DefinitionStep, FAN, LATE, Move, Patience, SpaceStep, StreamStep, TxStep, ViewStep};
-use crate::jobs::JobStep;
+use crate::jobs::{JobStep, Trade};
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
@@ -371,7 +371,7 @@ impl Mix {
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Mail => Action::Mail(MailStep::draw(random)),
-            Kind::Job => Action::Job(JobStep::draw(random)),
+            Kind::Job => Action::Job(Trade::draw(random), JobStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => remove(random),

@@ -1,0 +1,123 @@
+//! Ends of apps, topics and workers while something is under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_apps::machine::{JoinSpec, Machine};
+use stafett_apps::{
+    AppError, Appended, NewCommit, QueueMessages, QueueRefusal, QueueResults, Session, TaskId,
+};
+use stafett_journal::Append;
+use stafett_model::Message;
+use stafett_store::NotStored;
+use stafett_topics::{Outcome, Topic, TopicCatalog};
+use tokio::sync::Notify;
+
+use crate::world::{ALL, Worker, World, definition, put};
+
+const TASK: TaskId = TaskId::whole(0);
+/// Guard against a hanging test, in simulated time.
+const LIMIT: Duration = Duration::from_hours(1);
+/// A worker that reads by itself.
+const READER: JoinSpec = JoinSpec {
+    weight: 1,
+    tasks_max: None,
+    deliver: false,
+    eager: false,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_ends_when_its_app_is_deleted() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let polling = app.poll(worker.session(), worker.after, 10, std::future::pending());
+    let polling = tokio::time::timeout(LIMIT, polling);
+    let (polled, deleted) = tokio::join!(polling, world.apps.delete("app", true));
+    deleted.unwrap();
+    assert_eq!(polled.unwrap(), Err(AppError::NoSuchApp));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fetch_names_the_topic_that_went_meanwhile() {
+    let world = World::new();
+    for topic in ["a", "b"] {
+        world.topic(topic, 1).await;
+    }
+    let app = world.declare("app", definition(&["a", "b"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let wait = tokio::time::sleep(LIMIT);
+    let fetching = app.fetch(worker.session(), worker.claim(TASK), &[], ALL, wait);
+    let deleting = async {
+        let topic = world.catalog.topics().named("b").unwrap();
+        world.catalog.delete(topic.id, |_: &Topic| {}).await.unwrap();
+    };
+    let (fetched, ()) = tokio::join!(fetching, deleting);
+    assert_eq!(fetched.unwrap_err(), AppError::NoSuchTopic("b".into()));
+}
+
+/// An owner of queues that stores once it is told to.
+#[derive(Debug)]
+struct Later {
+    catalog: Arc<TopicCatalog>,
+    go: Arc<Notify>,
+}
+
+impl QueueResults for Later {
+    fn append(&self, append: Append, _: QueueMessages) -> Appended {
+        let (catalog, go) = (Arc::clone(&self.catalog), Arc::clone(&self.go));
+        Box::pin(async move {
+            go.notified().await;
+            let Some(Outcome::Committed(placed)) = catalog.append(vec![append]).await.pop() else {
+                return Err(QueueRefusal::NotStored(NotStored::Unknown));
+            };
+            Ok(placed.iter().map(|batch| batch.base.0).collect())
+        })
+    }
+}
+
+/// A task without a worker takes no memory, once nothing of it is under way.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_outlives_the_last_worker_is_answered() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let go = Arc::new(Notify::new());
+    world.apps.set_queues(Arc::new(Later {
+        catalog: Arc::clone(&world.catalog),
+        go: Arc::clone(&go),
+    }));
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let commit = NewCommit {
+        seq: 1,
+        entries: vec![put("a", "1")],
+        messages: vec![("queue".into(), Message::default())],
+        ..NewCommit::default()
+    };
+    let storing = app.commit(worker.session(), worker.claim(TASK), commit);
+    tokio::time::sleep(LIMIT).await;
+    assert!(app.with_machine(Machine::workers).is_empty());
+    go.notify_one();
+    assert_eq!(storing.await.unwrap().seq, 1);
+    assert_eq!(app.known(TASK).unwrap().position.seq, 1);
+    assert_eq!(worker.get(&app, TASK, "a").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_worker_that_reads_by_itself_has_whole_partitions() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let _worker = Worker::join(&app, "w").has(&app, 1).await;
+    let reader = app.join("reader", READER).unwrap();
+    let refused = world.apps.split("app", TASK, 2).await;
+    assert_eq!(refused, Err(AppError::NotSplittable), "it may get a slice");
+    app.leave(Session::new("reader", reader.session)).unwrap();
+    world.apps.split("app", TASK, 2).await.unwrap();
+    let refused = app.join("reader", READER);
+    assert!(
+        matches!(refused, Err(AppError::Bad { field: "deliver", .. })),
+        "{refused:?}"
+    );
+}
