@@ -4,7 +4,7 @@
 help:
 	@echo 'make run     build and start the broker on ./data'
 	@echo 'make cluster build and start three nodes over a PostgreSQL of their own, until Ctrl-C (docs/cluster.md)'
-	@echo 'make build   build the release binaries: target/release/stafett, and stafett-lab, which stafett lab runs'
+	@echo 'make build   build the release binaries: target/release/stafett, and stafett-lab and stafett-sql, which stafett lab and stafett sql run'
 	@echo 'make test    formatting, lints and all tests; fetches what they need'
 	@echo 'make lint    formatting and lints alone'
 	@echo 'make fmt     format the code'
@@ -34,7 +34,7 @@ cluster: build
 	scripts/cluster
 
 build:
-	cargo build --release --bin stafett --bin stafett-lab
+	cargo build --release --bin stafett --bin stafett-lab --bin stafett-sql
 
 test:
 	scripts/test

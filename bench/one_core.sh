@@ -1,10 +1,10 @@
 #!/bin/sh
 # Runs the broker on one core, for experiments about overload: stafett-lab run overload --stafett bench/one_core.sh
 #
-# STAFETT_CORE_SHARE=20 leaves it 20 % of that core (root, a control group): the load that is three times too much for a
+# CORE_SHARE=20 leaves it 20 % of that core (root, a control group): the load that is three times too much for a
 # whole core takes more than one other core to make.
 set -e
-core=${STAFETT_TEST_CORE:-0} share=${STAFETT_CORE_SHARE:-}
+core=${TEST_CORE:-0} share=${CORE_SHARE:-}
 if [ -n "$share" ]; then
   # In pieces of 5 ms.
   if [ -d /sys/fs/cgroup/cpu ]; then

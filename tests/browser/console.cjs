@@ -9,7 +9,10 @@
 const assert = require('node:assert');
 const readline = require('node:readline');
 const { chromium } = require('playwright-core');
-const { ARGS, watch, look, PAGES, fill, work } = require('./console_pages.cjs');
+const { ARGS, watch, look, PAGES, EMPTY, fill, work } = require('./console_pages.cjs');
+
+/** With a folder in CONSOLE_SHOTS, pictures of all pages are left there. */
+const shots = (name) => process.env.CONSOLE_SHOTS && { folder: process.env.CONSOLE_SHOTS, name };
 
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const ask = async (what) => {
@@ -157,7 +160,9 @@ const STEPS = {
     await page.getByRole('button', { name: 'Look', exact: true }).click();
     await page.getByText('1 shown').waitFor();
     await page.getByRole('button', { name: /"user":3/ }).click();
-    await page.getByRole('dialog').getByText('JSON').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'JSON', exact: true }).waitFor();
+    await page.getByRole('dialog').getByText('Where it waits').waitFor();
+    await page.getByRole('dialog').getByText('billing').waitFor();
     await page.keyboard.press('Escape');
     await page.goto(`${base}/console/topics/clicks?tab=records&tail=1`);
     const row = page.getByRole('button', { name: /"followed"/ });
@@ -454,6 +459,7 @@ async function main() {
   const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const found = [];
   const call = api(base);
+  await look(browser, base, EMPTY, found, undefined, shots('empty'));
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
@@ -472,7 +478,7 @@ async function main() {
     if (process.env.CONSOLE_SHOTS) console.log(`# ${name}: ${Date.now() - begun} ms`);
   }
   await context.close();
-  await look(browser, base, PAGES, found, ROOT);
+  await look(browser, base, PAGES, found, ROOT, shots('busy'));
   await browser.close();
   for (const problem of found) console.log(problem);
   process.exit(found.length === 0 ? 0 : 1);

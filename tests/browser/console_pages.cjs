@@ -10,14 +10,22 @@ const PAGES = [
   '', 'queues', 'queues/%2F/work', 'queues/%2F/work?tab=messages', 'queues/%2F/work?tab=settings', 'topics', 'topics/clicks',
   'topics/clicks?tab=records', 'topics/clicks?tab=partitions', 'groups', 'groups/billing', 'exchanges', 'exchanges/%2F/shop',
   'apps', 'apps/totals', 'apps/totals?tab=workers', 'apps/totals?tab=state', 'apps/totals?tab=settings', 'sinks', 'sinks/archive', 'clients', 'live',
-  'connections', 'consumers', 'node', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'users', 'users/ann',
-  'users?tab=tokens', 'users?tab=rules', 'quotas', 'quotas?tab=limits', 'audit', 'namespaces', 'definitions', 'none',
+  'connections', 'consumers', 'node', 'node?tab=cluster', 'node?tab=settings', 'node?tab=threads', 'journal', 'events', 'log', 'users', 'users/ann',
+  'users?tab=tokens', 'users?tab=rules', 'quotas', 'quotas?tab=limits', 'audit', 'namespaces', 'definitions', 'policies', 'api', 'clients/ann', 'none',
+];
+
+/** Pages that an empty broker has. */
+const EMPTY = [
+  '', 'queues', 'topics', 'groups', 'exchanges', 'apps', 'sinks', 'clients', 'live', 'connections', 'consumers', 'node', 'node?tab=cluster', 'journal', 'events', 'log',
+  'users', 'quotas', 'audit', 'namespaces', 'definitions', 'policies', 'api',
 ];
 
 const VIEWS = [
-  { name: 'desktop, light', width: 1280, height: 900, colorScheme: 'light' },
-  { name: 'phone, dark', width: 360, height: 780, colorScheme: 'dark' },
+  { name: 'desktop', width: 1280, height: 900 },
+  { name: 'tablet', width: 820, height: 1100 },
+  { name: 'phone', width: 360, height: 780 },
 ];
+const SCHEMES = ['light', 'dark'];
 
 /** Makes some of everything. */
 async function fill(call) {
@@ -70,21 +78,30 @@ function watch(page, base, found, expected = /$^/) {
   });
 }
 
-/** Looks at pages in all views: accessibility, width, the console. `login` is a user and its password. */
-async function look(browser, base, pages, found, login) {
+/**
+ * Looks at pages in all views, light and dark: accessibility, width, the console. `login` is a user and its
+ * password; `shots` names a folder for pictures, and how their names begin.
+ */
+async function look(browser, base, pages, found, login, shots) {
   const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
   for (const view of VIEWS) {
-    const context = await browser.newContext({ viewport: view, colorScheme: view.colorScheme });
+    const context = await browser.newContext({ viewport: view });
     if (login) await context.request.post(`${base}/v1/login`, { data: login });
     const page = await context.newPage();
     watch(page, base, found);
     for (const path of pages) {
+      await page.emulateMedia({ colorScheme: SCHEMES[0] });
       await page.goto(`${base}/console/${path}`);
       await page.locator('h1').first().waitFor();
       await page.waitForLoadState('load');
       await page.evaluate(axe);
-      const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
-      for (const { id, nodes } of violations) found.push(`${path || 'overview'} (${view.name}): ${id}: ${nodes.slice(0, 2).map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+      for (const colorScheme of SCHEMES) {
+        await page.emulateMedia({ colorScheme });
+        const where = `${path || 'overview'} (${view.name}, ${colorScheme})`;
+        const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
+        for (const { id, nodes } of violations) found.push(`${where}: ${id}: ${nodes.slice(0, 2).map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+        if (shots) await page.screenshot({ path: `${shots.folder}/${shots.name}-${(path || 'overview').replace(/\W+/g, '-')}-${view.name}-${colorScheme}.png` });
+      }
       const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       if (wider > 0) found.push(`${path || 'overview'} (${view.name}): ${wider} px wider than the window`);
     }
@@ -92,4 +109,4 @@ async function look(browser, base, pages, found, login) {
   }
 }
 
-module.exports = { ARGS, PAGES, VIEWS, fill, work, watch, look };
+module.exports = { ARGS, PAGES, EMPTY, VIEWS, fill, work, watch, look };

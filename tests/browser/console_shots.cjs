@@ -14,6 +14,7 @@ const PHONE = { width: 390, height: 780 };
 const SHOTS = [
   ['overview', '', WIDE, 'light'],
   ['queue', 'queues/%2F/work?range=1', WIDE, 'dark'],
+  ['message', 'topics/queue.work?tab=records&partition=0&from=-1', WIDE, 'light'],
   ['messages', 'queues/%2F/work.dead?tab=messages', WIDE, 'light'],
   ['records', 'topics/clicks?tab=records', WIDE, 'light'],
   ['exchange', 'exchanges/%2F/shop', WIDE, 'light'],
@@ -86,6 +87,10 @@ async function main() {
       await page.getByLabel('Routing key').fill('order.made');
       await page.getByRole('button', { name: 'Show the targets' }).click();
       await page.locator('.targets').waitFor();
+    }
+    if (name === 'message') {
+      await page.locator('tbody button.link').first().click();
+      await page.getByText('Where it waits').waitFor();
     }
     await page.waitForLoadState('networkidle').catch(() => undefined);
     await page.screenshot({ path: `${folder}/console-${name}.png` });

@@ -1,20 +1,33 @@
 //! Several cells over two nodes: both serve, virtual hosts are found through either, and the cells of a node that
 //! is killed go on at the other one.
 
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::broker::{external, root};
+use crate::broker::{binary, external, lines_of, root};
 use crate::cluster::Cluster;
-use crate::cluster_nodes::{shown, stafett, until};
+use crate::cluster_nodes::{shown, signal, stafett, until};
 use crate::peer;
 
 const CELLS: u32 = 4;
+/// Virtual hosts of the cells, in their order, as the scripts have them.
+const HOSTS: [&str; CELLS as usize] = ["red", "shop", "shop-2", "shop-1"];
+/// Guard against a hanging test.
+const LIMIT: Duration = Duration::from_mins(2);
+/// Time after which a cell is ordered to move again.
+const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
 fn start() -> Option<Cluster> {
     let settings = [0, 1].map(|_| {
         vec![
             ("STAFETT_CLUSTER_CELLS", CELLS.to_string()),
             ("STAFETT_CLUSTER_LEASE_MS", "1000ms".to_owned()),
+            ("STAFETT_CLUSTER_SECRET", "env:SECRET_OF_THE_CLUSTER".to_owned()),
+            ("SECRET_OF_THE_CLUSTER", "a secret of all nodes".to_owned()),
         ]
     });
     external()
@@ -36,6 +49,11 @@ fn is_even(cluster: &Cluster) -> bool {
     let owners = owners(cluster, 0);
     let of = |node: u64| owners.iter().filter(|owner| **owner == node).count();
     (of(1), of(2)) == (2, 2)
+}
+
+/// Returns a cell that the second node owns.
+fn of_second(cluster: &Cluster) -> usize {
+    owners(cluster, 0).iter().position(|owner| *owner == 2).unwrap()
 }
 
 /// Has a script fill or check the virtual hosts of all cells, through some nodes.
@@ -72,7 +90,7 @@ fn cells_are_spread_over_nodes_and_outlive_one_of_them() {
 fn a_cell_moves_by_command_and_the_number_of_cells_is_fixed() {
     let Some(mut cluster) = start() else { return };
     until("each node has two cells", &cluster, is_even);
-    let cell = owners(&cluster, 0).iter().position(|owner| *owner == 2).unwrap();
+    let cell = of_second(&cluster);
     run(&cluster, "fill", &[0, 1]);
     let cell_text = cell.to_string();
     stafett(&[
@@ -100,4 +118,151 @@ fn a_cell_moves_by_command_and_the_number_of_cells_is_fixed() {
         "{}",
         cluster.logs()
     );
+}
+
+/// A client without heartbeats at the virtual host of a cell, through the first node. It says when it is
+/// there, and why its connection ends.
+fn client(cluster: &Cluster, cell: usize) -> Option<(Child, Receiver<String>)> {
+    let python = peer::python_with_amqp()?;
+    let script = root().join("tests/clients/python/amqp_cells_lost.py");
+    let mut client = peer::command(&python)
+        .arg(script)
+        .args([cluster.amqp[0].as_str(), HOSTS[cell]])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = lines_of(client.stdout.take().unwrap());
+    assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
+    Some((client, said))
+}
+
+#[test]
+fn clients_are_told_that_the_home_of_their_virtual_host_is_gone() {
+    let Some(mut cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    run(&cluster, "fill", &[0, 1]);
+    for end in [Signal::STOP, Signal::KILL] {
+        let cell = of_second(&cluster);
+        let Some((mut client, said)) = client(&cluster, cell) else {
+            return;
+        };
+        signal(&mut cluster, 1, end);
+        let why = said.recv_timeout(LIMIT).unwrap_or_default();
+        let expected = format!("320 CONNECTION_FORCED - vhost '{}' ", HOSTS[cell]);
+        assert!(why.starts_with(&expected), "{end:?}: {why:?}: {}", cluster.logs());
+        assert!(client.wait().unwrap().success());
+        until("the first node has all cells", &cluster, |cluster| {
+            owners(cluster, 0) == [1; CELLS as usize]
+        });
+        run(&cluster, "look", &[0]);
+        if end == Signal::STOP {
+            // What it sees when it goes on is old: it owns nothing, and gets its cells in turn.
+            signal(&mut cluster, 1, Signal::CONT);
+            until("each node has two cells again", &cluster, is_even);
+        }
+    }
+    run(&cluster, "check", &[0]);
+}
+
+#[test]
+fn a_node_is_drained_and_has_no_cells() {
+    let Some(mut cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    run(&cluster, "fill", &[0, 1]);
+    let http = cluster.http[0].clone();
+    let cells = stafett(&["cluster", "cells", "--http", &http, "--json"]);
+    assert_eq!(cells.lines().count(), CELLS as usize, "{cells}");
+    let drained = stafett(&["cluster", "drain", "1", "--yes", "--http", &http]);
+    assert!(drained.contains("node 1 owns no cell"), "{drained}");
+    cluster.kill(0);
+    run(&cluster, "check", &[1]);
+}
+
+#[test]
+fn transactions_are_whole_when_their_cell_moves() {
+    const MOVES: usize = 4;
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let Some(cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    run(&cluster, "fill", &[0, 1]);
+    let cell = of_second(&cluster);
+    let script = root().join("tests/clients/python/amqp_cells_moves.py");
+    let mut client = peer::command(&python)
+        .arg(script)
+        .args([&*cluster.amqp.join(","), HOSTS[cell], &MOVES.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = lines_of(client.stdout.take().unwrap());
+    assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
+    let (mut moves, begun) = (0, Instant::now());
+    let verdict = loop {
+        let owner = owners(&cluster, 0).get(cell).copied().unwrap_or_default();
+        if moves < MOVES && owner != 0 {
+            // It may have moved by itself meanwhile: then this is refused.
+            let (to, cell) = ((3 - owner).to_string(), cell.to_string());
+            let order = [
+                "cluster",
+                "move",
+                &to,
+                "--cell",
+                &cell,
+                "--yes",
+                "--http",
+                &cluster.http[0],
+            ];
+            let ordered = Command::new(binary()).args(order).output().unwrap();
+            moves += usize::from(ordered.status.success());
+        }
+        match said.recv_timeout(ORDER_AGAIN) {
+            Ok(line) if line == "lost" => {}
+            Ok(line) => break line,
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() < LIMIT => {}
+            Err(why) => panic!("{why}: {}", cluster.logs()),
+        }
+    };
+    assert!(verdict.starts_with("done "), "{verdict:?}: {}", cluster.logs());
+    assert!(client.wait().unwrap().success());
+    println!("{verdict}");
+}
+
+#[test]
+fn a_login_counts_in_all_cells_and_a_forged_one_in_none() {
+    let Some(python) = peer::python3() else { return };
+    let Some(cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    let script = root().join("tests/clients/python/cells_access.py");
+    let addresses = [cluster.http[0].as_str(), cluster.http[1].as_str()];
+    let done =
+        std::panic::catch_unwind(|| peer::run_text(peer::command(&python).arg(script).args(addresses)));
+    assert!(done.is_ok(), "{}", cluster.logs());
+}
+
+#[test]
+fn a_node_with_another_secret_reaches_none() {
+    if external().is_some() {
+        return;
+    }
+    let settings = |secret: &str| {
+        vec![
+            ("STAFETT_CLUSTER_SECRET", "env:SECRET_OF_THE_CLUSTER".to_owned()),
+            ("SECRET_OF_THE_CLUSTER", secret.to_owned()),
+        ]
+    };
+    let both = settings("a secret of all nodes");
+    let Some(mut cluster) = Cluster::start_with([both.clone(), both]) else {
+        return;
+    };
+    cluster.kill(1);
+    cluster.set(1, "SECRET_OF_THE_CLUSTER", "a secret of its own only");
+    cluster.launch(1);
+    until("it is refused", &cluster, |cluster| {
+        cluster.log(1).contains("or has another cluster.secret")
+    });
+    assert!(cluster.get(1, "/health/any").starts_with("HTTP/1.1 503"));
+    assert!(cluster.get(0, "/health").starts_with("HTTP/1.1 200"));
+    let logs = [0, 1].map(|node| cluster.log(node)).concat();
+    assert!(!logs.contains("a secret of"), "it is in a log");
 }

@@ -51,7 +51,7 @@ fn nodes(cluster: &Cluster, node: usize) -> usize {
     shown(cluster, node)["nodes"].as_array().map_or(0, Vec::len)
 }
 
-fn signal(cluster: &mut Cluster, node: usize, signal: Signal) {
+pub(crate) fn signal(cluster: &mut Cluster, node: usize, signal: Signal) {
     let process = Pid::from_child(cluster.process(node));
     kill_process(process, signal).unwrap();
 }

@@ -27,6 +27,39 @@ fn script(name: &str) -> PathBuf {
     root().join("tests/browser").join(name)
 }
 
+/// Runs a script against a broker, which is empty at first.
+fn is_used(name: &str) {
+    let Some((chromium, modules)) = browser() else {
+        return;
+    };
+    let broker = Broker::start();
+    let output = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "600", "node"])
+        .arg(script(name))
+        .arg(chromium)
+        .arg(format!("http://{}", broker.http()))
+        .env("NODE_PATH", modules)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+/// `tests/browser/daily.cjs` has the work.
+#[test]
+fn the_work_of_a_day_is_done_by_keys_alone_and_by_the_mouse_alone() {
+    is_used("daily.cjs");
+}
+
+/// `tests/browser/many.cjs` makes 2,000 of each; it takes the number as an argument.
+#[test]
+fn pages_of_a_broker_with_many_queues_and_topics_are_well() {
+    is_used("many.cjs");
+}
+
 #[test]
 fn the_console_is_used_in_a_browser_and_outlives_its_broker() {
     let Some((chromium, modules)) = browser() else {

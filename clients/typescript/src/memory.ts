@@ -176,11 +176,8 @@ class MemoryTask implements Source {
     let batch = new Batch(this, this.shared.handlers, this.cache);
     this.cache = new Map();
     for (let delivery = this.delivery(); delivery; delivery = this.delivery()) {
-      // The place is stored before the records come, and timers are cleared.
-      if (this.shared.handlers.passesFirst) {
-        this.pass(delivery.next);
-        for (const { key, name } of delivery.due) this.timers.delete(`${keyId(key)}\n${keyId(name)}`);
-      }
+      // The place is stored before the records come.
+      if (this.shared.handlers.passesFirst) this.pass(delivery.next);
       try {
         await batch.work(delivery);
       } catch (error) {

@@ -664,7 +664,9 @@ export type Connection = {
   peer: string;
   protocol: string | null;
   received_bytes: number;
+  received_rate: number;
   sent_bytes: number;
+  sent_rate: number;
   since: string;
   state: string;
   tls: TlsOf | null;
@@ -691,7 +693,9 @@ export type ConnectionDetails = {
   peer: string;
   protocol: string | null;
   received_bytes: number;
+  received_rate: number;
   sent_bytes: number;
+  sent_rate: number;
   since: string;
   state: string;
   tls: TlsOf | null;
@@ -1150,6 +1154,7 @@ export type LiveCounters = {
 };
 
 export type LiveMemory = {
+  bytes: number;
   subscriptions: number;
   topics: number;
 };
@@ -1277,7 +1282,10 @@ export type MemberOffset = {
 };
 
 export type Memory = {
+  groups_bytes: number | null;
+  history_bytes: number | null;
   live: LiveMemory | null;
+  other_bytes: number | null;
   queues: QueueMemory | null;
   request_memory: RequestMemory;
   resident_bytes: number | null;
@@ -1346,11 +1354,13 @@ export type Moved = {
 
 export type Namespace = {
   connections: number;
+  counters: QueueCounters;
   description: string;
   exchanges: number;
   in_flight: number;
   name: string;
   queues: number;
+  rates: QueueRates;
   ready: number;
 };
 
@@ -1475,6 +1485,7 @@ export type Nothing = { [name: string]: unknown };
 
 export type Operation = {
   begun: string;
+  by: string | null;
   done: number;
   error: unknown;
   id: string;
@@ -1805,6 +1816,7 @@ export type QueueDetails = {
   retain: number;
   single_active_consumer: boolean;
   state: QueueState;
+  topic: string | null;
   ttl_ms: number | null;
 };
 
@@ -1818,9 +1830,13 @@ export type QueueList = {
 export type QueueMemory = {
   count: number;
   in_flight: number;
+  index_bytes: number;
+  kept_bytes: number;
+  state_bytes: number;
 };
 
 export type QueueName = {
+  id: string;
   name: string;
   namespace: string;
 };
@@ -2130,6 +2146,7 @@ export type Thread = {
 export type Threads = {
   connections: WaitingConnections;
   operations: number;
+  queues_stalled: number | null;
   threads: (Thread)[];
 };
 
@@ -2185,6 +2202,7 @@ export type Topic = {
   retention_ms: number | null;
   set: (string)[];
   settings: TopicSettings | null;
+  shows: QueueName | null;
 };
 
 export type TopicChange = {

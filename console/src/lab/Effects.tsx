@@ -4,17 +4,19 @@ import { seg } from '../api/http';
 import { share, short } from '../ui/format';
 import { Badge, Durability, Failure } from '../ui/parts';
 import { Scroll, Table, type Column } from '../ui/Table';
-import { lab, useStill, type Effect, type Effects, type Report } from './api';
+import { lab, useStill, type Effect, type Effects, type Listed, type Point, type Report } from './api';
+import { Interactions, Residuals } from './Residuals';
 
 export function EffectsOf({ id, done }: { id: string; done: number }) {
   const found = useStill<Report>(done > 0 ? `${lab(`runs/${seg(id)}/report.json`)}` : null);
   const all = found.data?.runs[0]?.effects ?? [];
+  const points = useStill<Listed<Point>>(all.length > 0 ? lab(`runs/${seg(id)}/points?count=1000`) : null).data?.items ?? NONE;
   return (
     <>
       <Failure error={found.error} />
       {all.length === 0 && <div className="empty">The experiment has no factorial design: [run] design = "factorial", and two values for each setting of the grid.</div>}
       {all.map((effects) => (
-        <One key={`${effects.system} ${effects.metric}`} effects={effects} />
+        <One key={`${effects.system} ${effects.metric}`} effects={effects} points={points} />
       ))}
     </>
   );
@@ -41,7 +43,9 @@ const Share = ({ of: { share: part, name } }: { of: Effect }) => (
   </span>
 );
 
-function One({ effects: { system, metric, unit, durability, analysis, reason } }: { effects: Effects }) {
+const NONE: Point[] = [];
+
+function One({ effects: { system, metric, unit, durability, analysis, reason }, points }: { effects: Effects; points: Point[] }) {
   const [high, setHigh] = useState<string[]>([]);
   if (!analysis) {
     return (
@@ -108,6 +112,16 @@ function One({ effects: { system, metric, unit, durability, analysis, reason } }
             </tbody>
           </table>
         </Scroll>
+      </details>
+      {factors.length > 1 && (
+        <details>
+          <summary>Interactions</summary>
+          <Interactions factors={factors} unit={unit} corners={analysis.responses.map((response, row) => ({ response, isHigh: isHighIn(row) }))} />
+        </details>
+      )}
+      <details>
+        <summary>Residuals</summary>
+        <Residuals points={points} system={system} metric={metric} unit={unit} />
       </details>
     </section>
   );

@@ -9,7 +9,7 @@ import { go, to, useParam } from '../ui/route';
 import { isUp, lab, usePolled, useStill, type Experiment, type Listed, type Plan, type Run } from './api';
 import { NameAction, putText } from './Experiments';
 import { edit, FormOf } from './Form';
-import { useAgents } from './Machines';
+import { useAgents, useBuilds } from './Machines';
 
 export function ExperimentPage({ name }: { name: string }) {
   const path = lab(`experiments/${seg(name)}`);
@@ -176,6 +176,9 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
   const [host, setHost] = useState('');
   const [title, setTitle] = useState('');
   const [isFull, setFull] = useState(false);
+  const [build, setBuild] = useState('');
+  const [there, setThere] = useState('');
+  const builds = useBuilds().data?.items.filter(({ ready }) => ready) ?? [];
   const [notBefore, setNotBefore] = useState('');
   const [after, setAfter] = useState('');
   const others = usePolled<Listed<Run>>(lab('runs?count=1000'), 5000).data?.items.filter((run) => isUp(run) || run.state === 'queued') ?? [];
@@ -203,6 +206,8 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
             host: host || null,
             title: title || null,
             full: isFull,
+            build: build || null,
+            addresses: Object.fromEntries(there.split(/[\s,]+/).filter(Boolean).map((pair) => pair.split('=', 2) as [string, string])),
             not_before: notBefore ? new Date(notBefore).getTime() : null,
             after: after || null,
           },
@@ -228,6 +233,16 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
             <input type="checkbox" checked={isFull} onChange={(event) => setFull(event.target.checked)} /> the whole grid ([full])
           </label>
         )}
+        {builds.length > 0 && (
+          <Field label="Stafett of" help="A revision that was built on the page Machines.">
+            <select value={build} onChange={(event) => setBuild(event.target.value)}>
+              <option value="">this program</option>
+              {builds.map(({ revision }) => (
+                <option key={revision}>{revision}</option>
+              ))}
+            </select>
+          </Field>
+        )}
         <Field label="Repetitions" help="Those of the experiment if empty.">
           <input type="number" min="1" max="1000" value={repetitions} onChange={(event) => setRepetitions(event.target.value)} />
         </Field>
@@ -248,6 +263,12 @@ function RunAction({ experiment, disabled }: { experiment: Experiment; disabled:
         <Field label="Agents" help="NAME=HOST:PORT of each machine that carries the load; none: this one.">
           <input value={agents} onChange={(event) => setAgents(event.target.value)} />
         </Field>
+        <Field label="Systems that run already" help="SYSTEM=HOST:PORT of each; the others are started here.">
+          <input value={there} onChange={(event) => setThere(event.target.value)} list="brokers" spellCheck={false} />
+        </Field>
+        <datalist id="brokers">
+          {listed.flatMap(({ broker }) => (broker ? [<option key={broker} value={`stafett=${broker}`} />] : []))}
+        </datalist>
         <Field label="This machine's address" help="At which agents find the systems.">
           <input value={host} placeholder="127.0.0.1" onChange={(event) => setHost(event.target.value)} />
         </Field>

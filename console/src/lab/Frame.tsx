@@ -5,12 +5,14 @@ import { time } from '../ui/format';
 import { Head } from '../ui/parts';
 import { go, Link, to, useRoute } from '../ui/route';
 import { choose, useChoice, useTheme } from '../ui/theme';
-import { isUp, lab, usePolled, type Listed, type Run } from './api';
+import { isUp, lab, usePolled, useStill, type Listed, type Run } from './api';
+import { AnalysisPage } from './Analysis';
 import { ComparePage } from './Compare';
 import { ExperimentPage } from './Experiment';
 import { Experiments } from './Experiments';
 import { MachinesPage } from './Machines';
 import { ModelsPage } from './Models';
+import { ProtocolPage } from './Protocol';
 import { QueuePage } from './Queue';
 import { RunPage } from './Run';
 import { Runs } from './Runs';
@@ -19,6 +21,7 @@ const PAGES = [
   { name: 'Runs', path: '', key: 'r' },
   { name: 'Queue', path: 'queue', key: 'q' },
   { name: 'Experiments', path: 'experiments', key: 'e' },
+  { name: 'Analysis', path: 'analysis', key: 'y' },
   { name: 'Models', path: 'models', key: 'm' },
   { name: 'Machines', path: 'machines', key: 'a' },
 ];
@@ -33,6 +36,7 @@ export function Frame() {
   const isLost = reach.online === false;
   const page = parts[0] === 'runs' ? '' : (parts[0] ?? '');
   const runs = usePolled<Listed<Run>>(lab('runs?count=1000'), 2000).data;
+  const mayRun = useStill<{ may_run: boolean }>(lab('whoami')).data?.may_run ?? true;
   const now = runs?.items.find(isUp);
   useEffect(() => {
     setOpen(false);
@@ -78,6 +82,7 @@ export function Frame() {
       </header>
       <main id="main" tabIndex={-1}>
         <div className="bands" aria-live="polite">
+          {!mayRun && <div className="band note">This login may look: what starts or changes something is refused.</div>}
           {isLost && (
             <div className="band bad">
               <strong>The lab does not answer</strong> since {time(new Date(reach.since).toISOString())}. Runs go on without it; start it again with the same folder.
@@ -95,6 +100,8 @@ function Page({ parts: [page, name] }: { parts: string[] }) {
   if (page === 'runs' && name) return <RunPage key={name} id={name} />;
   if (page === 'experiments') return name ? <ExperimentPage key={name} name={name} /> : <Experiments />;
   if (page === 'models') return <ModelsPage />;
+  if (page === 'analysis') return <AnalysisPage />;
+  if (page === 'protocol') return <ProtocolPage />;
   if (page === 'compare') return <ComparePage />;
   if (page === 'queue') return <QueuePage />;
   if (page === 'machines') return <MachinesPage />;
@@ -118,6 +125,9 @@ function useKeys() {
         if (entry) go(to(entry.path ? [entry.path] : []));
       } else if (event.key === 'g') {
         isGoing = Date.now();
+      } else if (event.key === '/') {
+        document.querySelector<HTMLElement>('[data-search]')?.focus();
+        event.preventDefault();
       }
     };
     window.addEventListener('keydown', onKeyDown);

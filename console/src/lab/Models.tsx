@@ -7,6 +7,7 @@ import { Plot } from '../ui/Chart';
 import { rate, share, short } from '../ui/format';
 import { Badge, Facts, Failure, Field, Head } from '../ui/parts';
 import { useTheme } from '../ui/theme';
+import { ClosedOf } from './Closed';
 import { lab, usePolled, type Listed, type Modelled, type Run } from './api';
 
 const SERIES = [
@@ -87,6 +88,7 @@ export function ModelsPage() {
         </div>
       )}
       <Failure error={fitted.error ?? curve.error} />
+      {run && chosen && <ClosedOf key={`${run.id} ${chosen}`} run={run.id} system={chosen} />}
       {model && (
         <section className="card" aria-label="Fit">
           <h2>Fit {model.fits !== null && (model.fits ? <Badge kind="good">fits</Badge> : <Badge kind="bad">does not fit</Badge>)}</h2>

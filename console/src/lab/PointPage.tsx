@@ -1,9 +1,11 @@
 // One point: rates and latencies of its roles, second by second, with the band that holds 95 % of the latencies.
 import type uPlot from 'uplot';
 import { seg } from '../api/http';
+import { Action } from '../ui/Action';
 import { Plot } from '../ui/Chart';
 import { count, rate, short } from '../ui/format';
 import { Badge, Durability, Failure } from '../ui/parts';
+import { go, to } from '../ui/route';
 import { useTheme } from '../ui/theme';
 import { lab, parameters, useStill, type Sample } from './api';
 
@@ -35,9 +37,14 @@ export function PointOf({ run, number }: { run: string; number: string }) {
   if (!point) return <Failure error={found.error} />;
   return (
     <section className="card" aria-label={`Point ${number}`}>
-      <h2>
-        Point {number}: {point.system} {point.version} <Durability level={point.durability.given} />
-      </h2>
+      <header>
+        <h2>
+          Point {number}: {point.system} {point.version} <Durability level={point.durability.given} />
+        </h2>
+        <Action label="Measure again" title={`Measure point ${number} again`} confirm="Measure it again" call={() => ({ method: 'POST', path: lab(`runs/${seg(run)}/points/${seg(number)}/again`) })} after={() => go(to(['runs', run]))}>
+          <p>Its result is kept aside, in points/aside of the run, and the new one has a remark. The run waits in the queue like others.</p>
+        </Action>
+      </header>
       <p className="small">
         {parameters(point.parameters) || 'no parameters'}, repetition {point.repetition}; {count(point.warmup_s)} s of warm-up, {count(point.measured_s)} s that count.{' '}
         {point.outcome.kind !== 'done' && <Badge kind="bad">{`${point.outcome.kind}: ${point.outcome.reason ?? ''}`}</Badge>}

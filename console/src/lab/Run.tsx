@@ -10,7 +10,7 @@ import { Badge, Commands, Durability, Facts, Failure, Field, Figures, Head, Tabs
 import { go, Link, to, useParam } from '../ui/route';
 import { Scroll, Table, type Column } from '../ui/Table';
 import { useTheme } from '../ui/theme';
-import { isUp, lab, parameters, usePolled, type Law, type Listed, type Point, type Run } from './api';
+import { isUp, lab, parameters, usePolled, type Law, type Listed, type Point, type Run, type Second } from './api';
 import { EffectsOf } from './Effects';
 import { PointOf } from './PointPage';
 import { iso, Outcomes, Progress, StateBadge } from './Runs';
@@ -98,13 +98,6 @@ function Controls({ run }: { run: Run }) {
   );
 }
 
-interface Second {
-  at_s: number;
-  of_s: number;
-  rate: number;
-  p99_us: number | null;
-}
-
 interface Events {
   seconds: Second[];
   lines: string[];
@@ -139,8 +132,24 @@ function useFollowed(id: string, isOn: boolean): Events {
   return events;
 }
 
-const RATE = [{ name: 'rate', label: 'messages' }];
-const P99 = [{ name: 'p99', label: 'p99' }];
+const RATE = [
+  { name: 'rate', label: 'acknowledged' },
+  { name: 'received', label: 'received' },
+];
+const LATENCY = [
+  { name: 'p50', label: 'median' },
+  { name: 'p2_5', label: '2.5 %' },
+  { name: 'p97_5', label: '97.5 %' },
+  { name: 'p99', label: 'p99' },
+];
+const CPU = [
+  { name: 'broker', label: 'broker' },
+  { name: 'client', label: 'client' },
+];
+const STORE = [
+  { name: 'memory', label: "broker's memory" },
+  { name: 'written', label: 'written to disk in a second' },
+];
 const millis = (value: number | null | undefined): string => (value == null ? '–' : `${short(value)} ms`);
 
 function Live({ run }: { run: Run }) {
@@ -149,8 +158,12 @@ function Live({ run }: { run: Run }) {
   const theme = useTheme();
   const now = run.now;
   const times = seconds.map(({ at_s }) => at_s);
-  const rates: uPlot.AlignedData = [times, seconds.map((second) => second.rate)];
-  const p99s: uPlot.AlignedData = [times, seconds.map(({ p99_us }) => (p99_us === null ? null : p99_us / 1000))];
+  const line = (of: (second: Second) => number | null | undefined, by = 1) => seconds.map((second) => (of(second) == null ? null : of(second)! / by));
+  const rates: uPlot.AlignedData = [times, line(({ rate: it }) => it), line(({ received_rate: it }) => it)];
+  const latencies: uPlot.AlignedData = [times, line((it) => it.p50_us, 1000), line((it) => it.p2_5_us, 1000), line((it) => it.p97_5_us, 1000), line((it) => it.p99_us, 1000)];
+  const cpus: uPlot.AlignedData = [times, line((it) => it.broker_cpu), line((it) => it.client_cpu)];
+  const stores: uPlot.AlignedData = [times, line((it) => it.broker_memory_bytes), line((it) => it.broker_disk_written)];
+  const last = seconds.at(-1);
   return (
     <>
       <Figures
@@ -177,16 +190,17 @@ function Live({ run }: { run: Run }) {
           ) : (
             now?.does && <p className="quiet">{now.does}</p>
           )}
+          {last?.clients !== undefined && (
+            <p className="quiet small">
+              {last.clients} clients at work, {last.timed_out ?? 0} not answered in time, {last.reconnects ?? 0} reconnects in the last second
+            </p>
+          )}
           {seconds.length > 1 && (
             <div className="grid charts">
-              <figure className="chart" aria-label="Messages per second">
-                <h3>Messages per second</h3>
-                <Plot key={`rate${theme}`} data={rates} series={RATE} format={rate} clock={false} />
-              </figure>
-              <figure className="chart" aria-label="99th percentile">
-                <h3>Latency, p99</h3>
-                <Plot key={`p99${theme}`} data={p99s} series={P99} format={millis} clock={false} />
-              </figure>
+              <Watched title="Messages per second" theme={theme} data={rates} series={RATE} format={rate} />
+              <Watched title="Latency: median, the band from 2.5 to 97.5 %, and p99" theme={theme} data={latencies} series={LATENCY} format={millis} bands={BAND} />
+              <Watched title="Processors" theme={theme} data={cpus} series={CPU} format={short} />
+              <Watched title="Memory and disk of the broker" theme={theme} data={stores} series={STORE} format={bytes} />
             </div>
           )}
         </section>
@@ -229,6 +243,27 @@ function Live({ run }: { run: Run }) {
         </section>
       )}
     </>
+  );
+}
+
+const BAND: [number, number][] = [[3, 2]];
+
+/** A series of the point under way; without values it is left out. */
+function Watched({ title, theme, data, series, format, bands }: { title: string; theme: string; data: uPlot.AlignedData; series: { name: string; label: string }[]; format: (value: number | null | undefined) => string; bands?: [number, number][] }) {
+  if (data.slice(1).every((values) => [...values].every((value) => value == null))) return null;
+  return (
+    <figure className="chart" aria-label={title}>
+      <h3>{title}</h3>
+      <Plot key={theme} data={data} series={series} format={format} clock={false} bands={bands} />
+      <div className="legend">
+        {series.map(({ name, label }, index) => (
+          <span key={name}>
+            <i className={`k${index}`} />
+            {label} <b>{format(data[index + 1]?.[data[0].length - 1])}</b>
+          </span>
+        ))}
+      </div>
+    </figure>
   );
 }
 

@@ -61,6 +61,9 @@ export function Runs() {
   return (
     <>
       <Head title={archived ? 'Archived runs' : 'Runs'}>
+        <Link className="button" href={to(['protocol'])}>
+          Test protocol
+        </Link>
         <Link className="button" href={to(['experiments'])}>
           Choose an experiment
         </Link>

@@ -56,6 +56,25 @@ export interface Now {
   p99_us?: number | null;
 }
 
+/** A second of the point under way. */
+export interface Second {
+  at_s: number;
+  of_s: number;
+  rate: number;
+  received_rate?: number;
+  p99_us: number | null;
+  p50_us?: number | null;
+  p2_5_us?: number | null;
+  p97_5_us?: number | null;
+  clients?: number;
+  timed_out?: number;
+  reconnects?: number;
+  broker_cpu?: number | null;
+  client_cpu?: number | null;
+  broker_memory_bytes?: number | null;
+  broker_disk_written?: number | null;
+}
+
 export interface Run {
   id: string;
   state: RunState;
@@ -74,7 +93,7 @@ export interface Run {
   reason: string | null;
   left_s: number | null;
   now: Now | null;
-  notes: { title: string | null; labels: string[]; text: string; archived: boolean };
+  notes: { title: string | null; labels: string[]; text: string; archived: boolean; build: string | null };
   environment?: { cpu: string; cores: number; memory_bytes: number; kernel: string; disk: string; stafett: string; revision: string | null; versions: Record<string, string> } | null;
 }
 
@@ -209,9 +228,72 @@ export interface Waiting {
   asked_at: number;
 }
 
+export interface Step {
+  name: string;
+  state: 'running' | 'done' | 'failed' | 'cut';
+  seconds: number;
+  output: string;
+}
+
+/** Work in steps at a machine or on a build. */
+export interface Job {
+  what: string;
+  state: Step['state'];
+  begun_ms: number;
+  steps: Step[];
+}
+
+export interface Builds {
+  items: { revision: string; ready: boolean; job: Job | null }[];
+  source: string;
+}
+
+/** A question about points of runs, or about performance logs. */
+export interface Question {
+  of: { run: string; points?: number[]; roles?: string[] }[];
+  logs?: string[];
+  actions?: string[];
+  name?: string;
+  what: string;
+  window_s: number;
+  cut: { front_s?: number; back_s: number };
+  stat: string;
+  band: [number, number] | null;
+  by: string[];
+  title?: string;
+  log_y?: boolean;
+}
+
+export interface Analysis {
+  title: string;
+  label: string;
+  unit: string;
+  x: number[];
+  series: { name: string; durability: string | null; values: (number | null)[]; low: (number | null)[]; high: (number | null)[]; count: number[] }[];
+  remarks: string[];
+}
+
+/** A closed network beside what was measured. */
+export interface ClosedFit {
+  centres: { name: string; demand_s: number; servers: number }[];
+  think_s: number;
+  measured: { clients: number; rate: number; response_s: number }[];
+  fitted: { clients: number; rate: number; response_s: number }[];
+  predicted: { clients: number; rate: number; response_s: number }[];
+  bounds: { clients: number; rate_max: number; response_s_min: number }[];
+  knee: number;
+  difference: number | null;
+  fits: boolean | null;
+}
+
 export interface Agent {
   name: string;
   address: string;
+  ssh: string | null;
+  broker: string | null;
+  before: string | null;
+  after: string | null;
+  job: Job | null;
   state: 'ready' | 'absent' | 'not_asked';
   machine: string | null;
   round_trip_us: number | null;

@@ -6,12 +6,13 @@ import { firstLine } from '../ui/Content';
 import { count, counted, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { queueAt } from '../ui/pages';
-import { Commands, Field, Head } from '../ui/parts';
-import { Link } from '../ui/route';
+import { Badge, Commands, Field, Head } from '../ui/parts';
+import { Link, to } from '../ui/route';
 import { contentOf } from './queues/Send';
 
 const COLUMNS: Column<Client>[] = [
-  { head: 'Name', sort: 'name', cell: ({ name, queue }) => <Link className="name" href={queueAt('/', queue.name, { tab: 'messages' })}>{visible(name)}</Link>, text: ({ name }) => name },
+  { head: 'Name', sort: 'name', cell: ({ name }) => <Link className="name" href={to(['clients', name])}>{visible(name)}</Link>, text: ({ name }) => name },
+  { head: 'Live', cell: ({ listening, subscriptions }) => <>{listening ? <Badge kind="good">● listening</Badge> : <span className="quiet">–</span>} {subscriptions > 0 && <span className="quiet small">{counted(subscriptions, 'subscription')}</span>}</> },
   { head: 'Waiting for it', sort: 'ready', num: true, cell: ({ queue }) => count(queue.ready), text: ({ queue }) => queue.ready },
   { head: 'Queue', cell: ({ queue }) => <Link href={queueAt('/', queue.name)}>{visible(queue.name)}</Link>, text: ({ queue }) => queue.name },
   {
@@ -67,7 +68,7 @@ export function Clients() {
 }
 
 /** A message to the client. */
-function Ask({ client }: { client: Client }) {
+export function Ask({ client }: { client: Client }) {
   const [content, setContent] = useState('');
   const call = () => {
     const json: Outgoing = { to: { clients: [client.name] }, content: contentOf(content) };

@@ -4,7 +4,8 @@ import { api, request, seg } from '../api/http';
 import type { Channel, Connection as Row, ConnectionDetails, Node } from '../api/types';
 import { useQueryClient } from '@tanstack/react-query';
 import { Action } from '../ui/Action';
-import { age, bytes, count, visible } from '../ui/format';
+import { Course } from '../ui/Course';
+import { age, byteRate, bytes, count, short, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { Many } from '../ui/Many';
 import { Badge, Facts, Failure, Field, Figures, Head, Time } from '../ui/parts';
@@ -93,7 +94,7 @@ const CHANNELS: Column<Channel>[] = [
 ];
 
 export function Connection({ id }: { id: string }) {
-  const { data, error } = useLive<ConnectionDetails>(api(`connections/${seg(id)}`));
+  const { data, error, dataUpdatedAt } = useLive<ConnectionDetails>(api(`connections/${seg(id)}`));
   const [reason, setReason] = useState('closed by an operator');
   if (!data || error) {
     return (
@@ -131,6 +132,18 @@ export function Connection({ id }: { id: string }) {
           { name: 'Channels', value: count(data.channels) },
         ]}
       />
+      <div className="grid">
+        <Course
+          title="Bytes per second"
+          format={byteRate}
+          stamp={dataUpdatedAt}
+          of={[
+            { name: 'received', label: 'Received', value: data.received_bytes, grows: true },
+            { name: 'sent', label: 'Sent', value: data.sent_bytes, grows: true },
+          ]}
+        />
+        <Course title="Messages in flight" format={short} stamp={dataUpdatedAt} of={[{ name: 'in_flight', label: 'In flight', value: data.in_flight }]} />
+      </div>
       <div className="grid">
         <section className="card">
           <Facts

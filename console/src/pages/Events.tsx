@@ -1,3 +1,4 @@
+import { useEffect, useState } from 'react';
 import { useLive } from '../api/live';
 import { api } from '../api/http';
 import type { EventList, EventShown } from '../api/types';
@@ -10,11 +11,16 @@ const KINDS = ['queue', 'topic', 'exchange', 'binding', 'group', 'client', 'name
 
 export function Events() {
   const [kind, setKind] = useParam('kind');
-  const { data, error } = useLive<EventList>(api('events', { count: 200, kind }), 2000);
+  const [on, setOn] = useParam('on');
+  const [by, setBy] = useParam('by');
+  const { data, error } = useLive<EventList>(api('events', { count: 500, kind, on }), 2000);
+  const shown = data?.items.filter((event) => !by || (event.by ?? '').includes(by));
   return (
     <>
       <Head title="Events" />
       <div className="tools">
+        <Typed label="Name of the object" value={on} onChange={setOn} />
+        <Typed label="By user" value={by} onChange={setBy} />
         <div className="chips" role="group" aria-label="Kinds">
           {KINDS.map((name) => (
             <button key={name} type="button" className="chip" aria-pressed={kind === name} onClick={() => setKind(kind === name ? undefined : name)}>
@@ -24,10 +30,21 @@ export function Events() {
         </div>
       </div>
       <Failure error={error} />
-      {data?.items.length === 0 && <div className="empty">No event of this kind since the start. The last 10,000 are kept, in memory; all are lines of the log.</div>}
-      {data?.items.map((event) => <EventLine key={event.id} event={event} />)}
+      {shown?.length === 0 && <div className="empty">No event of this kind since the start. The last 10,000 are kept, in memory; all are lines of the log.</div>}
+      {shown?.map((event) => <EventLine key={event.id} event={event} />)}
     </>
   );
+}
+
+/** A text that counts once typing rests. */
+function Typed({ label, value, onChange }: { label: string; value: string | undefined; onChange: (value: string | undefined) => void }) {
+  const [text, setText] = useState(value ?? '');
+  useEffect(() => {
+    if (text === (value ?? '')) return undefined;
+    const timer = setTimeout(() => onChange(text || undefined), 300);
+    return () => clearTimeout(timer);
+  }, [text, value, onChange]);
+  return <input type="search" data-search value={text} aria-label={label} placeholder={label} spellCheck={false} onChange={(event) => setText(event.target.value)} />;
 }
 
 export function EventLine({ event }: { event: EventShown }) {

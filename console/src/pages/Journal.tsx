@@ -90,6 +90,20 @@ export function Journal() {
       <div className="grid">
         <section className="card">
           <header>
+            <h2>Times, since the start</h2>
+          </header>
+          <Facts
+            rows={[
+              ['Sync, median', ms(data.sync.p50_ms)],
+              ['Sync, 99 of 100', ms(data.sync.p99_ms)],
+              ['Sync, 999 of 1,000', ms(data.sync.p999_ms)],
+              ['Append until it is synced, 99 of 100', ms(data.append.synced_p99_ms)],
+              ['Append until it is written, 99 of 100', ms(data.append.written_p99_ms)],
+            ]}
+          />
+        </section>
+        <section className="card">
+          <header>
             <h2>Space</h2>
           </header>
           <Facts
@@ -97,6 +111,7 @@ export function Journal() {
               ['Live of all', <Limit key="l" used={data.live_bytes} max={Math.max(1, data.live_bytes + data.dead_bytes)} text={`${bytes(data.live_bytes)} of ${bytes(data.live_bytes + data.dead_bytes)}`} />],
               ['Rewritten', bytes(data.rewritten_bytes)],
               ['In memory', `${bytes(data.tail_cache_bytes)} of recent batches`],
+              ['Kinds of segments', <Kinds key="k" of={data} />],
               ['Segments', `${count(data.segments.arrival)} in arrival order, ${count(data.segments.sorted)} sorted, ${count(data.segments.spare)} spare`],
             ]}
           />
@@ -120,6 +135,25 @@ export function Journal() {
       <h2 className="above">Backups since the start</h2>
       <List<Backup> path="journal/backups" columns={BACKUPS} keyOf={({ target: folder, at }) => folder + at} noun="backups" search={false} prefix="b." empty={<p><strong>None was made since the start.</strong> Restoring is done with a stopped broker: <code>stafett journal restore --help</code>.</p>} />
     </>
+  );
+}
+
+const ms = (value: number | null | undefined): string => (value == null ? '–' : `${value < 10 ? value.toFixed(2) : value.toFixed(1)} ms`);
+
+/** Segments by kind, as one bar. */
+function Kinds({ of: { segments } }: { of: State }) {
+  const all = Math.max(1, segments.arrival + segments.sorted + segments.spare);
+  const parts: [string, number][] = [
+    ['in arrival order', segments.arrival],
+    ['sorted', segments.sorted],
+    ['spare', segments.spare],
+  ];
+  return (
+    <span className="meter" role="img" aria-label={parts.map(([name, n]) => `${n} ${name}`).join(', ')}>
+      {parts.map(([name, n], index) => (
+        <i key={name} className={`k${index}`} style={{ width: `${(n / all) * 100}%` }} title={`${n} ${name}`} />
+      ))}
+    </span>
   );
 }
 

@@ -1,31 +1,25 @@
 // Live topics: their clients and subscriptions, and a try-out that publishes and listens over /live.
-import { useQuery } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
-import { get } from '../api/http';
-import { usePaused } from '../api/watch';
+import { api } from '../api/http';
+import { useLive } from '../api/live';
+import type { LiveClientPage, LiveStatus, LiveTopicPage } from '../api/types';
 import { firstLine } from '../ui/Content';
-import { count, time, visible } from '../ui/format';
+import { Course } from '../ui/Course';
+import { count, counted, rate, short, time, visible } from '../ui/format';
 import { Commands, Failure, Field, Figures, Head } from '../ui/parts';
-import { useParam } from '../ui/route';
+import { go, Link, useParam } from '../ui/route';
+import { liveClientAt, liveTopicAt } from './LiveClient';
 import { contentOf } from './queues/Send';
 
-interface Presence {
-  listening: number;
-  topics: number | { topic: string; subscribers: number }[];
-  subscriptions: number;
-  patterns: number;
-  clients: { client_id: string | number; listening: boolean; subscriptions: number }[];
-  next: unknown;
-}
-
 const KEPT = 500;
+const SHOWN = 100;
 
 export function Live() {
-  const refetchInterval = usePaused() ? false : 3000;
-  const totals = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => get<Presence>('/live/presence?count=200', signal), refetchInterval });
-  const topics = useQuery({ queryKey: ['live topics'], queryFn: ({ signal }) => get<Presence>('/live/presence?of=topics&count=200', signal), refetchInterval });
+  const totals = useLive<LiveStatus>('/v1/live', 3000);
+  const topics = useLive<LiveTopicPage>(api('live/topics', { count: SHOWN }), 3000);
+  const clients = useLive<LiveClientPage>(api('live/clients', { count: SHOWN }), 3000);
   const data = totals.data;
-  const rows = Array.isArray(topics.data?.topics) ? topics.data.topics : [];
+  const rows = topics.data?.items ?? [];
   return (
     <>
       <Head title="Live topics" />
@@ -33,13 +27,30 @@ export function Live() {
       {data && (
         <Figures
           of={[
-            { name: 'Clients listening', value: count(data.listening) },
-            { name: 'Topics', value: count(data.topics as number) },
+            { name: 'Clients listening', value: count(data.listening), more: `of ${count(data.clients)}` },
+            { name: 'Topics', value: count(data.topics) },
             { name: 'Subscriptions', value: count(data.subscriptions) },
             { name: 'Patterns', value: count(data.patterns) },
+            { name: 'Published', value: short(data.counters.published), exact: count(data.counters.published), more: 'since the start' },
+            { name: 'Delivered', value: short(data.counters.delivered), exact: count(data.counters.delivered), more: 'since the start' },
+            { name: 'Dropped', value: short(data.counters.dropped), exact: count(data.counters.dropped), more: 'clients were too slow' },
+            { name: 'Duplicates', value: short(data.counters.duplicates), exact: count(data.counters.duplicates), more: 'not delivered again' },
           ]}
         />
       )}
+      {data && (
+        <Course
+          title="Messages per second"
+          format={rate}
+          stamp={totals.dataUpdatedAt}
+          of={[
+            { name: 'published', label: 'Published', value: data.counters.published, grows: true },
+            { name: 'delivered', label: 'Delivered', value: data.counters.delivered, grows: true },
+            { name: 'dropped', label: 'Dropped', value: data.counters.dropped, grows: true },
+          ]}
+        />
+      )}
+      <Find />
       <Try />
       <div className="grid">
         <section className="card">
@@ -50,32 +61,37 @@ export function Live() {
             <p className="quiet">None. A live topic is there as long as it has a subscriber; it needs no making, and keeps nothing.</p>
           ) : (
             <ul className="bars">
-              {rows.map(({ topic, subscribers }) => (
-                <li key={topic}>
-                  <span className="name">{visible(topic)}</span>
+              {rows.map(({ name, subscribers }) => (
+                <li key={name}>
+                  <Link className="name" href={liveTopicAt(name)}>
+                    {visible(name)}
+                  </Link>
                   <span className="num">{count(subscribers)}</span>
                 </li>
               ))}
             </ul>
           )}
-          {Boolean(topics.data?.next) && <p className="quiet">The first {count(rows.length)} are shown.</p>}
+          {topics.data?.next && <p className="quiet">The first {count(rows.length)} are shown.</p>}
         </section>
         <section className="card">
           <header>
             <h2>Clients</h2>
           </header>
-          {data?.clients.length === 0 && <p className="quiet">None.</p>}
+          {clients.data?.items.length === 0 && <p className="quiet">None.</p>}
           <ul className="bars">
-            {data?.clients.map((client) => (
-              <li key={String(client.client_id)}>
-                <span className="name">
-                  {visible(String(client.client_id))} {client.listening && <span className="quiet small">listening</span>}
+            {clients.data?.items.map((client) => (
+              <li key={`${client.number} ${client.client}`}>
+                <span>
+                  <Link className="name" href={liveClientAt(client)}>
+                    {visible(client.client)}
+                  </Link>{' '}
+                  {client.listening && <span className="quiet small">listening</span>}
                 </span>
-                <span className="num">{count(client.subscriptions)}</span>
+                <span className="num">{counted(client.subscriptions, 'subscription')}</span>
               </li>
             ))}
           </ul>
-          {Boolean(data?.next) && <p className="quiet">The first {count(data?.clients.length)} are shown.</p>}
+          {clients.data?.next && <p className="quiet">The first {count(clients.data.items.length)} are shown.</p>}
         </section>
       </div>
       <section className="card">
@@ -85,6 +101,26 @@ export function Live() {
         <Commands text={`curl -N '${location.origin}/live/events?client_id=me&topic=news'\ncurl ${location.origin}/live/publish -H 'Content-Type: application/json' -d '{"topic": "news", "payload": {"text": "hello"}}'`} />
       </section>
     </>
+  );
+}
+
+/** To a topic, or a client, by its exact name. */
+function Find() {
+  const [text, setText] = useState('');
+  return (
+    <form
+      className="tools"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (text !== '') go(liveTopicAt(text));
+      }}
+    >
+      <input type="search" data-search value={text} onChange={(event) => setText(event.target.value)} aria-label="Name of a topic or a client" placeholder="Name of a topic or a client" spellCheck={false} />
+      <button type="submit">Show the topic</button>
+      <button type="button" disabled={text === ''} onClick={() => go(liveClientAt({ client: text, number: false }))}>
+        Show the client
+      </button>
+    </form>
   );
 }
 

@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { useLive } from '../api/live';
 import { api } from '../api/http';
-import type { Cluster, ClusterMove, ClusterNode, Draining, Listener, LogLevel, Memory, Node as State, Reloaded, Setting, Thread, Threads } from '../api/types';
+import type { Draining, Listener, LogLevel, Memory, Node as State, Reloaded, Setting, Thread, Threads } from '../api/types';
 import { Action } from '../ui/Action';
 import { Charts, Ranges, type Drawn, type Series } from '../ui/Chart';
 import { byteRate, bytes, count, counted, duration, share, visible } from '../ui/format';
@@ -9,6 +9,7 @@ import { List, type Column } from '../ui/List';
 import { Badge, Facts, Failure, Field, Figures, Head, Tabs, Time, useTab } from '../ui/parts';
 import { Scroll, Table } from '../ui/Table';
 import { brokerNow } from '../api/reach';
+import { Cluster } from './Cluster';
 
 const CPU: Series[] = [
   { name: 'cpu_user', label: 'Programs' },
@@ -55,12 +56,14 @@ export function Node() {
       <Tabs
         of={[
           ['overview', 'Overview'],
+          ['cluster', 'Cluster'],
           ['threads', 'Threads'],
           ['memory', 'Memory'],
           ['settings', 'Settings'],
         ]}
       />
       {tab === 'overview' && data && <Inside node={data} />}
+      {tab === 'cluster' && data && <Cluster isAlone={!data.settings_changed.includes('cluster.database')} />}
       {tab === 'threads' && <ThreadList />}
       {tab === 'memory' && <MemoryParts />}
       {tab === 'settings' && <Settings />}
@@ -129,49 +132,6 @@ const LISTENERS: Column<Listener>[] = [
   { head: 'When overloaded', cell: ({ overload }) => overload },
 ];
 
-const NODES: Column<ClusterNode>[] = [
-  { head: 'Node', num: true, cell: ({ number }) => number },
-  { head: 'Name', cell: ({ name }) => <span className="mono">{name}</span> },
-  { head: 'State', cell: ({ state }) => <Badge kind={state === 'owner' ? 'good' : state === 'silent' ? 'bad' : ''}>{state}</Badge> },
-  { head: 'Last beat', num: true, cell: ({ silent_ms: silent }) => `${count(silent)} ms ago` },
-  { head: 'Version', cell: ({ version }) => version },
-];
-
-/** The nodes of a cluster. */
-function Nodes() {
-  const { data, error } = useLive<Cluster>('/v1/cluster', 3000);
-  if (!data || error) return null;
-  const { database, commits } = data;
-  return (
-    <section className="card">
-      <header>
-        <h2>Cluster</h2>
-        <Action<ClusterMove>
-          right="operate"
-          label="Move"
-          title="Have another node serve"
-          confirm="Move"
-          call={() => ({ method: 'POST', path: api('cluster/move'), body: { json: {} } })}
-          result={() => 'Another node takes the place of the owner.'}
-        >
-          <p>All connections end, and clients connect again, which takes them about a second.</p>
-        </Action>
-      </header>
-      <Scroll>
-        <Table narrow caption="Nodes" columns={NODES} rows={data.nodes} keyOf={({ number }) => String(number)} />
-      </Scroll>
-      <Facts
-        rows={[
-          ['Owners so far', count(data.epoch)],
-          ['Stored', database ? `${bytes(database.stored_bytes)} in PostgreSQL ${database.version}` : 'the database does not answer'],
-          ['Commits, median and 99 of 100', commits ? `${commits.p50_ms.toFixed(1)} ms, ${commits.p99_ms.toFixed(1)} ms` : 'none here yet'],
-          ['Problems', data.problems.join('; ') || 'none'],
-        ]}
-      />
-    </section>
-  );
-}
-
 const Inside = ({ node }: { node: State }) => (
   <>
     <div className="row between">
@@ -187,7 +147,6 @@ const Inside = ({ node }: { node: State }) => (
         <Table narrow caption="Listeners" columns={LISTENERS} rows={node.listeners} keyOf={({ protocol }) => protocol} />
       </Scroll>
     </section>
-    {node.settings_changed.includes('cluster.database') && <Nodes />}
     <section className="card">
       <Facts
         rows={[
@@ -237,6 +196,9 @@ function MemoryParts() {
         { name: 'Requests', value: bytes(requests.used_bytes), more: `of ${bytes(requests.max_bytes)}` },
         { name: 'Queues', value: count(data.queues?.count), more: `${counted(data.queues?.in_flight, 'message')} in flight` },
         { name: 'Live topics', value: count(data.live?.topics), more: counted(data.live?.subscriptions, 'subscription') },
+        { name: 'Groups', value: bytes(data.groups_bytes), exact: count(data.groups_bytes) },
+        { name: 'Histories', value: bytes(data.history_bytes), exact: count(data.history_bytes) },
+        { name: 'Other', value: bytes(data.other_bytes), exact: count(data.other_bytes) },
       ]}
     />
   );

@@ -1,10 +1,11 @@
 import { useLive, useOnce } from '../api/live';
 import type { EventList, Journal, Node, NodeMemberList, Overview as State, QueueBacklog } from '../api/types';
 import { Charts, Ranges, type Drawn, type Series } from '../ui/Chart';
-import { byteRate, bytes, count, duration, rate, share, short, time } from '../ui/format';
+import { byteRate, bytes, count, duration, rate, share, short, time, visible } from '../ui/format';
 import { queueAt } from '../ui/pages';
 import { Badge, Commands, Durability, Failure, Figures, Head, Meter } from '../ui/parts';
 import { Link, to } from '../ui/route';
+import { useHours, type Hours } from '../ui/Spark';
 import { EventLine } from './Events';
 
 const IN: Series[] = [
@@ -21,6 +22,17 @@ const WAITING: Series[] = [
   { name: 'in_flight', label: 'In flight' },
   { name: 'lag', label: 'Lag of groups' },
 ];
+const BYTES: Series[] = [
+  { name: 'bytes_in_rate', label: 'Into topics' },
+  { name: 'bytes_out_rate', label: 'Out of topics' },
+  { name: 'disk_written_rate', label: 'Written to disks' },
+];
+const CHURN: Series[] = [
+  { name: 'connections_opened_rate', label: 'Connections opened' },
+  { name: 'queues_created_rate', label: 'Queues made' },
+  { name: 'queues_deleted_rate', label: 'Queues deleted' },
+  { name: 'redelivered_rate', label: 'Messages given again' },
+];
 const CPU: Series[] = [
   { name: 'cpu_user', label: 'Programs' },
   { name: 'cpu_system', label: 'System' },
@@ -31,6 +43,8 @@ const CHARTS: Drawn[] = [
   { title: 'Out', series: OUT, format: rate },
   { title: 'Waiting', series: WAITING, format: short },
   { title: 'Processors of the machine', series: CPU, format: share },
+  { title: 'Bytes', series: BYTES, format: byteRate },
+  { title: 'Made and gone', series: CHURN, format: rate },
 ];
 
 export function Overview() {
@@ -86,7 +100,7 @@ export function Overview() {
             <Link href={to(['groups'], { sort: '-lag' })}>All</Link>
           </header>
           {data.top.groups.length === 0 && <p className="quiet">No group is behind.</p>}
-          <Bars rows={data.top.groups.map(({ name, lag }) => ({ key: name, text: name, href: to(['groups', name]), value: lag }))} />
+          <Bars hours={GROUP_HOURS} rows={data.top.groups.map(({ name, lag }) => ({ key: name, of: `group:${name}`, text: name, href: to(['groups', name]), value: lag }))} />
         </section>
         <section className="card">
           <header>
@@ -110,23 +124,44 @@ const Backlog = ({ queues }: { queues: QueueBacklog[] }) => (
       <Link href={to(['queues'], { sort: '-ready' })}>All</Link>
     </header>
     {queues.length === 0 && <p className="quiet">No message waits.</p>}
-    <Bars rows={queues.map(({ namespace, name, ready }) => ({ key: namespace + name, text: name, href: queueAt(namespace, name), value: ready }))} />
+    <Bars hours={QUEUE_HOURS} rows={queues.map(({ namespace, name, ready }) => ({ key: namespace + name, of: `queue:${name}`, namespace, text: name, href: queueAt(namespace, name), value: ready }))} />
   </section>
 );
 
-function Bars({ rows }: { rows: { key: string; text: string; href: string; value: number }[] }) {
+interface Bar {
+  key: string;
+  of: string;
+  namespace?: string;
+  text: string;
+  href: string;
+  value: number;
+}
+
+const hoursOf = (series: string): Hours<Bar> => ({
+  of: ({ of }) => of,
+  namespace: ({ namespace }) => namespace ?? '/',
+  names: [series],
+  format: short,
+  href: ({ href }) => `${href}?range=60`,
+});
+const QUEUE_HOURS = hoursOf('ready');
+const GROUP_HOURS = hoursOf('lag');
+
+function Bars({ rows, hours }: { rows: Bar[]; hours: Hours<Bar> }) {
+  const hour = useHours(rows, hours);
   const most = Math.max(1, ...rows.map(({ value }) => value));
   return (
     <ul className="bars">
-      {rows.map(({ key, text, href, value }) => (
-        <li key={key}>
-          <Link className="name" href={href}>
-            {text}
+      {rows.map((row) => (
+        <li key={row.key} className="with-hour">
+          <Link className="name" href={row.href}>
+            {visible(row.text)}
           </Link>
-          <span className="num" title={count(value)}>
-            {short(value)}
+          {hour?.(row)}
+          <span className="num" title={count(row.value)}>
+            {short(row.value)}
           </span>
-          <Meter share={value / most} />
+          <Meter share={row.value / most} />
         </li>
       ))}
     </ul>

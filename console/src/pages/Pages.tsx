@@ -4,9 +4,11 @@ import { Link, to, useRoute } from '../ui/route';
 import { Quotas } from './access/Quotas';
 import { User } from './access/User';
 import { Users } from './access/Users';
+import { Api } from './Api';
 import { App } from './apps/App';
 import { Apps } from './apps/Apps';
 import { Audit } from './Audit';
+import { Client } from './Client';
 import { Clients } from './Clients';
 import { Connection, Connections } from './Connections';
 import { ConsumersPage } from './Consumers';
@@ -17,10 +19,12 @@ import { Group } from './groups/Group';
 import { Groups } from './groups/Groups';
 import { Journal } from './Journal';
 import { Live } from './Live';
+import { LiveClient, LiveTopic } from './LiveClient';
 import { Log } from './Log';
 import { Namespaces } from './Namespaces';
 import { Node } from './Node';
 import { Overview } from './Overview';
+import { Policies } from './Policies';
 import { Queue } from './queues/Queue';
 import { Queues } from './queues/Queues';
 import { Sink } from './sinks/Sink';
@@ -46,13 +50,14 @@ function page([name = '', first, second]: string[]): ReactNode {
     case 'exchanges':
       return first !== undefined && second !== undefined ? <Exchange namespace={first} name={second} /> : <Exchanges />;
     case 'clients':
-      return <Clients />;
+      return first === undefined ? <Clients /> : <Client name={first} />;
     case 'apps':
       return first === undefined ? <Apps /> : <App name={first} />;
     case 'sinks':
       return first === undefined ? <Sinks /> : <Sink name={first} />;
     case 'live':
-      return <Live />;
+      if (first === 'clients' && second !== undefined) return <LiveClient id={second} />;
+      return first === 'topics' && second !== undefined ? <LiveTopic name={second} /> : <Live />;
     case 'connections':
       return first === undefined ? <Connections /> : <Connection id={first} />;
     case 'consumers':
@@ -69,6 +74,10 @@ function page([name = '', first, second]: string[]): ReactNode {
       return first === undefined ? <Users /> : <User name={first} />;
     case 'quotas':
       return <Quotas />;
+    case 'policies':
+      return <Policies />;
+    case 'api':
+      return <Api />;
     case 'audit':
       return <Audit />;
     case 'namespaces':

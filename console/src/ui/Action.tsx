@@ -5,6 +5,7 @@ import { request, type Body } from '../api/http';
 import { useOperation } from '../api/live';
 import { useMissing, type Right } from '../api/session';
 import type { Operation } from '../api/types';
+import { commandOf } from './command';
 import { Dialog } from './Dialog';
 import { count } from './format';
 import { Copy, Failure, quoted } from './parts';
@@ -170,7 +171,7 @@ function Request({ call }: { call: () => Call | Call[] }) {
   const [shown, setShown] = useState(false);
   return (
     <details onToggle={(event) => setShown(event.currentTarget.open)}>
-      <summary>As curl</summary>
+      <summary>As curl and as a command</summary>
       {shown && <Curl call={call} />}
     </details>
   );
@@ -178,8 +179,10 @@ function Request({ call }: { call: () => Call | Call[] }) {
 
 function Curl({ call }: { call: () => Call | Call[] }) {
   let text: string;
+  let commands: string[] = [];
   try {
     text = [call()].flat().map(curl).join('\n');
+    commands = [call()].flat().flatMap((each) => commandOf(each) ?? []);
   } catch (error) {
     text = `# ${error instanceof Error ? error.message : 'incomplete'}`;
   }
@@ -187,6 +190,12 @@ function Curl({ call }: { call: () => Call | Call[] }) {
     <>
       <pre tabIndex={0}>{text}</pre>
       <Copy text={text} />
+      {commands.length > 0 && (
+        <>
+          <pre tabIndex={0}>{commands.join('\n')}</pre>
+          <Copy text={commands.join('\n')} />
+        </>
+      )}
     </>
   );
 }

@@ -20,6 +20,7 @@ export function firstLine({ value, base64 }: Raw): string {
 export function Content({ raw, cut, size }: { raw: Raw; cut?: boolean; size?: number }) {
   const decoded = useMemo(() => decode(raw.value, raw.base64 ?? null), [raw.value, raw.base64]);
   const [chosen, choose] = useState<Format>();
+  const [isWhole, setWhole] = useState(false);
   if (raw.value == null && !raw.base64) return <p className="quiet">There is no value.</p>;
   const format = chosen && decoded.formats.includes(chosen) ? chosen : decoded.formats[0];
   const text = decoded.text(format ?? 'text');
@@ -34,7 +35,7 @@ export function Content({ raw, cut, size }: { raw: Raw; cut?: boolean; size?: nu
           ))}
         </div>
         <Copy text={text} />
-        <button type="button" className="plain small" onClick={() => save('content.bin', text)}>
+        <button type="button" className="plain small" title="The bytes as they are" onClick={() => save('content.bin', [decoded.bytes])}>
           Save
         </button>
         {size !== undefined && <span className="quiet small">{bytes(size)}</span>}
@@ -45,12 +46,29 @@ export function Content({ raw, cut, size }: { raw: Raw; cut?: boolean; size?: nu
           <Tree value={decoded.tree(format)} />
         </div>
       ) : (
-        <pre tabIndex={0}>{visible(text)}</pre>
+        <>
+          <pre tabIndex={0}>{visible(isWhole ? text : text.slice(0, SHOWN_LETTERS))}</pre>
+          {!isWhole && text.length > SHOWN_LETTERS && (
+            <p className="row">
+              <span className="quiet small">The first {bytes(SHOWN_LETTERS)} are shown.</span>
+              {text.length <= WHOLE_LETTERS ? (
+                <button type="button" className="plain small" onClick={() => setWhole(true)}>
+                  Show all
+                </button>
+              ) : (
+                <span className="quiet small">It is too large for a page: save it.</span>
+              )}
+            </p>
+          )}
+        </>
       )}
     </div>
   );
 }
 
+/** Letters of a text that are shown at first, and at most. */
+const SHOWN_LETTERS = 64 << 10;
+const WHOLE_LETTERS = 16 << 20;
 const SHOWN = 200;
 
 function Tree({ value, name, depth = 0 }: { value: unknown; name?: string; depth?: number }) {

@@ -5,6 +5,7 @@ import { api, Refusal, type Query } from '../api/http';
 import { count, counted } from './format';
 import { Failure, save } from './parts';
 import { go, setParams, useRoute } from './route';
+import { useHours, type Hours } from './Spark';
 import { Table, type Column } from './Table';
 
 export type { Column };
@@ -45,10 +46,37 @@ interface Props<T> {
   perPage?: number;
   /** Address of an object by its name, for callers that may see it but not the list. */
   openAt?: (name: string) => string;
+  /** The last hour of each row. */
+  hours?: Hours<T>;
+}
+
+const HOUR = 'Last hour';
+
+/** Columns that are not shown, by the noun of the list; kept in this browser. */
+function useHidden(noun: string): [string[], (head: string, isShown: boolean) => void] {
+  const key = `stafett.columns.${noun}`;
+  const [hidden, setHidden] = useState<string[]>(() => {
+    try {
+      const kept: unknown = JSON.parse(localStorage.getItem(key) ?? '[]');
+      return Array.isArray(kept) ? kept.map(String) : [];
+    } catch {
+      return [];
+    }
+  });
+  const set = (head: string, isShown: boolean) => {
+    const next = isShown ? hidden.filter((it) => it !== head) : [...hidden, head];
+    setHidden(next);
+    try {
+      localStorage.setItem(key, JSON.stringify(next));
+    } catch {
+      // A browser that keeps nothing.
+    }
+  };
+  return [hidden, set];
 }
 
 export function List<T>(props: Props<T>) {
-  const { path, query = {}, columns, keyOf, filters = [], noun, empty, joint, tools, prefix = '', search = true } = props;
+  const { path, query = {}, keyOf, filters = [], noun, empty, joint, tools, prefix = '', search = true } = props;
   const { query: address } = useRoute();
   const value = (name: string) => address.get(prefix + name) ?? undefined;
   const chosen = filters.filter((filter) => value(filter.name) === filter.value);
@@ -60,6 +88,11 @@ export function List<T>(props: Props<T>) {
   const [ticked, setTicked] = useState<Map<string, T>>(new Map());
   const [isHeld, setHeld] = useState(false);
   const { rows, isStale, isGone, refresh } = useSteady(list?.items, keyOf, isHeld, url, found.isPlaceholderData);
+  const hour = useHours(rows, props.hours);
+  const [hidden, setHidden] = useHidden(noun);
+  const [isPicking, setPicking] = useState(false);
+  const all: Column<T>[] = hour ? [...props.columns, { head: HOUR, phone: 'less', cell: hour }] : props.columns;
+  const columns = all.filter(({ head }, index) => index === 0 || !hidden.includes(head));
   const set = (values: Record<string, string | undefined>, replace = true) => {
     const named = Object.entries({ after: undefined, ...values }).map(([key, text]) => [prefix + key, text]);
     setParams(Object.fromEntries(named) as Record<string, string | undefined>, replace);
@@ -114,6 +147,20 @@ export function List<T>(props: Props<T>) {
             <Matched list={list} noun={noun} />
           </span>
           <span className="row">
+            {all.length > 3 && (
+              <details className="pick" onToggle={(event) => setPicking(event.currentTarget.open)}>
+                <summary>Columns{hidden.length > 0 && ` (${columns.length} of ${all.length})`}</summary>
+                {isPicking && (
+                  <div className="boxes" role="group" aria-label="Columns">
+                    {all.slice(1).map(({ head }) => (
+                      <label key={head} className="check">
+                        <input type="checkbox" checked={!hidden.includes(head)} onChange={(event) => setHidden(head, event.target.checked)} /> {head}
+                      </label>
+                    ))}
+                  </div>
+                )}
+              </details>
+            )}
             <button type="button" className="plain small wide" onClick={() => save(`${noun.replace(/\W+/g, '-')}.csv`, csv(columns, rows))}>
               CSV
             </button>
@@ -233,10 +280,11 @@ function Rows<T>({ columns, rows, keyOf, isGone, sort, noun, onSort, onHold, tic
   return (
     <div
       className="scroll"
+      tabIndex={0}
       ref={holder}
       onMouseEnter={() => onHold(true)}
       onMouseLeave={() => onHold(isInUse(holder.current, document.activeElement))}
-      onFocus={() => onHold(true)}
+      onFocus={(event) => onHold(event.target !== event.currentTarget)}
       onBlur={(event) => onHold(isInUse(event.currentTarget, event.relatedTarget) || event.currentTarget.matches(':hover'))}
       onKeyDown={(event) => moveInRows(event)}
     >
@@ -272,8 +320,9 @@ function Rows<T>({ columns, rows, keyOf, isGone, sort, noun, onSort, onHold, tic
   );
 }
 
-/** True while the focus is in a table, or a dialog of one of its rows is open. */
-const isInUse = (table: Element | null, focused: Element | null): boolean => table !== null && (table.contains(focused) || table.querySelector('dialog') !== null);
+/** True while the focus is on something in a table, or a dialog of one of its rows is open. */
+const isInUse = (table: Element | null, focused: Element | null): boolean =>
+  table !== null && ((focused !== table && table.contains(focused)) || table.querySelector('dialog') !== null);
 
 function Heading<T>({ column, sort, onSort }: { column: Column<T>; sort?: string; onSort: (sort: string | undefined) => void }) {
   const name = sort?.replace(/^-/, '');

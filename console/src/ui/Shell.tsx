@@ -9,6 +9,7 @@ import { setPaused, usePaused } from '../api/watch';
 import { Dialog } from './Dialog';
 import { short, time } from './format';
 import { Login, Me } from './Login';
+import { Operations } from './Operations';
 import { address, PAGES } from './pages';
 import { Palette } from './Palette';
 import { go, Link, useRoute } from './route';
@@ -90,6 +91,7 @@ function Bar({ onBurger, isOpen, onFind, onHelp }: { onBurger: () => void; isOpe
       <button type="button" aria-pressed={paused} onClick={() => setPaused(!paused)} title="Stop and go on with updates of the page">
         {paused ? 'Go on' : 'Pause'}
       </button>
+      <Operations />
       <Me />
       <button type="button" className="icon" aria-label={`Colours: ${choice}. Change to ${next}`} title={`Colours: ${choice}`} onClick={() => choose(next)}>
         {theme === 'dark' ? '☾' : '☼'}

@@ -7,6 +7,8 @@ export interface Decoded {
   formats: Format[];
   text: (format: Format) => string;
   tree: (format: Format) => unknown;
+  /** The content itself. */
+  bytes: Uint8Array<ArrayBuffer>;
 }
 
 const BYTES_MAX = 1 << 20;
@@ -35,6 +37,7 @@ export function decode(value: unknown, base64: string | null): Decoded {
   formats.push('hex');
   return {
     formats,
+    bytes,
     tree: (format) => trees.get(format),
     text: (format) => {
       if (format === 'hex') return hex(bytes);
@@ -44,7 +47,7 @@ export function decode(value: unknown, base64: string | null): Decoded {
   };
 }
 
-function fromBase64(text: string): Uint8Array {
+function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   try {
     return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   } catch {

@@ -29,9 +29,11 @@ export const PAGES: PageEntry[] = [
   { name: 'Log', path: 'log', key: 'd' },
   { name: 'Users and rules', path: 'users', key: 'r', gap: true },
   { name: 'Quotas and limits', path: 'quotas', key: 'k' },
+  { name: 'Policies', path: 'policies', key: 'y' },
   { name: 'Audit', path: 'audit', key: 's' },
   { name: 'Namespaces', path: 'namespaces', key: 'm' },
   { name: 'Definitions', path: 'definitions', key: 'f' },
+  { name: 'API', path: 'api', key: 'h' },
 ];
 
 export const address = (page: PageEntry): string => to(page.path ? [page.path] : []);

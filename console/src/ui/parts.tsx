@@ -198,8 +198,8 @@ export function Field({ label, help, children, wide }: { label: string; help?: s
 /** A word of a shell. */
 export const quoted = (text: string): string => (/^[\w.:/@=-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
-export function save(name: string, text: string, type = 'application/octet-stream'): void {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+export function save(name: string, content: string | BlobPart[], type = 'application/octet-stream'): void {
+  const url = URL.createObjectURL(new Blob([content].flat(), { type }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

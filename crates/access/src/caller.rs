@@ -164,8 +164,7 @@ impl Caller {
 
     /// Refuses an action that no rule permits, or that a rule forbids.
     pub fn check(&self, action: Action, resource: &Resource<'_>) -> Result<(), Denied> {
-        let (is_allowed, is_new) = self.decide(action, resource);
-        if is_allowed {
+        if self.decide(action, resource) {
             return Ok(());
         }
         let denied = Denied {
@@ -175,7 +174,9 @@ impl Caller {
             namespace: resource.namespace.to_owned(),
             name: resource.name.to_owned(),
         };
-        if let (true, Some(directory)) = (is_new, &self.directory) {
+        if let Some(directory) = &self.directory
+            && self.decisions.lock().note(action, resource)
+        {
             directory.tell(self, &denied);
         }
         Err(denied)
@@ -183,7 +184,7 @@ impl Caller {
 
     /// As [`Self::check`], where a refusal is no event: for lists and hidden things.
     pub fn may(&self, action: Action, resource: &Resource<'_>) -> bool {
-        self.decide(action, resource).0
+        self.decide(action, resource)
     }
 
     /// Returns true if `action` is permitted on all things of a kind, and false if that may depend on their
@@ -206,24 +207,23 @@ impl Caller {
         self.is_unrestricted() || self.directory.as_ref().is_some_and(decide)
     }
 
-    /// Returns the decision, and whether it was made now.
-    fn decide(&self, action: Action, resource: &Resource<'_>) -> (bool, bool) {
+    fn decide(&self, action: Action, resource: &Resource<'_>) -> bool {
         if self.is_unrestricted() {
-            return (true, false);
+            return true;
         }
         let Some(directory) = &self.directory else {
-            return (false, true);
+            return false;
         };
         // Read before the decision: one that a change overtakes is made anew.
         let generation = directory.generation();
         let mut decisions = self.decisions.lock();
         decisions.begin(generation);
         if let Some(is_allowed) = decisions.find(action, resource) {
-            return (is_allowed, false);
+            return is_allowed;
         }
         let is_allowed = directory.decide(&self.who, self.peer, action, resource);
         decisions.insert(action, resource, is_allowed);
-        (is_allowed, true)
+        is_allowed
     }
 }
 
@@ -314,6 +314,29 @@ mod tests {
         assert!(caller.is_valid(), "a user that is made again");
         directory.apply([Change::DeleteUser("ann".into())]);
         assert!(!caller.is_valid(), "what was valid a moment ago");
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_also_after_a_look_without_one() {
+        static TOLD: AtomicU64 = AtomicU64::new(0);
+        let directory = Arc::new(Directory::default());
+        directory.on_denied(|_, _| {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        });
+        directory.apply([user("ann", &[]), user("root", &[SUPERUSER])]);
+        let told = || TOLD.load(Ordering::Relaxed);
+        let ann = Caller::user(&directory, "ann", HERE);
+        assert!(!ann.may(Action::Read, &Resource::topic("orders")));
+        assert_eq!(told(), 0);
+        for _ in 0..3 {
+            assert!(!may(&ann, Action::Read, "orders"));
+            assert_eq!(told(), 1);
+        }
+        assert!(!may(&ann, Action::Read, "others"));
+        assert_eq!(told(), 2);
+        directory.apply([user("bob", &[])]);
+        assert!(!may(&ann, Action::Read, "orders"));
+        assert_eq!(told(), 3, "anew when rules change");
     }
 
     #[test]

@@ -24,6 +24,8 @@ struct Decision {
     namespace: Box<str>,
     name: Box<str>,
     is_allowed: bool,
+    /// True once its refusal is in the audit.
+    is_noted: bool,
 }
 
 pub(crate) struct Decisions {
@@ -53,12 +55,26 @@ impl Decisions {
 
     /// Returns a decision, if it is remembered.
     pub(crate) fn find(&self, action: Action, resource: &Resource<'_>) -> Option<bool> {
+        let place = self.find_place(action, resource)?;
+        let found = self.places.get(place)?.as_ref()?;
+        Some(found.is_allowed)
+    }
+
+    /// Notes a refusal. Returns true for the first time, as far as it is remembered.
+    pub(crate) fn note(&mut self, action: Action, resource: &Resource<'_>) -> bool {
+        let place = self.find_place(action, resource);
+        let decision = place.and_then(|place| self.places.get_mut(place)?.as_mut());
+        decision.is_none_or(|decision| !std::mem::replace(&mut decision.is_noted, true))
+    }
+
+    fn find_place(&self, action: Action, resource: &Resource<'_>) -> Option<usize> {
         let hash = hash(action, resource);
         // None is ever taken out alone, so that a free place ends the search.
         for way in 0..WAYS {
-            let found = self.places.get(self.place(hash, way))?.as_ref()?;
+            let place = self.place(hash, way);
+            let found = self.places.get(place)?.as_ref()?;
             if found.hash == hash && found.is_about(action, resource) {
-                return Some(found.is_allowed);
+                return Some(place);
             }
         }
         None
@@ -73,6 +89,7 @@ impl Decisions {
             namespace: resource.namespace.into(),
             name: resource.name.into(),
             is_allowed,
+            is_noted: false,
         };
         if 2 * self.taken >= self.places.len() {
             self.grow();

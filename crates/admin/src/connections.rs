@@ -13,7 +13,8 @@ use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query};
 use stafett_net::registry::{ChannelBoard, ChannelState, Wait, ask_channels};
-use stafett_net::{ClientWords, ConnectionEntry, Connections, TlsSession};
+use stafett_net::{ClientWords, ConnectionEntry, Connections, TlsSession, TrafficRates};
+use stafett_store::wall_ms;
 
 use crate::time::rfc3339;
 use crate::{Routes, answer};
@@ -39,6 +40,8 @@ const LIST: List<Row, Connection> = List {
         ("since", |row| u64::try_from(row.entry.since_ms).unwrap_or(0)),
         ("received_bytes", |row| row.entry.traffic().received_bytes),
         ("sent_bytes", |row| row.entry.traffic().sent_bytes),
+        ("received_rate", |row| whole(rates(&row.entry).received)),
+        ("sent_rate", |row| whole(rates(&row.entry).sent)),
         ("channels", |row| channel_count(&row.entry)),
     ],
     shown: |row| shown(&row.entry),
@@ -68,6 +71,10 @@ struct Connection {
     channels: u64,
     received_bytes: u64,
     sent_bytes: u64,
+    /// Bytes per second: within the latest 5 s while connections are looked at, and at the first look since
+    /// the beginning of the connection.
+    received_rate: f64,
+    sent_rate: f64,
     /// `memory`, `journal`, `space`, `outbox` or `group`; null if it makes progress, or waits for its client.
     waits_for: Option<&'static str>,
 }
@@ -205,6 +212,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
 }
 
 async fn list(State(connections): State<Arc<Connections>>, query: Query) -> Result<Response, Problem> {
+    connections.on_rates_shown();
     let mut all = connections.all();
     all.retain(|entry| is_wanted(&query, entry));
     let rows = all.into_iter().map(Row::of).collect();
@@ -243,6 +251,7 @@ async fn show(
     State(connections): State<Arc<Connections>>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
+    connections.on_rates_shown();
     let entry = find(&connections, &id)?;
     ask_channels(std::slice::from_ref(&entry), PATIENCE).await;
     let channels = channels(&entry);
@@ -304,6 +313,20 @@ fn find(connections: &Connections, id: &str) -> Result<Arc<ConnectionEntry>, Pro
     })
 }
 
+fn rates(entry: &ConnectionEntry) -> TrafficRates {
+    entry.rates(wall_ms())
+}
+
+/// Returns bytes per second as a number that can be sorted.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate is no negative number, and one beyond the range is the largest"
+)]
+fn whole(rate: f64) -> u64 {
+    rate as u64
+}
+
 fn words(entry: &ConnectionEntry) -> ClientWords {
     entry.client().map(|client| client.words()).unwrap_or_default()
 }
@@ -337,7 +360,7 @@ impl Row {
 
 fn shown(entry: &ConnectionEntry) -> Connection {
     let words = words(entry);
-    let traffic = entry.traffic();
+    let (traffic, rates) = (entry.traffic(), rates(entry));
     Connection {
         id: entry.id.to_string(),
         listener: entry.metrics.name(),
@@ -358,6 +381,8 @@ fn shown(entry: &ConnectionEntry) -> Connection {
         channels: channel_count(entry),
         received_bytes: traffic.received_bytes,
         sent_bytes: traffic.sent_bytes,
+        received_rate: rates.received,
+        sent_rate: rates.sent,
         waits_for: entry.waits_for().map(Wait::word),
     }
 }

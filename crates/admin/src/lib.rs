@@ -63,6 +63,7 @@ mod metrics;
 mod moves;
 mod namespaces;
 pub mod node;
+mod node_memory;
 mod operations;
 pub mod overload;
 mod overview;
@@ -100,7 +101,7 @@ use stafett_http::{Access, Api, Policy, Query, Slot, openapi};
 use stafett_model::Namespace;
 use stafett_net::Connections;
 
-pub use access::{guard, pages_only_show};
+pub use access::{guard, pages_only_show, passed};
 use events::Feeds;
 pub use groups::PollingMembers;
 pub use journal::JournalDesk;
@@ -267,6 +268,7 @@ fn routes() -> Routes {
         .with(journal::routes)
         .with(operations::routes)
         .with(node::routes)
+        .with(node_memory::routes)
         .with(cluster::routes)
         .with(events::routes)
         .with(audit::routes)

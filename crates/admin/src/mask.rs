@@ -1,10 +1,13 @@
 //! Masked parts of messages that are only looked at: JSON fields and headers named by the setting
 //! `http.mask`, for callers without the right to operate the broker.
 
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use stafett_access::{Action, Resource};
@@ -72,44 +75,123 @@ impl Masks {
             return to_raw_value(&self.masked_text(&text, cut)?).ok();
         }
         let masked = self.masked_text(shown.get(), cut)?;
-        RawValue::from_string(masked).ok()
+        // A text that is masked as a whole is no JSON.
+        let shown = RawValue::from_string(masked);
+        shown.or_else(|_| to_raw_value(MASK)).ok()
     }
 
     /// Masks a text that begins like JSON: as a whole if it is cut or cannot be read, such as several
-    /// documents, since nothing is known of its fields then.
+    /// documents, since nothing is known of its fields then. All but the masked values stays byte for byte.
     fn masked_text(&self, text: &str, cut: bool) -> Option<String> {
         let begun = text.trim_start_matches('\u{feff}').trim_start();
         if !begun.starts_with(['{', '[']) {
             return None;
         }
-        let read = serde_json::from_str::<Value>(begun).ok().filter(|_| !cut);
-        let Some(mut value) = read else {
+        let mut edits = Vec::new();
+        let read = self.find(begun, begun, DEPTH_MAX, &mut edits);
+        if cut || read.is_err() {
             return Some(MASK.to_owned());
-        };
-        self.mask_fields(&mut value).then(|| value.to_string())
+        }
+        let (front, _) = text.split_at_checked(text.len() - begun.len())?;
+        (!edits.is_empty()).then(|| front.to_owned() + &edited(begun, edits))
     }
 
-    /// Masks the fields of a value. Returns true if there were some.
-    fn mask_fields(&self, value: &mut Value) -> bool {
-        match value {
-            Value::Object(fields) => fields.iter_mut().fold(false, |any, (name, value)| {
-                if self.covers(name) {
-                    *value = MASK.into();
-                    return true;
+    /// Finds the parts of a JSON value to be replaced. `value` is a part of `whole`.
+    fn find<'a>(
+        &self,
+        whole: &'a str,
+        value: &'a str,
+        depth: usize,
+        edits: &mut Vec<Edit>,
+    ) -> Result<(), Unreadable> {
+        let depth = depth.checked_sub(1).ok_or(Unreadable)?;
+        match value.trim_start().as_bytes().first() {
+            Some(b'{') => {
+                let Fields(fields) = serde_json::from_str(value).map_err(|_| Unreadable)?;
+                for (name, field) in fields {
+                    if self.covers(&name) {
+                        edits.push(Edit::of(whole, field.get(), MASK));
+                    } else {
+                        self.find(whole, field.get(), depth, edits)?;
+                    }
                 }
-                self.mask_fields(value) | any
-            }),
-            Value::Array(values) => values
-                .iter_mut()
-                .fold(false, |any, value| self.mask_fields(value) | any),
-            Value::String(text) => {
-                let inner = serde_json::from_str::<Value>(text).ok();
-                let is_json = inner.is_some_and(|inner| inner.is_object() || inner.is_array());
-                let masked = self.masked_text(text, false).filter(|_| is_json);
-                masked.map(|masked| *text = masked).is_some()
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            Some(b'[') => {
+                let values: Vec<&RawValue> = serde_json::from_str(value).map_err(|_| Unreadable)?;
+                for one in values {
+                    self.find(whole, one.get(), depth, edits)?;
+                }
+            }
+            Some(b'"') => {
+                let text: String = serde_json::from_str(value).map_err(|_| Unreadable)?;
+                let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
+                let masked = self.masked_text(&text, false).filter(|_| is_json);
+                edits.extend(masked.map(|masked| Edit::of(whole, value, &masked)));
+            }
+            _ => {}
         }
+        Ok(())
+    }
+}
+
+/// Nesting of JSON that is looked into.
+const DEPTH_MAX: usize = 128;
+
+/// Error of a text that is no JSON, or nested too deeply.
+struct Unreadable;
+
+/// Replacement of a part of a text.
+struct Edit {
+    start: usize,
+    end: usize,
+    text: String,
+}
+
+impl Edit {
+    /// Replaces a part of a text by a JSON string.
+    fn of(whole: &str, part: &str, by: &str) -> Self {
+        let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
+        Self {
+            start,
+            end: start + part.len(),
+            text: Value::from(by).to_string(),
+        }
+    }
+}
+
+/// Carries out edits, which are in the order of their parts.
+fn edited(whole: &str, edits: Vec<Edit>) -> String {
+    let (mut text, mut at) = (String::with_capacity(whole.len()), 0);
+    for edit in edits {
+        text.push_str(whole.get(at..edit.start).unwrap_or_default());
+        text.push_str(&edit.text);
+        at = edit.end;
+    }
+    text.push_str(whole.get(at..).unwrap_or_default());
+    text
+}
+
+/// Fields of a JSON object, in their order.
+struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_map(Fields(Vec::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'de> {
+    type Value = Self;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Self, A::Error> {
+        while let Some(field) = fields.next_entry()? {
+            self.0.push(field);
+        }
+        Ok(self)
     }
 }
 
@@ -135,7 +217,17 @@ mod tests {
             ("17", "17"),
             (r#"{"a":"{\"iban\":7}"}"#, r#"{"a":"{\"iban\":\"•••\"}"}"#),
             (r#""{\"iban\":7}\n{\"iban\":8}""#, r#""•••""#),
-            (r#""{\"iban\":1e999}""#, r#""•••""#),
+            (r#""{\"iban\":1e999}""#, r#""{\"iban\":\"•••\"}""#),
+            (
+                r#"{"z": 1.50, "iban" : [1, 2] , "a":1e400, "z": 9007199254740993}"#,
+                r#"{"z": 1.50, "iban" : "•••" , "a":1e400, "z": 9007199254740993}"#,
+            ),
+            (r#"{"iban":7,"x":1e999}"#, r#"{"iban":"•••","x":1e999}"#),
+            (r#"{"iban": 1, "iban": 2}"#, r#"{"iban": "•••", "iban": "•••"}"#),
+            (
+                r#"[{"\u0069ban": 1}, {"x": "\u00fc"}]"#,
+                r#"[{"\u0069ban": "•••"}, {"x": "\u00fc"}]"#,
+            ),
             (r#"{"a":"[a text"}"#, r#"{"a":"[a text"}"#),
         ] {
             assert_eq!(masked(content, false), shown);
@@ -146,6 +238,15 @@ mod tests {
             "no part of JSON"
         );
         assert_eq!(masked(r#""a long text""#, true), r#""a long text""#);
+    }
+
+    #[test]
+    fn json_that_is_nested_too_deeply_is_masked_as_a_whole() {
+        let nested = |depth: usize| format!("{}7{}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(masked(&nested(100), false), nested(100));
+        for depth in [DEPTH_MAX + 1, 100_000] {
+            assert_eq!(masked(&nested(depth), false), r#""•••""#);
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) struct MessageOf {
     deaths: Vec<DeathOf>,
     /// Lease under which the message is in flight.
     lease: Option<String>,
-    /// Holder of a message in flight, in the list of those.
+    /// Holder of a message in flight, where it is shown alone or in the list of those.
     pub(crate) holder: Option<HolderOf>,
 }
 
@@ -174,6 +174,24 @@ impl MessageOf {
             if masks.covers(name) && value.is_some() {
                 *value = Some(Text::of(MASK.as_bytes()));
             }
+        }
+        // Headers with fields of their own have two names.
+        for (header, field, value) in [
+            (SENDER, "sender", &mut self.sender),
+            (REPLY_TO, "reply_to", &mut self.reply_to),
+            (CONTENT_TYPE, "content_type", &mut self.content_type),
+            (MESSAGE_ID, "message_id", &mut self.own_id),
+        ] {
+            if (masks.covers(header) || masks.covers(field)) && value.is_some() {
+                *value = Some(MASK.to_owned());
+            }
+        }
+        if masks.covers(CONTEXT) || masks.covers("context") {
+            // A number has no other form.
+            self.context = None;
+        }
+        if masks.covers("key") && self.key.is_some() {
+            self.key = Some(Text::of(MASK.as_bytes()));
         }
         self
     }

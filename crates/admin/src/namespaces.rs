@@ -9,6 +9,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_delivery::MessageCounts;
 use stafett_http::api::{delete, get, put};
 use stafett_http::body::{self, Object};
 use stafett_http::list::List;
@@ -20,6 +21,7 @@ use stafett_net::Connections;
 use crate::access;
 use crate::caller::OnlyIfAbsent;
 use crate::operations::{self, Operations, Plan, Progress};
+use crate::queues::{Counters, Rates};
 use crate::refusals::{self, of_namespace};
 use crate::{Routes, answer};
 
@@ -49,6 +51,11 @@ struct NamespaceStatus {
     in_flight: u64,
     /// Connections of clients that work in it.
     connections: u64,
+    /// Sums over its queues; a queue that is deleted takes its counts with it.
+    counters: Counters,
+    rates: Rates,
+    #[serde(skip)]
+    counts: MessageCounts,
 }
 
 /// Settings of a namespace.
@@ -237,6 +244,12 @@ fn counted(broker: &Broker, connections: &Connections, namespaces: &[Namespace])
             row.ready += counts.ready;
             row.in_flight += counts.in_flight as u64;
         }
+        let counts = queue.message_counts();
+        // Most queues were never used.
+        if counts != MessageCounts::default() {
+            row.counts += counts;
+            row.rates.add(&Rates::of(&queue));
+        }
     }
     for entry in connections.all() {
         let namespace = entry.client().and_then(|client| client.words().namespace);
@@ -244,5 +257,9 @@ fn counted(broker: &Broker, connections: &Connections, namespaces: &[Namespace])
             row.connections += 1;
         }
     }
-    rows.into_values().collect()
+    let counted = rows.into_values().map(|row| NamespaceStatus {
+        counters: Counters::of(row.counts),
+        ..row
+    });
+    counted.collect()
 }

@@ -33,7 +33,7 @@ const DRAIN_S_MAX: u64 = 600;
 /// Longest time for which a log level holds.
 const LEVEL_S_MAX: u64 = 86_400;
 
-const LOG: Parameter = Parameter::flag("log", "Writes the answer to the log as well.");
+pub(crate) const LOG: Parameter = Parameter::flag("log", "Writes the answer to the log as well.");
 
 /// Outcome of a command that takes a while.
 pub type Commanded<T> = Pin<Box<dyn Future<Output = Result<T, Problem>> + Send>>;
@@ -233,43 +233,8 @@ struct Threads {
     connections: WaitingConnections,
     /// Operations that run.
     operations: usize,
-}
-
-/// Use of memory.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Memory")]
-struct MemoryUse {
-    resident_bytes: Option<u64>,
-    request_memory: RequestMemory,
-    /// Bytes of recent appends that are kept in memory; null before the journal is open.
-    tail_cache_bytes: Option<u64>,
-    /// Null before the broker serves.
-    queues: Option<QueueMemory>,
-    /// Null before the broker serves.
-    live: Option<LiveMemory>,
-}
-
-/// Bytes of requests in memory.
-#[derive(Debug, Serialize, JsonSchema)]
-struct RequestMemory {
-    used_bytes: u64,
-    max_bytes: u64,
-    /// Connections that wait for some.
-    waiting: u64,
-}
-
-/// Queues and messages that take memory.
-#[derive(Debug, Serialize, JsonSchema)]
-struct QueueMemory {
-    count: usize,
-    in_flight: usize,
-}
-
-/// Live topics and subscriptions.
-#[derive(Debug, Serialize, JsonSchema)]
-struct LiveMemory {
-    topics: u64,
-    subscriptions: u64,
+    /// Queues whose logs cannot be read now; null before the broker serves.
+    queues_stalled: Option<usize>,
 }
 
 /// A shutdown.
@@ -343,12 +308,6 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             threads,
         )
         .route(
-            get("/v1/node/memory", "Shows the use of memory.")
-                .query(&[LOG])
-                .answers::<MemoryUse>(200),
-            memory,
-        )
-        .route(
             get("/v1/node/settings", "Lists the settings in force.").lists(&SETTINGS),
             settings,
         )
@@ -410,55 +369,22 @@ async fn threads(
     State(node): State<Arc<dyn Node>>,
     State(operations): State<Operations>,
     State(connections): State<Arc<Connections>>,
+    State(broker): State<Slot<Broker>>,
     query: Query,
 ) -> Result<Response, Problem> {
     let threads = node.threads();
+    let stalled = |broker: Arc<Broker>| {
+        let queues = broker.messaging().queues().all();
+        queues.iter().filter(|queue| queue.is_stalled()).count()
+    };
     let shown = Threads {
         connections: WaitingConnections::of(&connections),
         threads: threads.map_err(|error| Problem::new(Code::Unreadable, error))?,
         operations: operations.running(),
+        queues_stalled: broker.get().ok().map(stalled),
     };
     if query.flag("log")? {
         tracing::info!(threads = %json!(shown), "threads");
-    }
-    Ok(answer(StatusCode::OK, &shown))
-}
-
-async fn memory(
-    State(node): State<Arc<dyn Node>>,
-    State(broker): State<Slot<Broker>>,
-    State(desk): State<JournalDesk>,
-    query: Query,
-) -> Result<Response, Problem> {
-    let process = node.memory();
-    let broker = broker.get().ok();
-    let queues = broker.as_ref().map(|broker| {
-        let all = broker.messaging().queues().all();
-        QueueMemory {
-            count: all.len(),
-            in_flight: all.iter().map(|queue| queue.counts().in_flight).sum(),
-        }
-    });
-    let live = broker.as_ref().map(|broker| {
-        let present = broker.live_topics().presence();
-        LiveMemory {
-            topics: present.topics as u64,
-            subscriptions: present.subscriptions as u64,
-        }
-    });
-    let shown = MemoryUse {
-        resident_bytes: process.resident_bytes,
-        request_memory: RequestMemory {
-            used_bytes: process.requests.0,
-            max_bytes: process.requests.1,
-            waiting: process.waiting,
-        },
-        tail_cache_bytes: desk.journal.get().ok().map(|it| it.status().tail_cache_bytes),
-        queues,
-        live,
-    };
-    if query.flag("log")? {
-        tracing::info!(memory = %json!(shown), "memory");
     }
     Ok(answer(StatusCode::OK, &shown))
 }

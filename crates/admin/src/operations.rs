@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::time::rfc3339;
-use crate::{Routes, answer};
+use crate::{Routes, access, answer};
 
 /// Time for which an operation is shown after its end.
 const SHOWN_FOR: Duration = Duration::from_hours(1);
@@ -74,6 +74,7 @@ pub(crate) struct Plan {
 struct Entry {
     id: String,
     plan: Plan,
+    by: Option<String>,
     begun_ms: i64,
     progress: Arc<Progress>,
     end: Lock<Option<End>>,
@@ -128,6 +129,8 @@ struct OperationStatus {
     what: &'static str,
     /// Names of the things that it is about.
     on: BTreeMap<&'static str, String>,
+    /// User that began it; null for a caller without a name.
+    by: Option<String>,
     begun: String,
     /// `running`, `done`, `stopped` or `failed`.
     state: &'static str,
@@ -312,6 +315,7 @@ impl Entries {
         let entry = Arc::new(Entry {
             id: self.last_id.to_string(),
             plan,
+            by: access::user(),
             begun_ms: wall_ms(),
             progress: Arc::default(),
             end: Lock::default(),
@@ -345,6 +349,7 @@ impl Entry {
             id: self.id.clone(),
             what: self.plan.what,
             on: self.plan.on.clone(),
+            by: self.by.clone(),
             begun: rfc3339(self.begun_ms),
             state,
             done: self.progress.done.load(Ordering::Relaxed),

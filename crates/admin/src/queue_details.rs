@@ -15,6 +15,7 @@ use stafett_http::api::{delete, get};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::queues::{DeleteConditions, Queue};
 use stafett_net::EVENTS;
+use stafett_topics::TopicId;
 
 use crate::queues::{MessageCount, NAMESPACE, QueueStatus, find, shown, with_id};
 use crate::refusals::{self, of_deletion};
@@ -31,6 +32,9 @@ struct QueueDetails {
     status: QueueStatus,
     /// Topic over which the queue lies. Null for one with messages of its own.
     over: Option<String>,
+    /// Topic whose records are its messages: that of `over`, or the one that shows it. Null if
+    /// none does. The second part of a message's id is the partition, the third one the offset.
+    topic: Option<String>,
     /// Messages that wait, by priority; empty for a queue over a topic.
     by_priority: BTreeMap<String, u64>,
     highest_priority: Option<u32>,
@@ -71,12 +75,11 @@ async fn show(
     } else {
         Vec::new()
     };
+    let named = |id| broker.topics().with_id(id).map(|topic| topic.name.to_string());
     let details = QueueDetails {
         status: shown(&queue),
-        over: queue
-            .over
-            .and_then(|topic| broker.topics().with_id(topic))
-            .map(|topic| topic.name.to_string()),
+        over: queue.over.and_then(named),
+        topic: named(queue.over.unwrap_or_else(|| TopicId::of_queue(queue.id.0))),
         highest_priority: lanes.first().map(|(priority, _)| *priority),
         by_priority: lanes
             .into_iter()

@@ -99,9 +99,9 @@ pub(crate) struct QueueStatus {
 }
 
 /// Messages since the start of the broker, by their way.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "QueueCounters")]
-struct Counters {
+pub(crate) struct Counters {
     published: u64,
     published_bytes: u64,
     /// Deliveries to consumers.
@@ -125,9 +125,9 @@ struct Counters {
 }
 
 /// Messages per second, within the latest 5 s.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 #[schemars(rename = "QueueRates")]
-struct Rates {
+pub(crate) struct Rates {
     published: f64,
     /// Deliveries to consumers and to requests.
     delivered: f64,
@@ -136,7 +136,7 @@ struct Rates {
 }
 
 impl Counters {
-    fn of(counts: MessageCounts) -> Self {
+    pub(crate) fn of(counts: MessageCounts) -> Self {
         Self {
             published: counts.published,
             published_bytes: counts.published_bytes,
@@ -156,13 +156,20 @@ impl Counters {
 }
 
 impl Rates {
-    fn of(queue: &Queue) -> Self {
+    pub(crate) fn of(queue: &Queue) -> Self {
         Self {
             published: queue.rate(&[QueueSeries::Published]),
             delivered: queue.rate(&DELIVERED),
             completed: queue.rate(&[QueueSeries::Completed]),
             redelivered: queue.rate(&[QueueSeries::Redelivered]),
         }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.published += other.published;
+        self.delivered += other.delivered;
+        self.completed += other.completed;
+        self.redelivered += other.redelivered;
     }
 }
 
@@ -215,6 +222,12 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                     Parameter::flag(
                         "exclusive",
                         "Only queues of connections, or with false only others.",
+                    ),
+                    Parameter::flag("unconsumed", "Only queues without a consumer."),
+                    Parameter::flag("paused", "Only queues that hand nothing out."),
+                    Parameter::flag(
+                        "growing",
+                        "Only queues to which more comes than is completed, within the latest 5 s.",
                     ),
                     Parameter::text("over", "Only queues over this topic."),
                     Parameter::text("client", "Only the queue of this registered client."),
@@ -293,8 +306,12 @@ async fn list(State(broker): State<Slot<Broker>>, query: Query) -> Result<Respon
 
 /// Choice of the queues of a list.
 #[derive(Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "conditions of a query")]
 struct Choice {
     is_ready: bool,
+    is_unconsumed: bool,
+    is_paused: bool,
+    is_growing: bool,
     id: Option<QueueId>,
     is_personal: Option<bool>,
     is_exclusive: Option<bool>,
@@ -316,6 +333,9 @@ impl Choice {
         });
         Ok(Self {
             is_ready: query.flag("ready")?,
+            is_unconsumed: query.flag("unconsumed")?,
+            is_paused: query.flag("paused")?,
+            is_growing: query.flag("growing")?,
             id: id.transpose()?,
             is_personal: flag("personal")?,
             is_exclusive: flag("exclusive")?,
@@ -327,12 +347,19 @@ impl Choice {
     fn wants(&self, queue: &Queue) -> bool {
         let client = self.client.as_ref();
         (!self.is_ready || queue.may_have_messages() && queue.counts().ready > 0)
+            && (!self.is_unconsumed || queue.counts().consumers == 0)
+            && (!self.is_paused || queue.is_paused())
+            && (!self.is_growing || is_growing(queue))
             && self.id.is_none_or(|id| queue.id == id)
             && self.is_personal.is_none_or(|is| queue.personal == is)
             && self.is_exclusive.is_none_or(|is| queue.exclusive.is_some() == is)
             && self.over.is_none_or(|topic| queue.over == Some(topic))
             && client.is_none_or(|name| queue.personal && *queue.name == **name)
     }
+}
+
+fn is_growing(queue: &Queue) -> bool {
+    queue.increase(&[QueueSeries::Published]) > queue.increase(&[QueueSeries::Completed, QueueSeries::Got])
 }
 
 pub(crate) fn shown(queue: &Queue) -> QueueStatus {

@@ -14,8 +14,7 @@ use stafett_delivery::{Delivery, DeliveryId, LeaseId, MessageState, SearchBounds
 use stafett_http::api::{get, post};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::queues::{Acknowledge, Queue, Receive, Received};
-use stafett_model::StoredMessage;
-use tokio::time::Instant;
+use stafett_model::{Namespace, StoredMessage};
 
 use crate::access;
 use crate::caller::Caller;
@@ -38,8 +37,6 @@ const BOUNDS: SearchBounds = SearchBounds {
 const WAIT_MAX: Duration = Duration::from_mins(1);
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_hours(12);
-/// Interval of looking for messages in all queues.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 const COUNT: Parameter = Parameter::number("count", COUNT_MAX, "Number of messages, at most.");
 const AFTER: Parameter = Parameter::text("after", "The next of an answer, to go on there.");
@@ -70,6 +67,17 @@ struct Answer {
     next: Option<String>,
 }
 
+impl Answer {
+    fn none() -> Self {
+        Self {
+            messages: Vec::new(),
+            looked_at: 0,
+            next: None,
+        }
+    }
+}
+
+mod any;
 mod held;
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -119,7 +127,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             .answers::<Answer>(200)
             .refuses(&refusals::STORAGE)
             .refuses(&refusals::RECEIVING),
-            receive_from_any,
+            any::receive,
         )
 }
 
@@ -209,9 +217,13 @@ async fn show(
         form,
         is_whole: true,
     };
-    let masks = masks.for_caller(&*broker.get()?);
-    let shown = MessageOf::of(&queue, id, &message, shown).masked(&masks);
-    Ok(answer(StatusCode::OK, &shown))
+    let broker = broker.get()?;
+    let mut shown = MessageOf::of(&queue, id, &message, shown);
+    shown.holder = queue
+        .holder(id)
+        .map(|holder| held::holder_of(&broker, &queue, holder));
+    let masks = masks.for_caller(&broker);
+    Ok(answer(StatusCode::OK, &shown.masked(&masks)))
 }
 
 fn state_word(state: MessageState) -> &'static str {
@@ -400,67 +412,21 @@ fn raw(queue: &Queue, received: &Received) -> Response {
     response
 }
 
-async fn receive_from_any(
-    State(broker): State<Slot<Broker>>,
-    caller: Caller,
-    query: Query,
-) -> Result<Response, Problem> {
-    let wanted = Wanted::of(&query)?;
-    let broker = broker.get()?;
-    let namespace = namespace(&query);
-    let named = query.get("queue").map(|names| {
-        let names = names.split(',').filter(|name| !name.is_empty());
-        let queues = names.map(|name| {
-            access::check_queue(&broker, Action::Read, &namespace, name)?;
-            let queue = find(&broker, &namespace, name)?;
-            caller.check_receives(&queue)?;
-            Ok(queue)
-        });
-        queues.collect::<Result<Vec<_>, Problem>>()
-    });
-    let named = named.transpose()?;
-    let deadline = Instant::now() + wanted.wait;
-    loop {
-        let queues = named
-            .clone()
-            .unwrap_or_else(|| with_messages(&broker, &namespace, &caller));
-        for queue in &queues {
-            let received = match wanted.take(queue, Duration::ZERO, Vec::new()).await {
-                Ok(received) => received,
-                // Without a name, such a queue is none to receive from.
-                Err(why) if named.is_none() && why.code == Code::InUse => continue,
-                Err(why) => return Err(why),
-            };
-            if !received.messages.is_empty() {
-                return Ok(answer(StatusCode::OK, &messages(&wanted, queue, &received)));
-            }
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            let none = Answer {
-                messages: Vec::new(),
-                looked_at: 0,
-                next: None,
-            };
-            return Ok(answer(StatusCode::OK, &none));
-        }
-        tokio::time::sleep(left.min(LOOK_EVERY)).await;
-    }
+/// Returns the queues in which messages wait that the caller may receive, by name.
+pub(crate) fn with_messages(broker: &Broker, namespace: &Namespace, caller: &Caller) -> Vec<Arc<Queue>> {
+    let waiting = broker.messaging().queues().with_messages(Some(namespace));
+    let queues = waiting.into_iter().map(|(queue, _)| queue).collect();
+    receivable(queues, broker, caller)
 }
 
-/// Returns the queues in which messages wait that the caller may receive, by name.
-pub(crate) fn with_messages(
-    broker: &Broker,
-    namespace: &stafett_model::Namespace,
-    caller: &Caller,
-) -> Vec<Arc<Queue>> {
+/// Keeps the queues that the caller may receive from.
+fn receivable(mut queues: Vec<Arc<Queue>>, broker: &Broker, caller: &Caller) -> Vec<Arc<Queue>> {
     let own = caller.0.as_deref().map(crate::caller::queue_name);
-    let waiting = broker.messaging().queues().with_messages(Some(namespace));
-    let mut queues: Vec<Arc<Queue>> = waiting.into_iter().map(|(queue, _)| queue).collect();
     let by = access::caller(broker);
     queues.retain(|queue| {
         let is_own = own.as_deref() == Some(&*queue.name);
-        let may_read = is_own || by.may(Action::Read, &Resource::queue(namespace.as_str(), &queue.name));
+        let resource = Resource::queue(queue.namespace.as_str(), &queue.name);
+        let may_read = is_own || by.may(Action::Read, &resource);
         queue.exclusive.is_none() && (!queue.personal || is_own) && may_read
     });
     queues

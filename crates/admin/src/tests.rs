@@ -10,6 +10,7 @@ mod document;
 mod exchanges;
 mod groups;
 mod hostile;
+mod idle;
 mod journal;
 mod live;
 mod metrics;
@@ -22,6 +23,7 @@ mod records;
 mod search;
 mod sinks;
 mod topics;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;

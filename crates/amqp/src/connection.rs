@@ -56,6 +56,8 @@ pub(crate) enum Ended {
     Silent,
     #[error("the client did not answer that the connection is closed")]
     NotClosed,
+    #[error("its virtual host {0}")]
+    HomeLost(&'static str),
     #[error("the connection was not opened: {0}")]
     NotOpened(String),
 }
@@ -92,6 +94,7 @@ fn tell_end(connection: &Connection, ended: &Ended) {
         | Ended::End(_)
         | Ended::Silent
         | Ended::NotClosed
+        | Ended::HomeLost(_)
         | Ended::NotOpened(_)) => tracing::debug!(%peer, id, reason = %ended, "the connection ended"),
     }
 }

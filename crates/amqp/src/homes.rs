@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! client ◀─ handshake ─▶ this broker ── u32 bytes │ table │ bytes that came ahead ─▶ home
-//! client ◀────────────── bytes, both ways ─────────────────────────────────────────▶ home, from open-ok on
+//! client ◀────────────── bytes, both ways (`passing.rs`) ──────────────────────────▶ home, from open-ok on
 //! ```
 //!
 //! The table ([`Passed`]) has the user that was found and the agreement. The home trusts it: it comes from
@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use bytestring::ByteString;
-use stafett_access::Caller;
+use stafett_access::{Caller, Who};
 use stafett_amqp_wire::{ReplyCode, Table, TableBuilder, Value};
-use stafett_net::{Connection, Protocol, Stream, turn};
-use tokio::io::{AsyncWriteExt as _, copy_bidirectional_with_sizes};
+use stafett_net::{Connection, Duplex, Protocol, turn};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -30,10 +30,9 @@ use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::handshake::{Agreed, ClientProperties};
 use crate::opening::{Opened, Opening};
+use crate::passing::{Over, carry, last_word};
 use crate::session::ConnectionEnd;
 
-/// Bytes on their way, each way.
-const BUFFER_BYTES: usize = 64 << 10;
 /// Largest table of a connection that is passed on.
 const TABLE_BYTES_MAX: usize = 256 << 10;
 /// Time for the home to have the users and rights with which a connection was opened.
@@ -42,8 +41,24 @@ const COPY_MAX: Duration = Duration::from_secs(5);
 /// Version of users and rights: epoch of the broker that keeps them, and generation there.
 pub type AccessVersion = (u64, u64);
 
+/// Text for clients whose node stops.
+const STOPPED: &str = "broker forced connection closure with reason 'shutdown'";
+
 /// A connection to the home of a virtual host.
-pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<Stream>> + Send + 'a>>;
+pub struct Home {
+    pub stream: Box<dyn Duplex>,
+    /// Done once the home cannot be counted on any more, with the reason in words about the virtual host.
+    pub lost: Pin<Box<dyn Future<Output = &'static str> + Send>>,
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Home")
+    }
+}
+
+/// The way to the home of a virtual host.
+pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<Home>> + Send + 'a>>;
 
 /// The way to brokers that keep other virtual hosts.
 pub trait Homes: Send + Sync + fmt::Debug {
@@ -60,6 +75,8 @@ pub(crate) struct Passed {
     agreed: Agreed,
     /// Name of the caller, if it has one.
     caller: Option<ByteString>,
+    /// It is a program of the broker's own.
+    is_internal: bool,
     expires_ms: Option<i64>,
     version: AccessVersion,
 }
@@ -90,6 +107,9 @@ impl Passed {
             .with("generation", number(self.version.1));
         if let Some(caller) = &self.caller {
             table.push("caller", &text(caller));
+        }
+        if self.is_internal {
+            table.push("internal", &Value::Bool(true));
         }
         if let Some(expires_ms) = self.expires_ms {
             table.push("expires", &Value::I64(expires_ms));
@@ -152,6 +172,7 @@ impl Passed {
                 is_internal: false,
             },
             caller: text("caller"),
+            is_internal: table.get("internal") == Some(Value::Bool(true)),
             expires_ms: number("expires"),
             version: (count("epoch")?, count("generation")?),
         })
@@ -167,12 +188,22 @@ pub(crate) async fn pass(
 ) -> Ended {
     // Counted until the connection ends.
     let (agreed, caller, _admitted) = opened;
-    let reached = match context.homes.get() {
-        Some(homes) => homes.reach(&agreed.virtual_host, connection.entry.peer).await,
-        None => None,
+    let drain = connection.drain.clone();
+    let reaching = async {
+        match context.homes.get() {
+            Some(homes) => homes.reach(&agreed.virtual_host, connection.entry.peer).await,
+            None => None,
+        }
     };
+    let Some(reached) = drain.run_until_cancelled(reaching).await else {
+        let reason = connection.entry.reason();
+        let reason = reason.as_deref().unwrap_or(STOPPED);
+        let exception = Exception::new(ReplyCode::ConnectionForced, reason);
+        let (_, mut write) = connection.stream.split();
+        return opening.refuse(&exception, &mut write).await;
+    };
+    let (vhost, user) = (agreed.virtual_host.clone(), agreed.user.clone());
     let Some(mut home) = reached else {
-        let (vhost, user) = (&agreed.virtual_host, &agreed.user);
         let text = format!("access to vhost '{vhost}' refused for user '{user}': vhost '{vhost}' is down");
         let exception = Exception::new(ReplyCode::InternalError, text).caused_by((10, 40));
         let (_, mut write) = connection.stream.split();
@@ -181,6 +212,7 @@ pub(crate) async fn pass(
     let passed = Passed {
         agreed,
         caller: caller.name().map(ByteString::from),
+        is_internal: *caller.who() == Who::Internal,
         expires_ms: caller.expires_ms(),
         version: context
             .homes
@@ -188,19 +220,33 @@ pub(crate) async fn pass(
             .map(|homes| homes.version())
             .unwrap_or_default(),
     };
-    let copied = async {
+    let begun = async {
         opening.output.write_all(&mut connection.stream.split().1).await?;
         let ahead = std::mem::take(&mut opening.input.buffer);
-        home.write_all(&[passed.write().as_slice(), &ahead].concat())
-            .await?;
-        drop((opening, passed));
-        let stream = &mut connection.stream;
-        copy_bidirectional_with_sizes(stream, &mut home, BUFFER_BYTES, BUFFER_BYTES).await
+        let begin = [passed.write().as_slice(), &ahead].concat();
+        home.stream.write_all(&begin).await?;
+        home.stream.flush().await
     };
-    match connection.drain.clone().run_until_cancelled(copied).await {
-        Some(Err(error)) => error.into(),
-        Some(Ok(_)) | None => Ended::Left,
+    match drain.run_until_cancelled(begun).await {
+        Some(Ok(())) => {}
+        Some(Err(error)) => return error.into(),
+        None => return ConnectionEnd::Stopping.into(),
     }
+    drop((opening, passed));
+    let (over, may_speak) = carry(&mut connection.stream, home, &drain).await;
+    let (reason, ended) = match over {
+        Over::Left => return Ended::Left,
+        Over::Lost(why) => (format!("vhost '{vhost}' {why}"), Ended::HomeLost(why)),
+        Over::Drain => {
+            let reason = connection.entry.reason();
+            let reason = reason.as_deref().unwrap_or(STOPPED);
+            (reason.to_owned(), ConnectionEnd::Stopping.into())
+        }
+    };
+    if may_speak && let Err(error) = last_word(&mut connection.stream, &reason).await {
+        return error.into();
+    }
+    ended
 }
 
 /// Connections that were opened by another broker of the cluster.
@@ -253,6 +299,11 @@ impl Opening {
             let why = "the users and rights of a connection that was passed on are not here yet";
             return Err(Ended::NotOpened(why.to_owned()));
         }
+        // It checked the login by users and rights that may have changed since.
+        if versions.borrow().0 > passed.version.0 {
+            let why = "a former owner of the users and rights passed the connection on";
+            return Err(Ended::NotOpened(why.to_owned()));
+        }
         let (agreed, caller) = passed.open(context, entry.peer.ip());
         self.open(context, agreed, caller, &mut write).await
     }
@@ -264,6 +315,7 @@ impl Passed {
         let directory = context.broker.access().directory();
         let mut caller = match &self.caller {
             Some(name) => Caller::user(directory, name, peer),
+            None if self.is_internal => Caller::internal().at(peer),
             None => Caller::anonymous(directory, peer),
         };
         if let Some(expires_ms) = self.expires_ms {
@@ -303,6 +355,7 @@ mod tests {
                 is_internal: false,
             },
             caller: Some("anna".into()),
+            is_internal: false,
             expires_ms: Some(1_700_000_000_000),
             version: (7, 42),
         }
@@ -315,7 +368,11 @@ mod tests {
             expires_ms: None,
             ..passed()
         };
-        for passed in [passed(), without_name] {
+        let own = Passed {
+            is_internal: true,
+            ..without_name.clone()
+        };
+        for passed in [passed(), without_name, own] {
             let mut buffer = BytesMut::from(&*passed.write());
             buffer.extend_from_slice(b"ahead");
             assert_eq!(Passed::take(&mut buffer), Ok(Some(passed)));

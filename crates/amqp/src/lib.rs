@@ -13,7 +13,7 @@
 //! - `connection`: the asynchronous shell: reads, waits, writes
 //! - `input`, `output`: received bytes and bytes to send
 //! - `handshake`, `auth`: opening of a connection
-//! - `homes`: virtual hosts that another broker of the cluster keeps
+//! - `homes`: virtual hosts that another broker of the cluster keeps; `passing`: bytes of their connections
 //! - `session`: an open connection; one file per class of methods
 //! - `operation`: waits of a session, performed by the connection
 //! - `content`: conversion between messages of AMQP and messages of the core
@@ -51,12 +51,13 @@ mod metrics;
 mod opening;
 mod operation;
 mod output;
+mod passing;
 mod session;
 mod settings;
 mod stream_arguments;
 mod traced;
 
 pub use front_end::{Amqp, add_hooks};
-pub use homes::{AccessVersion, Homes, PassedConnections, Reached};
+pub use homes::{AccessVersion, Home, Homes, PassedConnections, Reached};
 pub use management::{ManagedNode, Management, NodeFacts};
 pub use settings::AmqpSettings;

@@ -8,7 +8,7 @@ use crate::context::AmqpContext;
 use crate::exception::Exception;
 use crate::handshake::Agreed;
 
-/// A connection that is counted for its virtual host and its user.
+/// A connection or a channel that is counted for its virtual host and its user.
 pub(crate) type Admitted = [Tallied; 2];
 
 impl AmqpContext {
@@ -29,14 +29,22 @@ impl AmqpContext {
         Ok([of_vhost, of_user])
     }
 
-    /// Counts a channel of a user, or refuses it.
-    pub(crate) fn admit_channel(&self, user: &str) -> Result<Tallied, Exception> {
-        self.count(Limited::User(user.into()), Limit::Channels)
-            .map_err(|max| {
-                Exception::not_allowed(format!(
-                    "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({max})"
-                ))
-            })
+    /// Counts a channel, or refuses it.
+    pub(crate) fn admit_channel(&self, agreed: &Agreed) -> Result<Admitted, Exception> {
+        let (user, vhost) = (&*agreed.user, &*agreed.virtual_host);
+        let count = |owner| self.count(owner, Limit::Channels);
+        // RabbitMQ has no such limit.
+        let of_vhost = count(Limited::Namespace(vhost.into())).map_err(|max| {
+            Exception::not_allowed(format!(
+                "number of channels opened in vhost '{vhost}' has reached the maximum allowed limit of ({max})"
+            ))
+        })?;
+        let of_user = count(Limited::User(user.into())).map_err(|max| {
+            Exception::not_allowed(format!(
+                "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({max})"
+            ))
+        })?;
+        Ok([of_vhost, of_user])
     }
 
     /// Refuses another queue of a virtual host that has as many as it may have.

@@ -206,7 +206,9 @@ impl App {
         let Some(record) = record else { return Ok(()) };
         let (place, mut failure) =
             slot.with_state(|state| Ok(failure_of(state.failures(), known_input, record.offset.0)))?;
-        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), reached);
+        let attempt = self.attempt(worker, "the worker fell silent with it");
+        let attempts_max = self.stored().definition.attempts_max;
+        let is_last = failure.note_death(attempt, attempts_max, reached);
         self.counts.deaths.inc();
         if is_last {
             tracing::warn!(app = &*self.name, task = %claim.task, offset = record.offset.0,

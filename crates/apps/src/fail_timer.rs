@@ -143,7 +143,9 @@ impl App {
             return Ok(true);
         }
         let mut failure = known;
-        let is_last = failure.note_death(self.attempt(worker, "the worker fell silent with it"), 0);
+        let attempt = self.attempt(worker, "the worker fell silent with it");
+        let attempts_max = self.stored().definition.attempts_max;
+        let is_last = failure.note_death(attempt, attempts_max, 0);
         self.counts.deaths.inc();
         if is_last {
             tracing::warn!(app = &*self.name, task = %claim.task, due,

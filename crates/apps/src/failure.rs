@@ -6,9 +6,10 @@ use stafett_model::codec::{get, get_text, put_text};
 
 /// Last attempts of which worker and error are kept.
 const KEPT_MAX: usize = 20;
-/// Deaths with a record after which no other worker gets it, and after which it is delivered alone.
-const DEATHS_MAX: u32 = 3;
+/// Deaths with a record after which it is delivered alone.
 const DEATHS_ALONE: u32 = 2;
+/// The fewest deaths after which no other worker gets it: one at least has to happen while it is alone.
+const DEATHS_LEAST: u32 = DEATHS_ALONE + 1;
 /// Limit on the text of an error, in bytes; a longer one is cut.
 pub(crate) const ERROR_BYTES_MAX: usize = 1000;
 /// Place of a timer that fails, among the inputs whose records do.
@@ -68,10 +69,11 @@ impl Failure {
         self.history.push(attempt);
     }
 
-    /// Notes that a worker fell silent with the record. Another may have it at once.
-    pub(crate) fn note_death(&mut self, attempt: Attempt, reached: u64) -> bool {
+    /// Notes that a worker fell silent with the record. Another may have it at once, unless this was the last
+    /// of as many deaths as the app allows attempts. Returns true if it was.
+    pub(crate) fn note_death(&mut self, attempt: Attempt, attempts_max: u32, reached: u64) -> bool {
         self.deaths = self.deaths.saturating_add(1);
-        let is_last = self.deaths >= DEATHS_MAX;
+        let is_last = self.deaths >= attempts_max.max(DEATHS_LEAST);
         self.note(attempt, is_last);
         if !is_last {
             self.retry_ms = 0;

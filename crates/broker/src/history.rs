@@ -242,6 +242,14 @@ impl Histories {
 }
 
 impl Broker {
+    /// Returns the bytes of the histories of all objects.
+    pub fn history_bytes(&self) -> usize {
+        self.messaging.queues().sampler().bytes()
+            + self.messaging.exchanges().sampler().bytes()
+            + self.topics().traffic().sampler().bytes()
+            + self.groups.sampler().bytes()
+    }
+
     /// Takes samples of all that has changed since the last call, and of the node. Must be called every
     /// [`STEP_MS`]; `steady_ms` is a time that is never set.
     pub fn sweep(&self, steady_ms: i64, wall_ms: i64, reading: &NodeReading) {

@@ -351,6 +351,16 @@ impl StorageFile for Handle {
         }
     }
 
+    fn sync_ahead(&self) -> io::Result<()> {
+        let uplink = &self.0.uplink;
+        let pattern = WritePattern::of(&self.0.state.lock().name);
+        // Each of them would put all of the file.
+        if pattern == WritePattern::Once && uplink.settings.objects.is_some() {
+            return uplink.check();
+        }
+        self.sync()
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         match self.0.content() {
             Content::Local(local) => local.bytes(),

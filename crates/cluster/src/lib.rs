@@ -12,7 +12,8 @@
 //! - `uplink`, `commits`, `transfer`: the owner's way into both
 //! - `keeping`, `agreement`: segments that move to the object store, garbage, and the agreement of both
 //! - `ownership`: claims, and the lease that says when one is tried
-//! - `nodes`: the table of nodes, and which of them live; `peer`: the first bytes between two of them
+//! - `nodes`: the table of nodes, and which of them live; `peer`: the first bytes between two of them,
+//!   `peer_tls` the encryption below, `secrets` the text that all nodes share
 //! - `postgres`: the database as PostgreSQL
 //! - `fake`: database and object store in memory, behind the feature `testing`
 //!
@@ -34,8 +35,10 @@ mod objects;
 mod opening;
 mod ownership;
 mod peer;
+mod peer_tls;
 mod postgres;
 mod remote;
+mod secrets;
 mod settings;
 mod storage;
 mod transfer;
@@ -55,9 +58,11 @@ pub use objects::{
 };
 pub use ownership::{Candidate, Claim, Lease, Look, uptime};
 pub use peer::{PeerError, Wish, answer, ask, hear};
+pub use peer_tls::{Binding, NodeTls};
 pub use postgres::{
     AddressError, DatabaseFacts, Postgres, PostgresDirectory, check_address, without_password,
 };
+pub use secrets::{Secrets, SecretsError};
 pub use settings::{Clock, Settings};
 /// The place of a login.
 pub use stafett_objects::secret::Secret as Login;

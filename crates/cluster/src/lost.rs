@@ -13,13 +13,15 @@ use stafett_model::Lock;
 use crate::agreement::is_referred_to;
 use crate::objects::Part;
 use crate::storage::SharedStorage;
+use crate::transfer::at_once;
 use crate::uplink::Uplink;
 
 /// Pause before the first look for a lost object, and the longest one later on.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_mins(1);
-/// Looks at a time.
-const LOOKS_MAX: usize = 16;
+/// Objects of one round of looks, of which there is one a second: all that are remembered have a turn within
+/// some minutes.
+const LOOKS_MAX: usize = 128;
 /// Lost objects that are remembered. With more, no segment is sealed.
 const LOST_MAX: usize = 10_000;
 
@@ -94,11 +96,13 @@ impl LostObjects {
         self.objects.lock().len() >= LOST_MAX
     }
 
-    /// Returns objects to look for now, with their files.
+    /// Returns objects to look for now, with their files: those that wait for the longest time.
     fn due(&self, now: Duration) -> Vec<(String, Part)> {
         let objects = self.objects.lock();
-        let due = objects.values().filter(|lost| lost.is_due(now));
-        due.take(LOOKS_MAX)
+        let mut due: Vec<&LostObject> = objects.values().filter(|lost| lost.is_due(now)).collect();
+        due.sort_by_key(|lost| lost.at + lost.pause);
+        due.truncate(LOOKS_MAX);
+        due.into_iter()
             .map(|lost| (lost.file.clone(), lost.part.clone()))
             .collect()
     }
@@ -145,25 +149,46 @@ impl SharedStorage {
     /// Looks for lost objects whose pause is over. Those that nothing refers to any more are forgotten.
     pub(crate) fn look_for_lost(&self) -> io::Result<()> {
         let uplink = &self.uplink;
-        for (file, part) in uplink.lost.due(uplink.settings.clock.now()) {
+        let due = uplink.lost.due(uplink.settings.clock.now());
+        at_once(uplink.settings.requests_max, &due, |(file, part)| {
             if self.is_ending() {
-                break;
+                return Ok(());
             }
             if uplink.until_answered(|| is_referred_to(&*uplink.database, &part.object))? {
                 // Its failure is noted.
-                let _ = uplink.get(&file, &part);
-                uplink.check()?;
+                let _ = uplink.get(file, part);
+                uplink.check()
             } else {
                 uplink.lost.forget(&part.object);
+                Ok(())
             }
-        }
-        Ok(())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_of_many_lost_objects_have_their_turn() {
+        let lost = LostObjects::new(Gauge::default());
+        let mut now = Duration::from_secs(1);
+        for number in 0..1000 {
+            lost.on_lost("segment", &Part::of(0, format!("a/{number:04}"), b"x"), now);
+        }
+        let mut seen = BTreeSet::new();
+        let mut rounds = 0;
+        while seen.len() < 1000 {
+            now += Duration::from_secs(1);
+            rounds += 1;
+            for (file, part) in lost.due(now) {
+                assert!(!lost.on_lost(&file, &part, now));
+                seen.insert(part.object);
+            }
+            assert!(rounds <= 8, "{} of 1000", seen.len());
+        }
+    }
 
     #[test]
     fn a_lost_object_is_looked_for_after_growing_pauses_and_said_once() {

@@ -218,6 +218,11 @@ impl<T: Measured> Sampler<T> {
         self.histories.load(Ordering::Relaxed)
     }
 
+    /// Returns the bytes of all histories.
+    pub fn bytes(&self) -> usize {
+        self.histories() * History::bytes_of(T::SERIES)
+    }
+
     /// Returns the sums over all objects.
     pub fn totals(&self) -> &Totals {
         &self.totals

@@ -15,7 +15,7 @@ use super::dispatcher::Dispatcher;
 use super::expiry_timer::{self, Timer};
 use super::metrics::DeliveryMetrics;
 use super::persistence::{self, Dirty};
-use super::selection::Selections;
+use super::selection::{ENTRY_BYTES, Selections};
 use super::wakeups::{self, Token, Wakeups};
 
 #[derive(Debug)]
@@ -81,6 +81,16 @@ impl DeliveryContext {
     /// Returns the number of messages in the indexes of selected headers.
     pub fn selection_entries(&self) -> usize {
         self.selections.entries()
+    }
+
+    /// Returns the bytes of messages that were read ahead of their hand-out.
+    pub fn kept_bytes(&self) -> usize {
+        self.read_ahead.bytes()
+    }
+
+    /// Returns the bytes of the indexes of selected headers, approximately.
+    pub fn index_bytes(&self) -> usize {
+        self.selections.entries() * ENTRY_BYTES
     }
 
     /// Schedules a hand-out.

@@ -6,7 +6,7 @@ use stafett_queue::DeliveryId;
 use stafett_queue::consumers::ConsumerKey;
 
 use super::consumers::WeakConsumer;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{DeliveryState, Dispatcher};
 
 /// A message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +42,7 @@ impl Dispatcher {
             };
             for (offset, taken) in lane.in_flight_from(from, count + 1 - held.len()) {
                 let id = DeliveryId { lane: number, offset };
-                let lease = inner.leases.as_ref().and_then(|leases| leases.end_of(id));
-                let holder = match (taken.consumer, lease) {
-                    (Some(consumer), _) => Holder::Consumer(consumer),
-                    (None, Some(ends_ms)) => Holder::Lease {
-                        ends_in_ms: u64::try_from(ends_ms.saturating_sub(now_ms)).unwrap_or(0),
-                    },
-                    (None, None) => Holder::Request,
-                };
+                let holder = holder(&inner, id, taken.consumer, now_ms);
                 held.push(Held { id, holder });
             }
             if held.len() > count {
@@ -58,6 +51,27 @@ impl Dispatcher {
             }
         }
         (held, false)
+    }
+
+    /// Returns the holder of a message. `None` if it is not in flight.
+    pub fn holder(&self, id: DeliveryId) -> Option<Holder> {
+        let now_ms = self.context.upgrade().map_or(0, |context| context.clock.now_ms());
+        let inner = self.lock();
+        let (_, lane) = inner.state.lanes().find(|(number, _)| *number == id.lane)?;
+        let taken = lane.in_flight_from(id.offset, 1).into_iter().next();
+        let (_, taken) = taken.filter(|(offset, _)| *offset == id.offset)?;
+        Some(holder(&inner, id, taken.consumer, now_ms))
+    }
+}
+
+fn holder(inner: &DeliveryState, id: DeliveryId, consumer: Option<ConsumerKey>, now_ms: i64) -> Holder {
+    let lease = inner.leases.as_ref().and_then(|leases| leases.end_of(id));
+    match (consumer, lease) {
+        (Some(consumer), _) => Holder::Consumer(consumer),
+        (None, Some(ends_ms)) => Holder::Lease {
+            ends_in_ms: u64::try_from(ends_ms.saturating_sub(now_ms)).unwrap_or(0),
+        },
+        (None, None) => Holder::Request,
     }
 }
 

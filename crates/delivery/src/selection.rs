@@ -21,7 +21,9 @@ use tokio::sync::Semaphore;
 use crate::context::DeliveryContext;
 use crate::dispatcher::{DeliveryState, Dispatcher};
 
-/// Bound on the entries of all indexes, which have about 14 bytes each.
+/// Bytes of an entry, approximately.
+pub(crate) const ENTRY_BYTES: usize = 14;
+/// Bound on the entries of all indexes.
 const ENTRIES_MAX: usize = 4_000_000;
 /// Bound on the indexes of a dispatcher, and on the bytes of a header's name.
 const INDEXES_MAX: usize = 4;

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::classic::ClassicGroup;
 use super::commit::NewCommit;
 use super::commit_counts::{CommitCounter, GroupCounts};
-use super::commits::{CommitSender, Commits};
+use super::commits::{CommitSender, Commits, CommittedOffset};
 use super::consumer::Rules;
 use super::effects::{Effects, MemberReply, WaiterId};
 use super::error::GroupError;
@@ -258,6 +258,12 @@ impl GroupKind {
 }
 
 impl Group {
+    /// Returns the bytes of its members and commits in memory, approximately.
+    pub fn memory_bytes(&self) -> usize {
+        let commits = self.commits.topics().map(|(_, partitions)| partitions.len());
+        self.bytes + commits.sum::<usize>() * size_of::<(u32, CommittedOffset)>()
+    }
+
     /// Returns the counters of its commits and its lag; `None` if it had no commits since the start.
     pub fn counts(&self) -> Option<&Arc<GroupCounts>> {
         self.counter.get()

@@ -167,6 +167,15 @@ impl Clients {
         self.by_name.len()
     }
 
+    /// Returns the bytes on the heap, approximately: those of names are left out.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let of =
+            |client: &Client| client.topics.heap_bytes() + client.patterns.capacity() * size_of::<Pattern>();
+        self.by_number.capacity() * size_of::<Option<Client>>()
+            + self.by_name.capacity() * size_of::<u32>()
+            + self.by_number.iter().flatten().map(of).sum::<usize>()
+    }
+
     /// Returns the clients among `count` numbers from `first` on, and the number behind those if there are
     /// more.
     pub(crate) fn numbers_from(

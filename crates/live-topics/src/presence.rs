@@ -90,6 +90,12 @@ impl Live {
         }
     }
 
+    /// Returns the bytes of topics, clients and subscriptions in memory, approximately. All of them are
+    /// looked at.
+    pub fn memory_bytes(&self) -> usize {
+        self.topics.heap_bytes() + self.clients().heap_bytes()
+    }
+
     /// Returns a page of a client's subscriptions: topics, then patterns.
     pub fn subscriptions(&self, name: &ClientName, from: u64, count: usize) -> Page<Subscription> {
         let clients = self.clients();

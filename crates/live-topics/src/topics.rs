@@ -135,6 +135,11 @@ impl TopicShards {
         count
     }
 
+    /// Returns the bytes of all topics and their subscribers, approximately.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().heap_bytes()).sum()
+    }
+
     #[expect(clippy::indexing_slicing, reason = "the shard is a hash modulo their number")]
     fn read(&self, shard: u32) -> ReadGuard<'_, TopicTable> {
         self.shards[shard as usize].read()

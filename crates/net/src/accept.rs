@@ -100,7 +100,14 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         match accepted {
             Ok((stream, peer)) => {
                 pause.reset();
-                admit(stream, peer, &admission, &protocol, &shared, &mut tasks);
+                admit(
+                    Stream::Plain(stream),
+                    peer,
+                    &admission,
+                    &protocol,
+                    &shared,
+                    &mut tasks,
+                );
             }
             Err(error) => {
                 metrics.error("accept");
@@ -158,10 +165,11 @@ async fn end(mut tasks: JoinSet<()>, shared: &Shared) {
     }
 }
 
-/// A connection that was accepted elsewhere.
+/// A connection that was accepted elsewhere. An encrypted one is of a client that speaks plainly: the
+/// encryption is that of the way here.
 #[derive(Debug)]
 pub struct Handed {
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// Address of the client, which may not be that of the other end.
     pub peer: SocketAddr,
 }
@@ -202,7 +210,7 @@ impl Admission {
 }
 
 fn admit<P: Protocol>(
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     admission: &Admission,
     protocol: &Arc<P>,
@@ -222,7 +230,7 @@ fn admit<P: Protocol>(
         return;
     }
     metrics.accepted.inc();
-    let local = match prepare(&stream, settings).and_then(|()| stream.local_addr()) {
+    let local = match prepare(stream.socket(), settings).and_then(|()| stream.local_addr()) {
         Ok(local) => local,
         Err(error) => {
             metrics.error("prepare");
@@ -249,17 +257,21 @@ fn admit<P: Protocol>(
     };
     let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
     let protocol = Arc::clone(protocol);
-    let task = match security {
-        Security::Plain => tasks.spawn(async move {
-            let _open = open;
-            protocol.connection(connect(Stream::Plain(stream))).await;
-        }),
-        Security::Tls(tls) => {
-            let shaken = shake(stream, Arc::clone(tls), false, Arc::clone(&entry));
-            tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
+    let task = match (security, stream) {
+        (Security::Plain, stream) | (Security::Either(_), stream @ Stream::Tls(_)) => {
+            tasks.spawn(async move {
+                let _open = open;
+                protocol.connection(connect(stream)).await;
+            })
         }
-        Security::Either(tls) => {
-            let shaken = shake(stream, Arc::clone(tls), true, Arc::clone(&entry));
+        // Its client would speak plainly where that is refused.
+        (Security::Tls(_), Stream::Tls(_)) => {
+            metrics.error("handed");
+            return;
+        }
+        (Security::Tls(tls) | Security::Either(tls), Stream::Plain(socket)) => {
+            let is_either = matches!(security, Security::Either(_));
+            let shaken = shake(socket, Arc::clone(tls), is_either, Arc::clone(&entry));
             tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
         }
     };

@@ -56,10 +56,10 @@ pub use metrics::{ListenerMetrics, NetMetrics};
 pub use moderation::Moderation;
 pub use output::{Output, WRITE_PACE, WriteError};
 pub use pace::Pace;
-pub use registry::{Client, ClientWords, ConnectionEntry, Connections};
+pub use registry::{Client, ClientWords, ConnectionEntry, Connections, TrafficRates};
 pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
-pub use stream::{ReadHalf, Stream, WriteHalf};
+pub use stream::{Duplex, ReadHalf, Stream, WriteHalf};
 pub use tls::{ClientCertificate, ClientCertificates, ClientName, Tls, TlsError, TlsSession, TlsSettings};
 
 /// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their

@@ -154,6 +154,15 @@ impl Listener {
         }
     }
 
+    /// Returns true if connections with TLS are served.
+    #[must_use]
+    pub fn takes_tls(&self) -> bool {
+        match self.security {
+            Security::Tls(_) | Security::Either(_) => true,
+            Security::Plain => false,
+        }
+    }
+
     /// Returns the name in metrics and logs.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -40,13 +41,29 @@ pub enum WriteHalf<'a> {
     Tls(&'a TlsStream),
 }
 
+/// Bytes both ways, over any kind of connection.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
+
+/// For options of the socket.
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
+    }
+}
+
 impl Stream {
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.socket(),
+        }
+    }
+
     /// Returns the address of this side.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Plain(socket) => socket.local_addr(),
-            Self::Tls(stream) => stream.socket().local_addr(),
-        }
+        self.socket().local_addr()
     }
 
     /// Splits the stream for a task that reads and writes in turn.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use stafett_admin::passed;
 use stafett_amqp::{AccessVersion, Amqp};
 use stafett_broker::Broker;
 use stafett_http::{Access, HttpServer, State};
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cluster::{Member, follow};
 use crate::config::Settings;
+use crate::console;
 use crate::core::Core;
 use crate::failure::Failure;
 use crate::front_ends::amqp_settings;
@@ -102,10 +104,9 @@ impl Cells {
 
 async fn start_all(mut plan: Plan, tasks: TaskTracker) {
     let stopping = plan.stopping.clone();
-    let Some(_) = stopping.run_until_cancelled(plan.first.joined()).await else {
+    let Some(count) = stopping.run_until_cancelled(plan.first.count_cells()).await else {
         return;
     };
-    let count = plan.first.cell_count();
     if count == 1 {
         return;
     }
@@ -220,6 +221,8 @@ impl Process {
         let router = stafett_admin::guard(self.admin.broker.clone(), open)
             .merge(stafett_admin::router(self.admin.clone(), access.clone()))
             .merge(self.management.router(access));
+        let router = console::guarded(&settings.console, router);
+        let router = passed::adopting(self.admin.broker.clone(), versions.clone(), router);
         let http = HttpServer::new(stafett_http::stamped(router));
         self.open_to_nodes(
             &self.front_ends,

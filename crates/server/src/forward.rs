@@ -7,8 +7,8 @@
 //! | `GET …?cell=NUMBER` | the given one |
 //! | all others | the first one |
 //!
-//! Users, rights, quotas and limits are those of the first cell. The owner takes them from there, and checks
-//! the request as if it had come to it.
+//! Users, rights, quotas and limits are those of the first cell, where the login of a request is checked. The
+//! owner is told of the caller (`stafett_admin::passed`), and decides by its copy of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,8 +22,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use stafett_admin::passed;
+use stafett_broker::Broker;
 use stafett_http::query::decoded;
-use stafett_http::{Problem, server, slot};
+use stafett_http::{Problem, Slot, server, slot};
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::{Member, home};
@@ -44,14 +46,21 @@ const IN_HOSTS: [&str; 9] = [
 #[derive(Debug, Clone)]
 struct Forward {
     member: Arc<Member>,
+    broker: Slot<Broker>,
     tasks: TaskTracker,
 }
 
 /// Has requests about things of other cells go to their owners.
-pub(crate) fn layered(router: Router, member: Option<&Arc<Member>>, tasks: &TaskTracker) -> Router {
+pub(crate) fn layered(
+    router: Router,
+    member: Option<&Arc<Member>>,
+    broker: &Slot<Broker>,
+    tasks: &TaskTracker,
+) -> Router {
     let Some(member) = member else { return router };
     let forward = Forward {
         member: Arc::clone(member),
+        broker: broker.clone(),
         tasks: tasks.clone(),
     };
     router.layer(from_fn_with_state(forward, serve))
@@ -142,11 +151,12 @@ impl Forward {
             return Err(Problem::bad_request(why));
         }
         let client = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        passed::note(&self.broker, self.member.epoch(), &mut request).await;
         let reached = self
             .member
             .reach_cell(cell, "http", SocketAddr::new(client, 0))
             .await;
-        let stream = reached.ok_or_else(slot::closed)?;
+        let (stream, _) = reached.ok_or_else(slot::closed)?;
         let lost = |error: hyper::Error| {
             slot::not_serving(format!("the owner of cell {cell} gave no answer: {error}"))
         };

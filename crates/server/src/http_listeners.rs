@@ -83,7 +83,7 @@ impl Process {
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
         let router = console::guarded(&self.settings.console, router);
-        let router = forward::layered(router, self.member.as_ref(), &self.http.tasks);
+        let router = forward::layered(router, self.member.as_ref(), broker, &self.http.tasks);
         let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
         let mut sockets = HttpSockets::new(opened.plain);
         sockets.add(self, opened.listeners, server);
@@ -106,7 +106,8 @@ impl Process {
         let tls = ("management-tls", "amqp.tls_management", &amqp.tls_management);
         let opened = self.open(alone(plain, tls, connections_max)).await?;
         let router = self.management.router(access);
-        let router = forward::layered(router, self.member.as_ref(), &self.http.tasks);
+        let broker = &self.admin.broker;
+        let router = forward::layered(router, self.member.as_ref(), broker, &self.http.tasks);
         let router = stafett_http::stamped(router);
         sockets.add(self, opened.listeners, HttpServer::new(router));
         Ok(())

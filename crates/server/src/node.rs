@@ -15,7 +15,7 @@ use stafett_amqp::{ManagedNode, NodeFacts};
 use stafett_http::{Code, Health, Problem, State, slot};
 use stafett_journal::disk::Clock;
 use stafett_model::Lock;
-use stafett_net::{ByteBudget, NetMetrics};
+use stafett_net::{ByteBudget, Connections, NetMetrics};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -82,6 +82,8 @@ pub(crate) struct ThisNode {
     pub(crate) started_at: i64,
     pub(crate) health: Health,
     pub(crate) net: Arc<NetMetrics>,
+    /// All open connections.
+    pub(crate) registry: Arc<Connections>,
     pub(crate) budget: Arc<ByteBudget>,
     pub(crate) request_bytes_max: u64,
     pub(crate) settings: SettingsInForce,

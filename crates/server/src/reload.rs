@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use stafett_admin::node::{FailedSetting, LogLevel, Reloaded};
 use stafett_http::{Code, Problem};
-use stafett_net::{EVENTS, NetMetrics};
+use stafett_net::{EVENTS, NetMetrics, Trace};
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -32,6 +32,8 @@ pub(crate) struct Reload {
     level: LogFilterHandle,
     /// End of a log level that holds for a time.
     level_until: Option<Instant>,
+    /// The performance log, if the settings of the start have one.
+    trace: Option<Arc<Trace>>,
     commands: mpsc::Receiver<Command>,
     /// `None` if there is no file.
     hangup: Option<Signal>,
@@ -66,6 +68,7 @@ impl Reload {
             flags,
             level,
             level_until: None,
+            trace: None,
             commands,
             hangup,
         })
@@ -92,7 +95,8 @@ impl Reload {
 
     /// Reads the settings again at every SIGHUP, and certificates when their files change; executes commands;
     /// never returns.
-    pub(crate) async fn run(&mut self, core: &Core, net: &NetMetrics) {
+    pub(crate) async fn run(&mut self, core: &Core, net: &NetMetrics, trace: Option<Arc<Trace>>) {
+        self.trace = trace;
         let mut looks = interval(tls::LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -185,6 +189,7 @@ impl Reload {
             }
         }
         self.change_bearer(new, core, &differences, &mut reloaded);
+        self.change_numbers(new, core, &differences, &mut reloaded);
         let filter = has("live.duplicates")
             .into_iter()
             .chain(has("live.duplicates_max"));
@@ -210,6 +215,9 @@ impl Reload {
         reloaded
     }
 }
+
+/// Settings that hold from the next request or sample on.
+const OF_NUMBERS: &[&str] = &["trace.share", "trace.slow_ms", "history.bytes_max"];
 
 /// Settings of TLS that are all read together.
 const OF_TLS: &[&str] = &[
@@ -248,6 +256,27 @@ impl Reload {
                     failed(definition, &error, reloaded);
                 }
             }
+        }
+    }
+
+    /// Changes the numbers of the performance log and of histories. Without a performance log they are those
+    /// of the next start.
+    fn change_numbers(
+        &mut self,
+        new: &Settings,
+        core: &Core,
+        differences: &[&'static Definition],
+        reloaded: &mut Reloaded,
+    ) {
+        if let Some(trace) = &self.trace {
+            trace.set(new.trace.share, new.trace.slow_ms);
+        }
+        core.broker().histories().set_bytes_max(new.history.bytes_max);
+        self.settings.trace.share = new.trace.share;
+        self.settings.trace.slow_ms = new.trace.slow_ms;
+        self.settings.history.bytes_max = new.history.bytes_max;
+        for definition in differences.iter().filter(|it| OF_NUMBERS.contains(&it.key)) {
+            changed(definition, reloaded);
         }
     }
 

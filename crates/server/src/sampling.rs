@@ -11,19 +11,24 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::machine::MachineReader;
 use crate::node::ThisNode;
 
+/// Samples without a refusal after which the alarm `overloaded` ends: under a load near the limit, work is
+/// refused now and then.
+const CALM: u32 = 6;
+
 /// Takes samples until it is dropped.
 pub(crate) async fn run(broker: &Broker, node: &ThisNode) {
     let begun = Instant::now();
     let mut machine = MachineReader::new(node.data_dir.clone(), node.descriptors_max);
     let mut due = interval(Duration::from_millis(STEP_MS.unsigned_abs()));
     due.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut shed = node.net.shed_all();
+    let mut overload = OverloadAlarm::new(node.net.shed_all());
     loop {
         due.tick().await;
         let steady = begun.elapsed();
         let usage = machine.read(steady.as_secs_f64());
         *node.usage.lock() = usage;
         let steady_ms = i64::try_from(steady.as_millis()).unwrap_or(i64::MAX);
+        node.registry.sample_rates(steady_ms);
         let was_short = broker.histories().short_since_ms().is_some();
         broker.sweep(steady_ms, Clock::system().now_ms(), &reading(node, &usage));
         let is_short = broker.histories().short_since_ms().is_some();
@@ -33,21 +38,59 @@ pub(crate) async fn run(broker: &Broker, node: &ThisNode) {
         } else if was_short && !is_short {
             tracing::info!(target: EVENTS, kind = "alarm.ends", name = "space_short", free, "publishers go on");
         }
-        shed = note_overload(node, shed);
+        let refused = node.net.shed_all();
+        match overload.sample(refused) {
+            Some(AlarmChange::Begins) => {
+                *node.overloaded_since.lock() = Some(Clock::system().now_ms());
+                tracing::warn!(target: EVENTS, kind = "alarm.begins", name = "overloaded", "new work is refused");
+            }
+            Some(AlarmChange::Ends) => {
+                *node.overloaded_since.lock() = None;
+                tracing::info!(target: EVENTS, kind = "alarm.ends", name = "overloaded", refused, "work is taken again");
+            }
+            None => {}
+        }
     }
 }
 
-/// Notes whether work was refused since the last call. `before` is the number then; returns the one now.
-fn note_overload(node: &ThisNode, before: u64) -> u64 {
-    let now = node.net.shed_all();
-    let mut since = node.overloaded_since.lock();
-    if now > before && since.is_none() {
-        *since = Some(Clock::system().now_ms());
-        tracing::warn!(target: EVENTS, kind = "alarm.begins", name = "overloaded", "new work is refused");
-    } else if now == before && since.take().is_some() {
-        tracing::info!(target: EVENTS, kind = "alarm.ends", name = "overloaded", refused = now, "work is taken again");
+/// The alarm `overloaded`: from the first refusal of work until none was refused for [`CALM`] samples.
+#[derive(Debug)]
+struct OverloadAlarm {
+    /// Refusals at the last sample.
+    refused: u64,
+    /// Samples since the last refusal.
+    calm: u32,
+    is_on: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum AlarmChange {
+    Begins,
+    Ends,
+}
+
+impl OverloadAlarm {
+    fn new(refused: u64) -> Self {
+        Self {
+            refused,
+            calm: 0,
+            is_on: false,
+        }
     }
-    now
+
+    /// Takes the number of refusals since the start. Returns the change of the alarm.
+    fn sample(&mut self, refused: u64) -> Option<AlarmChange> {
+        if refused != self.refused {
+            self.refused = refused;
+            self.calm = 0;
+            let was_on = std::mem::replace(&mut self.is_on, true);
+            return (!was_on).then_some(AlarmChange::Begins);
+        }
+        self.calm = self.calm.saturating_add(1);
+        let ends = self.is_on && self.calm >= CALM;
+        self.is_on &= !ends;
+        ends.then_some(AlarmChange::Ends)
+    }
 }
 
 fn reading(node: &ThisNode, usage: &Usage) -> NodeReading {
@@ -72,5 +115,26 @@ fn reading(node: &ThisNode, usage: &Usage) -> NodeReading {
         process_cpu: process.cpu_user + process.cpu_system,
         resident_bytes: process.resident_bytes,
         descriptors: process.descriptors,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_alarm_of_overload_lasts_while_work_is_refused_now_and_then() {
+        let mut alarm = OverloadAlarm::new(7);
+        assert_eq!(alarm.sample(7), None);
+        assert_eq!(alarm.sample(8), Some(AlarmChange::Begins));
+        for refused in 9..20 {
+            for _ in 1..CALM {
+                assert_eq!(alarm.sample(refused), None, "now and then");
+            }
+        }
+        assert_eq!(alarm.sample(19), None);
+        assert_eq!(alarm.sample(19), Some(AlarmChange::Ends));
+        assert_eq!(alarm.sample(19), None);
+        assert_eq!(alarm.sample(20), Some(AlarmChange::Begins));
     }
 }

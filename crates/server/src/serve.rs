@@ -283,11 +283,17 @@ impl Process {
         let budget = ByteBudget::new(settings.budget());
         budget.register(&mut registry);
         let health = Health::new();
+        let trace = trace::start(&settings, &given.in_force, &mut registry)?;
+        let mut shared =
+            Shared::new(Shutdown::new(), Arc::clone(&budget)).with_clock(|| Clock::system().now_ms());
+        shared.trace.clone_from(&trace);
+        let connections = Arc::clone(&shared.connections);
         let node = Arc::new(ThisNode {
             started_at: Clock::system().now_ms(),
             health: health.clone(),
             net: Arc::clone(&net),
-            budget: Arc::clone(&budget),
+            registry: Arc::clone(&connections),
+            budget,
             request_bytes_max: settings.request_memory_bytes,
             settings: given.in_force.clone(),
             commands,
@@ -299,10 +305,6 @@ impl Process {
             overloaded_since: Lock::default(),
             member: member.clone(),
         });
-        let trace = trace::start(&settings, &given.in_force, &mut registry)?;
-        let mut shared = Shared::new(Shutdown::new(), budget).with_clock(|| Clock::system().now_ms());
-        shared.trace.clone_from(&trace);
-        let connections = Arc::clone(&shared.connections);
         let doors = || member.as_ref().map(|member| member.doors.clone());
         let http = Listeners::new(shared.ending_with(Shutdown::new()), doors());
         let front_ends = Listeners::new(shared, doors());
@@ -372,7 +374,7 @@ impl Process {
             stop = self.told_to_stop(signals) => Cause::Stop(stop),
             reason = core.failed() => Cause::Failed(reason),
             order = self.ordered() => Cause::Order(order),
-            () = reload.run(&core, &self.net) => Cause::ENDED,
+            () = reload.run(&core, &self.net, self.trace.clone()) => Cause::ENDED,
             () = sampling::run(core.broker(), &self.node) => Cause::ENDED,
             () = core.store_audit(&self.audit) => Cause::ENDED,
             () = core.follow_keys() => Cause::ENDED,

@@ -61,11 +61,10 @@ impl Process {
             listeners.accept(listener.clone().secured(Security::Plain), Arc::new(relay));
         };
         for listener in bound.listeners() {
-            accept(listener, Relay::new(member, listener.name()));
+            accept(listener, Relay::new(member, listener));
         }
         for (listener, _) in &http.waiting {
-            let relay = Relay::new(member, listener.name());
-            accept(listener, relay.answering(listener.takes_plain()));
+            accept(listener, Relay::new(member, listener).answering());
         }
         self.node.health.set(State::StandingBy);
         Ok(Standby {

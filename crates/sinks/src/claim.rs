@@ -23,7 +23,12 @@ pub(crate) struct Claim {
     pub(crate) unanswered: Option<Bounds>,
     /// The only topic of the task. `None` is all topics of the sink.
     pub(crate) topic: Option<String>,
+    /// True if a batch of the task has paused the sink for its poison, and is not written yet.
+    pub(crate) is_marked: bool,
 }
+
+/// Key under which the app has the mark of a batch that paused the sink. It goes once the position passes it.
+pub(crate) const MARK: &str = "stafett.poison";
 
 /// Position of a topic, and the end of the batch that was begun there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) struct Bounds {
     pub(crate) topic: String,
     pub(crate) safe: u64,
     pub(crate) next: u64,
+    /// True if the batch has paused the sink for its poison.
+    pub(crate) is_mark: bool,
 }
 
 impl Claim {
@@ -45,6 +52,7 @@ impl Claim {
             safe: BTreeMap::new(),
             unanswered: None,
             topic: Some(topic.to_owned()),
+            is_marked: false,
         }
     }
 
@@ -72,6 +80,7 @@ impl Claim {
             topic: topic.to_owned(),
             safe: from,
             next,
+            is_mark: false,
         })
     }
 
@@ -82,6 +91,18 @@ impl Claim {
             topic: topic.to_owned(),
             safe: next,
             next: known.max(next),
+            is_mark: false,
+        })
+    }
+
+    /// Returns the bounds that mark a batch as one that has paused the sink.
+    pub(crate) fn mark(&self, topic: &str, next: u64) -> Option<Bounds> {
+        let (safe, known) = self.bounds(topic);
+        (next > safe).then(|| Bounds {
+            topic: topic.to_owned(),
+            safe,
+            next: known.max(next),
+            is_mark: true,
         })
     }
 
@@ -91,9 +112,14 @@ impl Claim {
         let (mut next, mut safe) = (self.next.clone(), self.safe.clone());
         next.insert(bounds.topic.clone(), bounds.next);
         safe.insert(bounds.topic.clone(), bounds.safe);
-        json!({
+        let mut commit = json!({
             "task": self.task, "epoch": self.epoch, "seq": self.seq + 1, "next": next, "safe": safe,
-        })
+        });
+        if let Some(commit) = commit.as_object_mut().filter(|_| bounds.is_mark) {
+            let last = json!({ (bounds.topic.as_str()): bounds.next.saturating_sub(1) });
+            commit.insert("done".to_owned(), json!([[MARK, last]]));
+        }
+        commit
     }
 
     /// Takes the answer to a commit. `again` says that it was sent before, with the same bounds.
@@ -275,6 +301,20 @@ mod tests {
             );
             assert_eq!(claim.unanswered.is_some(), is_left, "{code} {again}");
         }
+    }
+
+    #[test]
+    fn a_mark_leaves_the_position_and_ends_with_its_batch() {
+        let (mut app, mut claim) = start();
+        assert_eq!(claim.mark("a", 100), None);
+        let mark = claim.mark("a", 150).unwrap();
+        assert_eq!(claim.commit(&mark)["done"], json!([[MARK, {"a": 149}]]));
+        send(&mut app, &mut claim, mark, false, false).unwrap();
+        assert_eq!(app.bounds["a"], (100, 150));
+        let stored = claim.end("a", 150).unwrap();
+        assert!(claim.commit(&stored)["done"].is_null());
+        send(&mut app, &mut claim, stored, false, false).unwrap();
+        assert_eq!(app.bounds["a"], (150, 150));
     }
 
     #[test]

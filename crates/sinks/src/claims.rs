@@ -159,6 +159,15 @@ impl Claims {
         }
     }
 
+    /// Has the app remember a batch that paused the sink, for a process that goes on with it. Without an app,
+    /// it pauses the sink once more there.
+    pub(crate) async fn mark(&mut self, claim: &mut Claim, topic: &str, next: u64) -> Result<(), HttpError> {
+        match self {
+            Self::App(worker) => worker.mark(claim, topic, next).await,
+            Self::Group(_) | Self::Queue(_) => Ok(()),
+        }
+    }
+
     pub(crate) async fn release(&mut self, claim: &Claim) -> Result<(), HttpError> {
         match self {
             Self::App(worker) => worker.release(claim).await,

@@ -10,10 +10,14 @@ use crate::columns::{Column, Kind, Origin};
 use crate::computed::Source;
 use crate::document::{Document, cited, write_line, write_object, write_string};
 use crate::headers;
+use crate::query::Query;
 use crate::rollup::{Groups, Rollup};
 use crate::rows::{Cell, Cells, Rows};
-use crate::target::Place;
+use crate::target::{Place, TargetError};
 use crate::transform::{Step, Verdict};
+
+/// Records that are looked at ahead of time, at most.
+const AHEAD: usize = 1000;
 
 /// Fields that no column takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub enum Converted {
     Dropped {
         has_failed: bool,
     },
+    /// Nothing is added: it waits for the row of a database.
+    Waits,
 }
 
 /// Reason why a record is poison.
@@ -63,6 +69,8 @@ pub struct Converter {
     has_rest: bool,
     /// True if a field goes into several columns.
     has_twins: bool,
+    /// True if the record before waits for the row of a database.
+    is_waiting: bool,
 }
 
 impl Converter {
@@ -101,6 +109,7 @@ impl Converter {
             is_whole,
             has_rest,
             has_twins,
+            is_waiting: false,
         }
     }
 
@@ -121,13 +130,14 @@ impl Converter {
         record: &StoredRecord,
         rows: &mut Rows,
     ) -> Result<Converted, Reason> {
+        self.is_waiting = false;
         if self.is_raw {
             self.push_whole(place, record, None, rows)?;
             return Ok(Converted::Row);
         }
-        let document = match self.changed(place, record)? {
+        let document = match self.changed(place, record, Step::apply) {
             Ok(document) => document,
-            Err(dropped) => return Ok(dropped),
+            Err(without) => return self.left_out(without),
         };
         if self.is_whole {
             self.push_whole(place, record, Some(&document), rows)?;
@@ -137,35 +147,74 @@ impl Converter {
         Ok(Converted::Row)
     }
 
-    /// Returns the fields of a record behind all steps, unless one leaves it out.
+    /// True if the record that was converted last waits for the row of a database.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
+    /// Returns the steps that ask databases.
+    pub(crate) fn queries(&self) -> Vec<Query> {
+        self.steps.iter().filter_map(Step::query).cloned().collect()
+    }
+
+    /// Notes the keys for which records will wait.
+    pub(crate) fn look_ahead<'r>(&self, place: &Place, records: impl Iterator<Item = &'r StoredRecord>) {
+        for record in records.take(AHEAD) {
+            // Its result is found again when it is converted.
+            let _ = self.changed(place, record, Step::look);
+        }
+    }
+
+    /// Asks databases for all rows for which records wait. They are the next ones of `records`.
+    pub(crate) async fn fetch<'r>(
+        &self,
+        place: &Place,
+        records: impl Iterator<Item = &'r StoredRecord>,
+    ) -> Result<(), TargetError> {
+        self.look_ahead(place, records);
+        for query in self.queries() {
+            query.fetch().await?;
+        }
+        Ok(())
+    }
+
+    /// Notes the result of a record without fields.
+    fn left_out(&mut self, without: Result<Converted, Reason>) -> Result<Converted, Reason> {
+        self.is_waiting = without == Ok(Converted::Waits);
+        without
+    }
+
+    /// Returns the fields of a record behind all steps, or its result without them.
     fn changed<'r>(
         &self,
         place: &Place,
         record: &'r StoredRecord,
-    ) -> Result<Result<Document<'r>, Converted>, Reason> {
+        apply: impl Fn(&Step, &mut Document<'_>, Source<'_>) -> Result<Verdict, String>,
+    ) -> Result<Document<'r>, Result<Converted, Reason>> {
         let value = record.value.as_deref().unwrap_or(b"null");
-        let text = std::str::from_utf8(value).map_err(|why| Reason {
-            class: "not_json",
-            text: format!("not UTF-8 behind byte {}", why.valid_up_to()),
-        })?;
-        let not_json = |text| Reason {
-            class: "not_json",
-            text,
+        let not_json = |text| -> Result<Converted, Reason> {
+            Err(Reason {
+                class: "not_json",
+                text,
+            })
         };
+        let text = std::str::from_utf8(value);
+        let text = text.map_err(|why| not_json(format!("not UTF-8 behind byte {}", why.valid_up_to())))?;
         let mut document = Document::parse(text).map_err(not_json)?;
         for (number, step) in self.steps.iter().enumerate() {
-            match step.apply(&mut document, Source { place, record }) {
+            match apply(step, &mut document, Source { place, record }) {
                 Ok(Verdict::Keep) => {}
-                Ok(Verdict::Drop { has_failed }) => return Ok(Err(Converted::Dropped { has_failed })),
+                Ok(Verdict::Drop { has_failed }) => return Err(Ok(Converted::Dropped { has_failed })),
+                Ok(Verdict::Wait) => return Err(Ok(Converted::Waits)),
                 Err(text) => {
-                    return Err(Reason {
+                    return Err(Err(Reason {
                         class: "transform",
                         text: format!("step {}: {text}", number + 1),
-                    });
+                    }));
                 }
             }
         }
-        Ok(Ok(document))
+        Ok(document)
     }
 
     /// Adds a record to its groups.
@@ -176,9 +225,10 @@ impl Converter {
         record: &StoredRecord,
         groups: &mut Groups,
     ) -> Result<Converted, Reason> {
-        let document = match self.changed(place, record)? {
+        self.is_waiting = false;
+        let document = match self.changed(place, record, Step::apply) {
             Ok(document) => document,
-            Err(dropped) => return Ok(dropped),
+            Err(without) => return self.left_out(without),
         };
         groups.add(rollup, &document)?;
         Ok(Converted::Row)
@@ -363,7 +413,8 @@ pub(crate) fn write_plain(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
     out.extend_from_slice(plain(rows, cell).as_bytes());
 }
 
-fn plain(rows: &Rows, cell: Cell) -> Cow<'_, str> {
+/// Returns a cell as text: numbers in digits, times as in RFC 3339, bytes in base64. Null is empty.
+pub fn plain(rows: &Rows, cell: Cell) -> Cow<'_, str> {
     use base64::Engine;
     match cell {
         Cell::Null => "".into(),

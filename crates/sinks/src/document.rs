@@ -53,10 +53,11 @@ impl<'a> Document<'a> {
     }
 
     /// Replaces a field, or adds it at the end.
-    pub(crate) fn set(&mut self, name: &str, json: String) {
+    pub(crate) fn set(&mut self, name: impl Into<String>, json: String) {
+        let name = name.into();
         self.fields.retain(|field| field.name != name);
         self.fields.push(Field {
-            name: Cow::Owned(name.to_owned()),
+            name: Cow::Owned(name),
             json: Cow::Owned(json),
         });
     }

@@ -156,7 +156,7 @@ impl Gather {
     }
 
     /// Takes a record, unless it lies before the position, or behind the end of a batch that was begun.
-    /// Returns false if the batch has to be taken first.
+    /// Returns false if the batch has to be taken first, or the row of a database.
     pub fn push(&mut self, record: &StoredRecord, converter: &mut Converter) -> bool {
         let offset = record.offset.0;
         if offset < self.next {
@@ -173,6 +173,7 @@ impl Gather {
         };
         match result {
             Ok(Converted::Row) => {}
+            Ok(Converted::Waits) => return false,
             Ok(Converted::Dropped { has_failed }) => {
                 self.dropped.records += 1;
                 self.dropped.failed += u64::from(has_failed);

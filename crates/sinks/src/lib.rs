@@ -18,6 +18,7 @@
 //! - `document`: fields of a record; [`transform`]: changes to them ([`personal`]: hashes and masks;
 //!   `computed`: conditions, expressions and times; [`versions`]: old records);
 //!   [`convert`]: a record as a row
+//! - `lookup`, `query`: fields of a table, by key
 //! - [`rollup`]: records of a batch summed up by time and attributes
 //! - [`gather`]: rows of a partition until they are due; [`bisection`]: the search for refused rows
 //! - [`pace`]: limits, and poison by period; [`quiet`]: times of day without writes
@@ -28,7 +29,9 @@
 //! - `pump`: one partition, from the topic into the target; `reader`: its records; `writer`: its batches,
 //!   until they are stored; `dead`: dead letters
 //! - [`turns`]: flushes at a time, as the store bears them
-//! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again
+//! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again;
+//!   [`compare`]: the rows of two stores
+//! - [`scan`]: records and rows for programs that ask about them
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims (`held`); `claims`: its partitions, by
 //!   `work` (an app), a group, or `amqp` (a queue); `ledger`: positions for targets that hold none
@@ -37,6 +40,7 @@
 pub mod bisection;
 pub mod broker;
 pub mod columns;
+pub mod compare;
 pub mod convert;
 pub mod definition;
 pub mod flush;
@@ -48,6 +52,7 @@ pub mod quiet;
 pub mod rollup;
 pub mod rows;
 pub mod runner;
+pub mod scan;
 pub mod status;
 pub mod target;
 pub mod transform;
@@ -56,6 +61,7 @@ pub mod turns;
 pub mod verify;
 
 mod amqp;
+mod canonical;
 mod cells;
 mod claim;
 mod claims;
@@ -70,6 +76,7 @@ mod ledger;
 pub mod lookup;
 pub mod personal;
 mod pump;
+pub mod query;
 mod reader;
 mod session;
 mod tables;

@@ -134,10 +134,12 @@ impl Table {
     }
 
     fn get(&self, key: &[u8]) -> Option<Row> {
-        let row = self.rows.read().by_key.get(key).and_then(|last| last.row.clone());
-        let counter = if row.is_some() { &self.found } else { &self.missing };
+        self.rows.read().by_key.get(key).and_then(|last| last.row.clone())
+    }
+
+    fn count(&self, is_found: bool) {
+        let counter = if is_found { &self.found } else { &self.missing };
         counter.fetch_add(1, Ordering::Relaxed);
-        row
     }
 
     /// Ends the use of a table that is not whole, or not current any more.
@@ -235,8 +237,13 @@ impl Lookup {
         Some(self.add.iter().map(text).collect())
     }
 
-    /// Adds the fields of the row to a record.
-    pub(crate) fn apply(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<(), String> {
+    /// Adds the fields of the row to a record. `counts` says that the record gets its row by that.
+    pub(crate) fn apply(
+        &self,
+        document: &mut Document<'_>,
+        source: Source<'_>,
+        counts: bool,
+    ) -> Result<(), String> {
         let row = {
             let view = View {
                 document: &*document,
@@ -246,10 +253,7 @@ impl Lookup {
                 Ok(Value::Text(text)) => self.table.get(text.as_bytes()),
                 Ok(Value::Bytes(bytes)) => self.table.get(&bytes),
                 Ok(Value::Int(number)) => self.table.get(number.to_string().as_bytes()),
-                Ok(Value::Null) | Err(Fault::Missing(_)) => {
-                    self.table.missing.fetch_add(1, Ordering::Relaxed);
-                    None
-                }
+                Ok(Value::Null) | Err(Fault::Missing(_)) => None,
                 Ok(other) => {
                     return Err(format!(
                         "the key of a look-up is a text or a whole number, not {}",
@@ -259,6 +263,9 @@ impl Lookup {
                 Err(why) => return Err(format!("the key of a look-up: {why}")),
             }
         };
+        if counts {
+            self.table.count(row.is_some());
+        }
         match (row, self.missing) {
             (Some(row), _) => {
                 for (name, json) in self.add.iter().zip(&*row) {
@@ -305,7 +312,7 @@ mod tests {
             record: &record,
         };
         let mut document = Document::parse(json).unwrap();
-        step.apply(&mut document, source)?;
+        step.apply(&mut document, source, true)?;
         let mut out = Vec::new();
         document.write(&mut out);
         Ok(String::from_utf8(out).unwrap())

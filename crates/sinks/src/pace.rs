@@ -124,6 +124,16 @@ impl PoisonCount {
         }
     }
 
+    /// Notes a batch that paused the sink in another process: an operator has resumed that already, or it is
+    /// paused yet.
+    pub fn recalled(&mut self, is_paused: bool) {
+        if is_paused {
+            self.refused += 1;
+        } else {
+            self.pardons += 1;
+        }
+    }
+
     /// Notes that an operator has resumed the sink.
     pub fn resumed(&mut self) {
         self.pardons = std::mem::take(&mut self.refused);
@@ -185,6 +195,20 @@ mod tests {
         }
         count.add(2, Weighed::Taken, 10);
         assert_eq!(count.weigh(1, 11), Weighed::Refused);
+    }
+
+    #[test]
+    fn a_batch_that_paused_another_process_passes_once_that_is_resumed() {
+        let mut count = PoisonCount::new((2, 1000));
+        count.recalled(false);
+        assert_eq!(count.weigh(3, 0), Weighed::Pardoned);
+        count.add(3, Weighed::Pardoned, 0);
+        assert_eq!(count.weigh(3, 1), Weighed::Refused);
+        let mut count = PoisonCount::new((2, 1000));
+        count.recalled(true);
+        assert_eq!(count.weigh(1, 0), Weighed::Taken);
+        count.resumed();
+        assert_eq!(count.weigh(3, 1), Weighed::Pardoned);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub async fn begins(
     Ok(begins)
 }
 
-async fn places(definition: &Definition, client: &Client) -> Result<Vec<Place>, ClientError> {
+pub(crate) async fn places(definition: &Definition, client: &Client) -> Result<Vec<Place>, ClientError> {
     let mut places = Vec::new();
     for name in &definition.from {
         for partition in client.topic(name).await?.partitions {

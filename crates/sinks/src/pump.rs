@@ -1,4 +1,6 @@
 //! One partition: records are read and gathered while the batch before them is written.
+//!
+//! Length: reading, gathering, asking and writing of a partition take turns in one loop.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use crate::definition::{Definition, OnGap, SourceSpec};
 use crate::gather::{Cause, Gather};
 use crate::held::Holding;
 use crate::positions::{first_of, pass_gap};
+use crate::query::asked;
 use crate::quiet::left_ms;
 use crate::reader::{Piece, ReadError, Reader, Unwritten, begin};
 use crate::runner::RunError;
@@ -51,8 +54,8 @@ pub(crate) enum News {
         /// The bounds that are stored then.
         reply: oneshot::Sender<Result<(u64, u64), TargetError>>,
     },
-    /// Too much poison.
-    Poisoned { of: Holding },
+    /// Too much poison in a batch that ends there.
+    Poisoned { of: Holding, topic: String, next: u64 },
     /// The records of a queue that were read and not written have to come again.
     Broken { of: Holding },
 }
@@ -103,8 +106,10 @@ struct Course {
     /// The writer, while it writes nothing.
     idle: Option<Writer>,
     flight: JoinSet<Written>,
-    /// Records that have no room in the batch.
+    /// Records that have no room in the batch, or wait for the row of a database.
     ahead: Option<Piece>,
+    /// The questions to databases, while there are any.
+    asking: JoinSet<()>,
     position: Opened,
     /// True once there is another topic of that name.
     is_over: bool,
@@ -130,6 +135,23 @@ impl Course {
         }
     }
 
+    /// Begins to ask databases for the rows for which the next records wait.
+    fn begin_asking(&mut self, place: &Place, status: &Arc<Status>) {
+        let Some(piece) = &self.ahead else {
+            return;
+        };
+        if !self.converter.is_waiting() || !self.asking.is_empty() {
+            return;
+        }
+        self.converter.look_ahead(place, piece.records.iter());
+        let (queries, place, status) = (self.converter.queries(), place.clone(), Arc::clone(status));
+        self.asking.spawn(async move {
+            for query in &queries {
+                asked(query, &place, &status).await;
+            }
+        });
+    }
+
     /// Begins to write the batch. Returns false while the one before is being written.
     fn begin_flush(&mut self, cause: Cause, now_ms: u64) -> bool {
         let Some(mut writer) = self.idle.take() else {
@@ -149,6 +171,7 @@ impl Course {
 enum Event {
     Read(Option<Result<Piece, ReadError>>),
     Written(Box<Written>),
+    Asked,
     Order,
     Due,
 }
@@ -288,6 +311,9 @@ impl Pump {
                     (_, writer) => course.idle = writer,
                 }
             }
+            if order == Order::Run && cause.is_none() {
+                course.begin_asking(&self.place, &self.status);
+            }
             let wait = wait_ms(order, cause, quiet_ms, course.gather.deadline(), now_ms);
             let has_room =
                 course.ahead.is_none() && order == Order::Run && cause.is_none() && !course.is_over;
@@ -296,6 +322,11 @@ impl Pump {
             };
             match event {
                 Event::Order | Event::Due => {}
+                Event::Asked => {
+                    if course.idle.is_some() {
+                        self.status.goes_on(&self.place);
+                    }
+                }
                 Event::Read(Some(Ok(piece))) => {
                     self.status.ends(&self.place, piece.end);
                     if course.idle.is_some() {
@@ -341,8 +372,8 @@ impl Pump {
             Stored::MadeAgain => Some(End::MadeAgain(writer)),
             Stored::Poisoned => {
                 // It is read again once an operator resumes the sink.
-                let of = self.of.clone();
-                let _ = self.news.send(News::Poisoned { of }).await;
+                let (of, topic) = (self.of.clone(), self.place.topic.clone());
+                let _ = self.news.send(News::Poisoned { of, topic, next }).await;
                 let rests = self.orders.wait_for(|order| *order != Order::Run).await.is_ok();
                 // Parts of the batch may be there: it comes again with the same bounds.
                 let begun = Some(next);
@@ -380,6 +411,7 @@ impl Pump {
             idle: Some(writer),
             flight: JoinSet::new(),
             ahead: None,
+            asking: JoinSet::new(),
             position: opened,
             is_over: false,
         }
@@ -398,6 +430,10 @@ impl Pump {
                 // It ends otherwise only with this one. A panic is that of the partition.
                 let written = done.unwrap_or_else(|why| resume_unwind(why.into_panic()));
                 Some(Event::Written(Box::new(written)))
+            }
+            Some(done) = course.asking.join_next() => {
+                done.unwrap_or_else(|why| resume_unwind(why.into_panic()));
+                Some(Event::Asked)
             }
             piece = course.reader.next(), if has_room => Some(Event::Read(piece)),
             changed = self.orders.changed() => changed.ok().map(|()| Event::Order),

@@ -7,6 +7,7 @@
 //! Length: folding of records, buckets and figures, which share their types.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use jiff::Timestamp;
 use jiff::civil::{DateTime, Time, Weekday};
@@ -54,6 +55,18 @@ impl Every {
         ("week", Self::Week),
         ("month", Self::Month),
     ];
+
+    /// Returns the end of the bucket that begins at a local time.
+    pub(crate) fn end(self, start: DateTime) -> Option<DateTime> {
+        let span = jiff::Span::new();
+        let span = match self {
+            Self::Hour => span.try_hours(1),
+            Self::Day => span.try_days(1),
+            Self::Week => span.try_weeks(1),
+            Self::Month => span.try_months(1),
+        };
+        start.checked_add(span.ok()?).ok()
+    }
 
     fn word(self) -> &'static str {
         let word = Self::ALL.iter().find(|(_, every)| *every == self);
@@ -231,9 +244,19 @@ pub struct Groups {
     values: Vec<Share>,
     attributes: Vec<String>,
     starts: Vec<Timestamp>,
+    /// Times of the records that count, without the end; `None` is all.
+    within: Option<Range<Timestamp>>,
 }
 
 impl Groups {
+    /// Groups of the records of a time, and of no others.
+    pub(crate) fn within(times: Range<Timestamp>) -> Self {
+        Self {
+            within: Some(times),
+            ..Self::default()
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -254,6 +277,9 @@ impl Groups {
             text,
         };
         let (time, zone) = rollup.time.read(document).map_err(poison)?;
+        if self.within.as_ref().is_some_and(|times| !times.contains(&time)) {
+            return Ok(());
+        }
         self.read_attributes(rollup, document).map_err(poison)?;
         self.read_values(rollup, document).map_err(poison)?;
         let local = zone.to_datetime(time);

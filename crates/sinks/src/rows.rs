@@ -103,6 +103,19 @@ impl Rows {
         std::str::from_utf8(self.piece(piece)).unwrap_or_default()
     }
 
+    /// Keeps the rows for which `keeps` says so.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&Self, &[Cell]) -> bool) {
+        let kept: Vec<bool> = (0..self.len()).map(|row| keeps(self, self.row(row))).collect();
+        let width = self.width.max(1);
+        let mut place = 0;
+        self.cells.retain(|_| {
+            place += 1;
+            kept.get((place - 1) / width).copied().unwrap_or(false)
+        });
+        let mut kept = kept.iter();
+        self.offsets.retain(|_| kept.next().copied().unwrap_or(false));
+    }
+
     /// Adds a row whose cells `fill` writes: one per column. Nothing is added if it fails.
     pub(crate) fn push<E>(
         &mut self,

@@ -1,7 +1,7 @@
 //! A session of a sink: its claims, a pump for each partition of them, and their positions as others see
 //! them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,8 +63,10 @@ pub(crate) struct Work<'a> {
     limiter: Arc<Lock<Limiter>>,
     turns: Arc<Turns>,
     poison: Arc<Lock<PoisonCount>>,
-    /// Tasks that wait for a pause, as they have too much poison.
-    poisoned: BTreeSet<Holding>,
+    /// Tasks that wait for a pause, as they have too much poison: in the batch of a topic that ends there.
+    poisoned: BTreeMap<Holding, (String, u64)>,
+    /// Tasks of which a batch that paused the sink is known.
+    marked: BTreeSet<String>,
     paused: bool,
 }
 
@@ -91,7 +93,8 @@ impl<'a> Work<'a> {
             limiter,
             turns,
             poison,
-            poisoned: BTreeSet::new(),
+            poisoned: BTreeMap::new(),
+            marked: BTreeSet::new(),
             paused: false,
         }
     }
@@ -108,7 +111,10 @@ impl<'a> Work<'a> {
                     self.finish(FINISH).await;
                     return Session::Stopped;
                 }
-                Some(found) = changes.recv() => found.map(|found| self.change(found)),
+                Some(found) = changes.recv() => match found {
+                    Ok(found) => self.change(found).await,
+                    Err(why) => Err(why),
+                },
                 Some(news) = self.heard.recv() => self.hear(news).await,
                 Some(ended) = self.pumps.join_next() => self.ended(ended).await,
                 _ = look.tick() => self.look().await,
@@ -144,11 +150,17 @@ impl<'a> Work<'a> {
         self.runner.status.forget_all();
     }
 
-    fn change(&mut self, changes: Vec<Change>) {
+    async fn change(&mut self, changes: Vec<Change>) -> Result<(), HttpError> {
         self.runner.status.works();
+        let mut done = Ok(());
         for change in changes {
             match change {
-                Change::Claimed(claim) => self.start(claim, None),
+                Change::Claimed(claim) => {
+                    if claim.is_marked && self.marked.insert(claim.task.clone()) {
+                        done = done.and(self.recall().await);
+                    }
+                    self.start(claim, None);
+                }
                 Change::Opened(claim, feed) => self.start(claim, Some(feed)),
                 Change::Revoke(task) => {
                     if let Some(held) = self.held.of_task(&task) {
@@ -159,6 +171,15 @@ impl<'a> Work<'a> {
                 Change::Lost(task) => drop(self.held.lose(&task)),
             }
         }
+        done
+    }
+
+    /// Recalls a batch that paused the sink in another process: it passes if an operator has resumed that, or
+    /// will.
+    async fn recall(&mut self) -> Result<(), HttpError> {
+        self.look().await?;
+        self.poison.lock().recalled(self.paused);
+        Ok(())
     }
 
     fn start(&mut self, claim: Claim, mut feed: Option<Feed>) {
@@ -281,8 +302,8 @@ impl<'a> Work<'a> {
                 Some(held) => self.claims.release(&held.claim).await,
                 None => Ok(()),
             },
-            News::Poisoned { of } => {
-                self.poisoned.insert(of);
+            News::Poisoned { of, topic, next } => {
+                self.poisoned.insert(of, (topic, next));
                 self.look().await
             }
         }
@@ -290,9 +311,19 @@ impl<'a> Work<'a> {
 
     /// Pauses the sink for tasks with too much poison. Those for which that fails stay until the next look.
     async fn pause_poisoned(&mut self) -> Result<(), HttpError> {
-        while let Some(of) = self.poisoned.first().cloned() {
+        while let Some((of, (topic, next))) = self.poisoned.first_key_value() {
+            let (of, topic, next) = (of.clone(), topic.clone(), *next);
             self.claims.pause().await?;
             self.poisoned.remove(&of);
+            self.marked.insert(of.task.clone());
+            if let Some(held) = self.held.get_mut(&of)
+                && let Err(why) = self.claims.mark(&mut held.claim, &topic, next).await
+            {
+                warn!(
+                    sink = self.definition.name,
+                    "the batch that paused the sink is not marked: {why}"
+                );
+            }
             if self.claims.gives_back()
                 && let Some(held) = self.held.remove(&of)
             {

@@ -9,6 +9,7 @@ use stafett_model::Lock;
 use crate::flush::Flushed;
 use crate::gather::{Batch, Cause};
 use crate::lookup::{Table, TableCounts};
+use crate::query::Cache;
 use crate::target::{Place, TargetError};
 use crate::transform::Step;
 
@@ -71,6 +72,7 @@ pub struct Status {
     stops: AtomicU64,
     fenced: AtomicU64,
     tables: Lock<Vec<Arc<Table>>>,
+    caches: Lock<Vec<Arc<Cache>>>,
     places: Lock<BTreeMap<Place, Progress>>,
     /// Partitions that do not go on, each with its state and the reason.
     troubles: Lock<BTreeMap<Place, (State, String)>>,
@@ -135,6 +137,7 @@ impl Default for Status {
             stops: AtomicU64::default(),
             fenced: AtomicU64::default(),
             tables: Lock::default(),
+            caches: Lock::default(),
             places: Lock::default(),
             troubles: Lock::default(),
         }
@@ -176,11 +179,14 @@ impl Status {
     pub(crate) fn set_tables(&self, steps: &[Step]) {
         let lookups = steps.iter().filter_map(Step::lookup);
         *self.tables.lock() = lookups.map(|lookup| Arc::clone(&lookup.table)).collect();
+        let queries = steps.iter().filter_map(Step::query);
+        *self.caches.lock() = queries.map(|query| Arc::clone(&query.cache)).collect();
     }
 
     fn tables(&self) -> Option<TableCounts> {
-        let tables = self.tables.lock();
-        let counts = tables.iter().map(|table| table.counts());
+        let tables: Vec<_> = self.tables.lock().iter().map(|table| table.counts()).collect();
+        let caches: Vec<_> = self.caches.lock().iter().map(|cache| cache.counts()).collect();
+        let counts = tables.into_iter().chain(caches);
         counts.reduce(|one, other| TableCounts {
             rows: one.rows + other.rows,
             bytes: one.bytes + other.bytes,

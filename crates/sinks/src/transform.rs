@@ -15,6 +15,7 @@ use crate::computed::{self, Source, TwoTimes, View};
 use crate::document::{Document, Field, cited};
 use crate::lookup::Lookup;
 use crate::personal::{HashKey, Mask};
+use crate::query::Query;
 use crate::secret::SecretError;
 use crate::versions::Versions;
 
@@ -40,6 +41,7 @@ pub enum Step {
     Set(Vec<(String, Expression)>),
     Time(TwoTimes),
     Lookup(Lookup),
+    Query(Query),
     /// The first step, if there is one.
     Versions(Versions),
 }
@@ -52,6 +54,8 @@ pub enum Verdict {
     Drop {
         has_failed: bool,
     },
+    /// The row of a database has to be asked for first.
+    Wait,
 }
 
 /// Meaning of a cast.
@@ -110,10 +114,38 @@ impl Step {
             Self::Where(condition) => return Ok(judge(condition, &View { document, source })),
             Self::Set(fields) => computed::set(document, source, fields)?,
             Self::Time(times) => times.apply(document)?,
-            Self::Lookup(lookup) => lookup.apply(document, source)?,
+            Self::Lookup(lookup) => lookup.apply(document, source, true)?,
+            Self::Query(query) => return query.apply(document, source, true),
             Self::Versions(versions) => return versions.apply(document, source),
         }
         Ok(Verdict::Keep)
+    }
+
+    /// Applies the step to a copy of a record that is looked at ahead of time: no look-up counts.
+    pub(crate) fn look(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<Verdict, String> {
+        match self {
+            Self::Lookup(lookup) => lookup.apply(document, source, false).map(|()| Verdict::Keep),
+            Self::Query(query) => query.apply(document, source, false),
+            Self::Keep(_)
+            | Self::Drop(_)
+            | Self::Rename(_)
+            | Self::Cast(_)
+            | Self::Flatten(_)
+            | Self::Hash(..)
+            | Self::Mask(..)
+            | Self::Where(_)
+            | Self::Set(_)
+            | Self::Time(_)
+            | Self::Versions(_) => self.apply(document, source),
+        }
+    }
+
+    pub(crate) fn query(&self) -> Option<&Query> {
+        if let Self::Query(query) = self {
+            Some(query)
+        } else {
+            None
+        }
     }
 
     pub(crate) fn lookup(&self) -> Option<&Lookup> {
@@ -138,6 +170,7 @@ impl Step {
             | Self::Set(_)
             | Self::Time(_)
             | Self::Lookup(_)
+            | Self::Query(_)
             | Self::Versions(_) => Ok(()),
         }
     }
@@ -205,6 +238,9 @@ fn may_hold(segment: &str, json: &str) -> bool {
 
 /// Changes the object within a field. Returns false if it is none.
 fn within(field: &mut Field<'_>, change: impl FnOnce(&mut Document<'_>)) -> bool {
+    if !field.json.starts_with('{') {
+        return false;
+    }
     let Ok(mut inner) = Document::parse(&field.json) else {
         return false;
     };
@@ -332,14 +368,16 @@ fn flatten(document: &mut Document<'_>, rules: &Flatten) -> Result<(), String> {
         if !rules.last_wins && document.get(&name).is_some() {
             return Err(format!("flattened, two fields are named {name}"));
         }
-        document.set(&name, json);
+        document.set(name, json);
     }
     Ok(())
 }
 
 fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules: &Flatten, depth: usize) {
     let below = |part: &str| format!("{name}{}{part}", rules.separator);
+    // Most values are neither, and the error of a parser is slow to make.
     if depth > 0
+        && json.starts_with('{')
         && let Ok(inner) = Document::parse(json)
     {
         for field in &inner.fields {
@@ -348,6 +386,7 @@ fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules:
         return;
     }
     if depth > 0
+        && json.starts_with('[')
         && let Some(max) = rules.index_max
         && let Ok(items) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json)
     {

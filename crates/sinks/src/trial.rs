@@ -2,7 +2,7 @@
 
 use stafett_kafka_client::{Client, ClientError, Place as Position};
 
-use crate::convert::Converter;
+use crate::convert::{Converted, Converter};
 use crate::definition::{Definition, OnGap};
 use crate::gather::Poison;
 use crate::reader::{ReadError, Reader};
@@ -90,14 +90,20 @@ async fn partition_tried(
             break;
         };
         let piece = piece?;
-        for record in piece
-            .records
-            .iter()
-            .filter(|record| range.contains(&record.offset.0))
-        {
-            let result = match &definition.rollup {
-                Some(rollup) => converter.fold(rollup, &place, record, &mut groups),
-                None => converter.convert(&place, record, &mut rows),
+        for (at, record) in piece.records.iter().enumerate() {
+            if !range.contains(&record.offset.0) {
+                continue;
+            }
+            let result = loop {
+                let result = match &definition.rollup {
+                    Some(rollup) => converter.fold(rollup, &place, record, &mut groups),
+                    None => converter.convert(&place, record, &mut rows),
+                };
+                if result != Ok(Converted::Waits) {
+                    break result;
+                }
+                let asked = converter.fetch(&place, piece.records.iter().skip(at)).await;
+                asked.map_err(|why| TrialError::Unreadable(format!("a look-up: {why}")))?;
             };
             if let Err(reason) = result {
                 let offset = record.offset.0;

@@ -3,15 +3,20 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
 use stafett_kafka_client::{Client, ClientError, Str};
+use stafett_model::{Headers, Offset, StoredRecord};
 
-use crate::convert::{Converter, write_plain};
+use crate::convert::{Converted, Converter, write_json, write_plain};
 use crate::definition::{Begin, Definition, OnGap, TargetSpec};
+use crate::positions::places;
 use crate::reader::{Reader, begin};
-use crate::rollup::{Groups, MEMBER_BYTES, Rollup};
+use crate::rollup::{Every, Groups, MEMBER_BYTES, Rollup};
 use crate::rows::{Cell, Rows};
+use crate::target::files::Files;
 use crate::target::postgres::{Figures, Postgres, Summed};
-use crate::target::{Place, Steps, TargetError};
+use crate::target::{Place, Steps, Target, TargetError};
 use crate::trial::TrialError;
 
 /// Reason why a roll-up cannot be computed again.
@@ -19,6 +24,8 @@ use crate::trial::TrialError;
 pub enum VerifyError {
     #[error("{0} is no roll-up")]
     NoRollup(String),
+    #[error("{0} writes no files with columns, or with records as they came")]
+    NoFiles(String),
     #[error(transparent)]
     Target(#[from] TargetError),
     #[error(transparent)]
@@ -37,7 +44,7 @@ impl From<ClientError> for VerifyError {
 }
 
 /// Cells of a row as text.
-type Row = Vec<Option<String>>;
+pub type Row = Vec<Option<String>>;
 
 /// A row that is not the same on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,17 +73,61 @@ struct Computed {
     records: u64,
 }
 
-/// Compares the store of a roll-up with its log. The tables are those of the broker `own`; `client` is one of
-/// the broker that has the log.
-pub async fn verify(own: &Client, client: &Client, sink: &Definition) -> Result<Verified, VerifyError> {
-    let (computed, _) = compute(own, client, sink).await?;
-    let texts = computed.rows.all();
-    let texts = texts.iter().map(|(_, cells)| {
-        let text = |cell: &Cell| (*cell != Cell::Null).then(|| text_of(&computed.rows, *cell));
-        cells.iter().map(text).collect::<Row>()
-    });
+/// A part of the time, without its end. The buckets around it count as a whole, each granularity by itself,
+/// in the zone of each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub from: Timestamp,
+    pub to: Timestamp,
+}
+
+impl Default for Window {
+    /// All times.
+    fn default() -> Self {
+        Self {
+            from: Timestamp::MIN,
+            to: Timestamp::MAX,
+        }
+    }
+}
+
+impl Window {
+    /// True if the bucket of a row has a part of it. A row whose bucket is unknown counts.
+    fn has(&self, row: &[Option<String>]) -> bool {
+        *self == Self::default() || self.overlaps(row).unwrap_or(true)
+    }
+
+    fn overlaps(&self, row: &[Option<String>]) -> Option<bool> {
+        let [Some(every), Some(bucket), Some(zone), ..] = row else {
+            return None;
+        };
+        let (_, every) = Every::ALL.iter().find(|(word, _)| word == every)?;
+        let zone = stafett_expr::zone(zone).ok()?;
+        let start: DateTime = bucket.parse().ok()?;
+        let at = |local| zone.to_timestamp(local).ok();
+        Some(at(start)? < self.to && at(every.end(start)?)? > self.from)
+    }
+}
+
+/// Origin of the records from which a roll-up is computed.
+#[derive(Debug, Clone, Copy)]
+pub enum Records<'a> {
+    /// The log; the client is one of the broker that has it.
+    Log(&'a Client),
+    /// The files of a sink over the same topics. Rows are records whose fields are the columns.
+    Files(&'a Definition),
+}
+
+/// Compares the store of a roll-up with its records. The tables are those of the broker `own`.
+pub async fn verify(
+    own: &Client,
+    from: Records<'_>,
+    sink: &Definition,
+    window: Window,
+) -> Result<Verified, VerifyError> {
+    let (computed, _) = compute(own, from, sink, window).await?;
     let keys = sink.rollup.as_ref().map_or(0, |rollup| rollup.key().len());
-    let differences = compare(&computed.figures.rows, texts, keys);
+    let differences = compare(&computed.figures.rows, texts(&computed.rows).into_iter(), keys);
     Ok(Verified {
         records: computed.records,
         rows: computed.figures.rows.len(),
@@ -84,12 +135,75 @@ pub async fn verify(own: &Client, client: &Client, sink: &Definition) -> Result<
     })
 }
 
-/// Replaces the rows of a roll-up by those of its log. Returns their number. The clients are those of
-/// [`verify`].
-pub async fn recompute(own: &Client, client: &Client, sink: &Definition) -> Result<usize, VerifyError> {
-    let (computed, mut target) = compute(own, client, sink).await?;
-    target.replace_figures(&computed.figures, &computed.rows).await?;
+/// Replaces the rows of a roll-up by those of its records: those of a window, and no others. Returns their
+/// number.
+pub async fn recompute(
+    own: &Client,
+    from: Records<'_>,
+    sink: &Definition,
+    window: Window,
+) -> Result<usize, VerifyError> {
+    let (computed, mut target) = compute(own, from, sink, window).await?;
+    let is_part = window != Window::default();
+    target
+        .replace_figures(&computed.figures, &computed.rows, is_part)
+        .await?;
     Ok(computed.rows.len())
+}
+
+/// Returns the rows of a roll-up as its records are now, whatever its store has. A strict window is that of
+/// the records: buckets at its edges have a part of theirs.
+pub async fn show(
+    own: &Client,
+    from: Records<'_>,
+    sink: &Definition,
+    window: Window,
+    is_strict: bool,
+) -> Result<Vec<Row>, VerifyError> {
+    let Some(rollup) = &sink.rollup else {
+        return Err(VerifyError::NoRollup(sink.name.clone()));
+    };
+    let ready = sink.ready(own).await;
+    let (ready, _tables) = ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
+    let mut groups = if is_strict {
+        Groups::within(window.from..window.to)
+    } else {
+        Groups::default()
+    };
+    match from {
+        Records::Log(client) => {
+            for place in places(sink, client).await? {
+                let (start, end) = begin(client, &place, Begin::Earliest).await?;
+                let all = Summed {
+                    place,
+                    first: Some(start.earliest),
+                    next: end,
+                    topic: start.topic,
+                    is_whole: true,
+                };
+                fold(client, &ready, rollup, &all, start.earliest..end, &mut groups).await?;
+            }
+        }
+        Records::Files(files) => {
+            fold_files(files, &ready, rollup, &[], &mut groups).await?;
+        }
+    }
+    let mut rows = Rows::new(sink.columns.len());
+    groups.drain(rollup, 0, &mut rows);
+    let mut texts = texts(&rows);
+    texts.retain(|row| window.has(row));
+    Ok(texts)
+}
+
+/// Returns rows as texts.
+fn texts(rows: &Rows) -> Vec<Row> {
+    let all = rows.all();
+    all.iter().map(|(_, cells)| texts_of(rows, cells)).collect()
+}
+
+fn texts_of(rows: &Rows, cells: &[Cell]) -> Row {
+    let text = |cell: &Cell| (*cell != Cell::Null).then(|| text_of(rows, *cell));
+    cells.iter().map(text).collect()
 }
 
 /// Returns a cell as the store has it as text: hashes of distinct values as their number.
@@ -124,8 +238,9 @@ fn compare(stored: &[Row], computed: impl Iterator<Item = Row>, keys: usize) -> 
 
 async fn compute(
     own: &Client,
-    client: &Client,
+    from: Records<'_>,
     sink: &Definition,
+    window: Window,
 ) -> Result<(Computed, Postgres), VerifyError> {
     let (Some(rollup), TargetSpec::Postgres(spec)) = (&sink.rollup, &sink.target) else {
         return Err(VerifyError::NoRollup(sink.name.clone()));
@@ -133,15 +248,24 @@ async fn compute(
     let ready = sink.ready(own).await;
     let (ready, _tables) = ready.map_err(|why| TrialError::Unreadable(why.to_string()))?;
     let mut target = Postgres::new(&sink.name, spec, &sink.columns, &sink.mode, Steps::default());
-    let figures = target.figures().await?;
+    let mut figures = target.figures().await?;
     let mut groups = Groups::default();
     let mut records = 0;
-    for summed in &figures.places {
-        let range = range_of(client, summed).await?;
-        records += fold(client, &ready, rollup, summed, range, &mut groups).await?;
+    match from {
+        Records::Log(client) => {
+            for summed in &figures.places {
+                let range = range_of(client, summed).await?;
+                records += fold(client, &ready, rollup, summed, range, &mut groups).await?;
+            }
+        }
+        Records::Files(files) => {
+            records = fold_files(files, &ready, rollup, &figures.places, &mut groups).await?;
+        }
     }
     let mut rows = Rows::new(sink.columns.len());
     groups.drain(rollup, 0, &mut rows);
+    figures.rows.retain(|row| window.has(row));
+    rows.retain(|rows, cells| window.has(&texts_of(rows, cells)));
     let computed = Computed {
         figures,
         rows,
@@ -210,10 +334,12 @@ async fn fold(
         let ended = || TrialError::Unreadable(format!("{place}: reading ended before the position"));
         let piece = reader.next().await.ok_or_else(ended)?;
         let piece = piece.map_err(TrialError::from)?;
-        for record in &piece.records {
+        for (at, record) in piece.records.iter().enumerate() {
             if range.contains(&record.offset.0) {
                 records += 1;
-                let _ = converter.fold(rollup, place, record, groups);
+                while converter.fold(rollup, place, record, groups) == Ok(Converted::Waits) {
+                    converter.fetch(place, piece.records.iter().skip(at)).await?;
+                }
             }
         }
         next = piece.next;
@@ -221,9 +347,86 @@ async fn fold(
     Ok(records)
 }
 
+/// Sums up the rows of files, which have to be as far as the figures of some places. Returns their number.
+async fn fold_files(
+    files: &Definition,
+    sink: &Definition,
+    rollup: &Rollup,
+    summed: &[Summed],
+    groups: &mut Groups,
+) -> Result<u64, VerifyError> {
+    let TargetSpec::Files(spec) = &files.target else {
+        return Err(VerifyError::NoFiles(files.name.clone()));
+    };
+    let mut target = Files::new(&files.name, spec, &files.columns, || 0, Steps::default());
+    let positions: BTreeMap<Place, u64> = target.positions().await?.into_iter().collect();
+    if let Some(apart) = summed
+        .iter()
+        .find(|it| positions.get(&it.place) != Some(&it.next))
+    {
+        return Err(VerifyError::Uncertain {
+            place: apart.place.clone(),
+            why: "the files are not as far as the figures",
+        });
+    }
+    let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
+    let place = Place {
+        topic: files.name.clone(),
+        partition: 0,
+    };
+    let mut records = 0;
+    for file in target.counting().await? {
+        let rows = target.rows_of(&file).await?;
+        for (_, cells) in rows.all().iter() {
+            let mut value = Vec::new();
+            write_json(&mut value, &files.columns, &rows, cells);
+            let record = StoredRecord {
+                offset: Offset(records),
+                timestamp: -1,
+                key: None,
+                value: Some(value.into()),
+                headers: Headers::default(),
+            };
+            records += 1;
+            while converter.fold(rollup, &place, &record, groups) == Ok(Converted::Waits) {
+                converter.fetch(&place, [&record].into_iter()).await?;
+            }
+        }
+    }
+    Ok(records)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_has_the_buckets_around_it_in_the_zone_of_each() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let window = Window {
+            from: at("2026-03-29T00:30:00Z"),
+            to: at("2026-03-29T01:00:00Z"),
+        };
+        for (every, bucket, zone, expected) in [
+            ("hour", "2026-03-29T00:00:00", "UTC", true),
+            ("hour", "2026-03-29T01:00:00", "UTC", false),
+            // The hour from 2 on does not exist.
+            ("hour", "2026-03-29T01:00:00", "Europe/Stockholm", true),
+            ("hour", "2026-03-29T03:00:00", "Europe/Stockholm", false),
+            ("day", "2026-03-28T00:00:00", "America/New_York", true),
+            ("day", "2026-03-28T00:00:00", "UTC", false),
+            ("week", "2026-03-23T00:00:00", "UTC", true),
+            ("week", "2026-03-30T00:00:00", "Pacific/Kiritimati", false),
+            ("month", "2026-03-01T00:00:00", "UTC", true),
+            ("month", "2026-04-01T00:00:00", "UTC", false),
+        ] {
+            let row = [every, bucket, zone].map(|text| Some(text.to_owned()));
+            assert_eq!(window.has(&row), expected, "{every} {bucket} {zone}");
+            assert!(Window::default().has(&row));
+        }
+        let row = ["day", "soon", "UTC"].map(|text| Some(text.to_owned()));
+        assert!(window.has(&row));
+    }
 
     #[test]
     fn rows_that_are_other_missing_or_too_many_are_found() {

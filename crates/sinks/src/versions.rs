@@ -43,7 +43,7 @@ impl Versions {
                 let verdict = step.apply(document, source);
                 match verdict.map_err(|why| format!("from version {at}: {why}"))? {
                     Verdict::Keep => {}
-                    dropped @ Verdict::Drop { .. } => return Ok(dropped),
+                    other @ (Verdict::Drop { .. } | Verdict::Wait) => return Ok(other),
                 }
             }
         }

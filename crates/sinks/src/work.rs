@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use crate::amqp::Feed;
-use crate::claim::{Bounds, Claim};
+use crate::claim::{Bounds, Claim, MARK};
 use crate::definition::{Definition, OnGap};
 use crate::http::{Http, HttpError};
 use crate::target::Place;
@@ -272,6 +272,15 @@ impl Worker {
         Ok(claim.bounds(topic))
     }
 
+    /// Marks a batch as one that has paused the sink.
+    pub(crate) async fn mark(&mut self, claim: &mut Claim, topic: &str, next: u64) -> Result<(), HttpError> {
+        self.resolve(claim).await?;
+        match claim.mark(topic, next) {
+            Some(bounds) => self.send(claim, bounds, false).await,
+            None => Ok(()),
+        }
+    }
+
     /// Sends a commit without an answer again as it was: the app knows commits by their numbers alone.
     async fn resolve(&mut self, claim: &mut Claim) -> Result<(), HttpError> {
         match claim.unanswered.clone() {
@@ -299,6 +308,13 @@ impl Worker {
     }
 }
 
+/// True if a batch of a claimed task has paused the sink.
+fn is_marked(event: &Value) -> bool {
+    let done = event.get("done").and_then(Value::as_array);
+    let mut keys = done.into_iter().flatten().filter_map(|entry| entry.get(0));
+    keys.any(|key| key == MARK)
+}
+
 fn change(event: &Value) -> Option<Change> {
     let number = |name: &str| event.get(name).and_then(Value::as_u64);
     let task = event.get("task")?.as_str()?.to_owned();
@@ -320,6 +336,7 @@ fn change(event: &Value) -> Option<Change> {
                 safe: offsets("safe"),
                 unanswered: None,
                 topic: None,
+                is_marked: is_marked(event),
             })
         }
         "revoke" => Change::Revoke(task),

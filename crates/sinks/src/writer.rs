@@ -24,7 +24,7 @@ use crate::target::{Opened, Place, Start, Target, TargetError};
 use crate::turns::{Turn, Turns};
 
 /// Wait before another attempt where something has to be mended first.
-const STOPPED: Duration = Duration::from_mins(1);
+pub(crate) const STOPPED: Duration = Duration::from_mins(1);
 /// Time after which a flush no longer holds up those of other partitions.
 const HANGS: Duration = Duration::from_secs(30);
 

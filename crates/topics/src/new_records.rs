@@ -77,42 +77,73 @@ impl TopicCatalog {
         keyless: u32,
         now_ms: i64,
     ) -> Result<RecordsAppend, RecordError> {
+        let built = self.records_append_or_all(topic, records, keyless, (now_ms, 1));
+        built.map_err(|errors| {
+            let first = errors.into_iter().next();
+            first.unwrap_or(RecordError {
+                index: 0,
+                why: RecordRefusal::Internal,
+            })
+        })
+    }
+
+    /// As [`Self::records_append`], with up to `errors_max` errors, at least one, if there are some. Without
+    /// the records that they name there may be others.
+    pub fn records_append_or_all(
+        &self,
+        topic: &Topic,
+        records: &[NewRecord],
+        keyless: u32,
+        (now_ms, errors_max): (i64, usize),
+    ) -> Result<RecordsAppend, Vec<RecordError>> {
         let (partitions, rules) = (topic.partitions(), self.rules(topic));
         let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
         let mut building: BTreeMap<u32, Building> = BTreeMap::new();
+        let mut errors = Vec::new();
         for (index, record) in records.iter().enumerate() {
-            let refused = |why| RecordError { index, why };
-            if is_internal(&topic.name) {
-                return Err(refused(RecordRefusal::Internal));
-            }
-            if rules.compacts && record.key.is_none() {
-                return Err(refused(RecordRefusal::WithoutKey));
-            }
             let partition = match (record.partition, &record.key) {
+                _ if is_internal(&topic.name) => Err(RecordRefusal::Internal),
+                (_, None) if rules.compacts => Err(RecordRefusal::WithoutKey),
                 (Some(partition), _) if partition >= partitions => {
-                    return Err(refused(RecordRefusal::NoSuchPartition(partition)));
+                    Err(RecordRefusal::NoSuchPartition(partition))
                 }
-                (Some(partition), _) => partition,
-                (None, Some(key)) => partition_of(key, partitions),
-                (None, None) => keyless % partitions.max(1),
+                (Some(partition), _) => Ok(partition),
+                (None, Some(key)) => Ok(partition_of(key, partitions)),
+                (None, None) => Ok(keyless % partitions.max(1)),
             };
-            let building = building.entry(partition).or_default();
-            building
-                .push(index, record, bytes_max, now_ms)
-                .map_err(|why| refused(why.into()))?;
+            let pushed = partition.and_then(|partition| {
+                let building = building.entry(partition).or_default();
+                let pushed = building.push(index, record, bytes_max, now_ms);
+                pushed.map_err(RecordRefusal::from)
+            });
+            errors.extend(pushed.err().map(|why| RecordError { index, why }));
+            if errors.len() >= errors_max {
+                return Err(errors);
+            }
         }
         let mut append = Append::default();
         let mut batches = Vec::new();
         for (partition, building) in building {
             for (batch, places) in building.done {
-                let admitted = self.admit_built(topic, partition, batch, &places, now_ms)?;
-                let frames = Append::batch(admitted.0, admitted.1);
-                append.pinned_bytes += frames.pinned_bytes;
-                append.frames.extend(frames.frames);
-                batches.push((partition, u32::try_from(places.len()).unwrap_or(u32::MAX)));
+                match self.admit_built(topic, partition, batch, &places, now_ms) {
+                    Ok((log, body)) => {
+                        let frames = Append::batch(log, body);
+                        append.pinned_bytes += frames.pinned_bytes;
+                        append.frames.extend(frames.frames);
+                        batches.push((partition, u32::try_from(places.len()).unwrap_or(u32::MAX)));
+                    }
+                    Err(refused) => errors.extend(refused),
+                }
+                if errors.len() >= errors_max {
+                    return Err(errors);
+                }
             }
         }
-        Ok(RecordsAppend { append, batches })
+        if errors.is_empty() {
+            Ok(RecordsAppend { append, batches })
+        } else {
+            Err(errors)
+        }
     }
 
     fn admit_built(
@@ -122,10 +153,10 @@ impl TopicCatalog {
         batch: BatchBuilder,
         places: &[usize],
         now_ms: i64,
-    ) -> Result<(stafett_model::LogId, Bytes), RecordError> {
+    ) -> Result<(stafett_model::LogId, Bytes), Vec<RecordError>> {
         let first = places.first().copied().unwrap_or_default();
         let at = |place: usize| places.get(place).copied().unwrap_or(first);
-        let refused = |index, why| RecordError { index, why };
+        let refused = |index, why| vec![RecordError { index, why }];
         let batch = batch.finish().map_err(|why| refused(first, why.into()))?;
         let number = i32::try_from(partition).unwrap_or(i32::MAX);
         let admitted = self.admit(topic, number, Some(batch), now_ms);
@@ -139,15 +170,19 @@ impl TopicCatalog {
             }
             AdmitError::Batch(why) => refused(first, why.into()),
             AdmitError::Times { records, allowed } => {
-                let (place, time) = records.first().copied().unwrap_or_default();
                 let (min, max) = allowed.into_inner();
-                let place = usize::try_from(place).unwrap_or_default();
-                refused(at(place), RecordRefusal::Time { time, min, max })
+                let refused = records.into_iter().map(|(place, time)| RecordError {
+                    index: at(usize::try_from(place).unwrap_or_default()),
+                    why: RecordRefusal::Time { time, min, max },
+                });
+                refused.collect()
             }
             AdmitError::WithoutKey { records, .. } => {
-                let place = records.first().copied().unwrap_or_default();
-                let place = usize::try_from(place).unwrap_or_default();
-                refused(at(place), RecordRefusal::WithoutKey)
+                let refused = records.into_iter().map(|place| RecordError {
+                    index: at(place as usize),
+                    why: RecordRefusal::WithoutKey,
+                });
+                refused.collect()
             }
         })?;
         Ok((admitted.log, admitted.body))
@@ -228,6 +263,36 @@ mod tests {
             value: Some(vec![7; bytes].into()),
             ..NewRecord::default()
         }
+    }
+
+    #[tokio::test]
+    async fn all_refused_records_are_told_at_once_where_that_is_asked() {
+        let (catalog, topic) = topic(TopicSettings {
+            message_bytes_max: Some(600),
+            ..TopicSettings::default()
+        })
+        .await;
+        let elsewhere = NewRecord {
+            partition: Some(3),
+            ..record(None, 1)
+        };
+        let records = [record(None, 700), record(None, 1), elsewhere, record(None, 900)];
+        let refused = |errors_max| {
+            let built = catalog.records_append_or_all(&topic, &records, 0, (NOW, errors_max));
+            let errors = built.unwrap_err().into_iter();
+            let mut places: Vec<usize> = errors.map(|error| error.index).collect();
+            places.sort_unstable();
+            places
+        };
+        assert_eq!(refused(100), [0, 2, 3]);
+        assert_eq!(refused(1), [2], "its partition is known before a batch is built");
+        assert_eq!(
+            catalog
+                .records_append(&topic, &records, 0, NOW)
+                .unwrap_err()
+                .index,
+            2
+        );
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ pub(crate) mod cli;
 mod groups;
 mod kill;
 mod records;
+mod sql;
 mod topics;
 
 use crate::broker::Broker;
@@ -58,4 +59,5 @@ on_stafett! {
     groups::members_share_partitions_and_keep_others_from_moving_offsets
     groups::a_member_that_waits_for_the_others_can_be_interrupted
     groups::a_group_of_the_newer_protocol_is_described_and_moved
+    sql::topics_and_files_are_asked_by_sql
 }

@@ -1,6 +1,6 @@
 """pika over several cells: each virtual host is served by the node that owns its cell, through any node.
 
-Arguments: `fill` or `check`, and the addresses of AMQP and of HTTP, with commas between nodes.
+Arguments: `fill`, `look` or `check`, and the addresses of AMQP and of HTTP, with commas between nodes.
 """
 
 import base64
@@ -100,6 +100,11 @@ if step == "fill":
     except pika.exceptions.ConnectionClosed:
         pass
     assert "nowhere" in refused("nowhere", "guest", "guest")
+elif step == "look":
+    for number, host in enumerate(HOSTS):
+        connection = connect(host, number % len(nodes))
+        assert connection.channel().queue_declare("jobs", passive=True).method.message_count == COUNT, host
+        connection.close()
 else:
     for number, host in enumerate(HOSTS):
         connection = connect(host, number % len(nodes))

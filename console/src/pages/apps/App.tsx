@@ -4,6 +4,7 @@ import { request } from '../../api/http';
 import { useLive } from '../../api/live';
 import type { App as State, AppMove, AppMoves, DeletedApp } from '../../api/types';
 import { Action } from '../../ui/Action';
+import { Course } from '../../ui/Course';
 import { DryRun, useDryRun } from '../../ui/DryRun';
 import { bytes, count, counted, short, visible } from '../../ui/format';
 import { Badge, Durability, Failure, Figures, Head, Tabs, useTab } from '../../ui/parts';
@@ -17,7 +18,7 @@ import { rests, Tasks } from './Tasks';
 import { Workers } from './Workers';
 
 export function App({ name }: { name: string }) {
-  const { data: app, error } = useLive<State>(appUrl(name));
+  const { data: app, error, dataUpdatedAt } = useLive<State>(appUrl(name));
   const tab = useTab('tasks');
   if (!app || error) {
     return (
@@ -47,6 +48,7 @@ export function App({ name }: { name: string }) {
         Reads {app.topics.map((topic) => <TopicLink key={topic} name={topic} />)}
       </p>
       <Totals app={app} />
+      {tab === 'tasks' && <Course title="Lag" format={short} stamp={dataUpdatedAt} of={[{ name: 'lag', label: 'Lag', value: app.lag }]} />}
       <Tabs
         of={[
           ['tasks', `Tasks (${short(app.tasks_total)})`],

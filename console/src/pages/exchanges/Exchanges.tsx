@@ -9,6 +9,7 @@ import { List, type Column } from '../../ui/List';
 import { exchangeAt, queueAt } from '../../ui/pages';
 import { Badge, Failure, Field, Figures, Head } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
+import type { Hours } from '../../ui/Spark';
 import { contentOf, headersOf } from '../queues/Send';
 import { Bindings } from './Bindings';
 
@@ -39,6 +40,14 @@ const COLUMNS: Column<State>[] = [
   { head: 'Nowhere', num: true, cell: ({ rates, counters }) => <span title={`${count(counters.unroutable)} since the start`}>{rate(rates.unroutable)}</span>, text: ({ rates }) => rates.unroutable },
 ];
 
+const HOURS: Hours<State> = {
+  of: ({ name }) => `exchange:${name}`,
+  namespace: ({ namespace }) => namespace,
+  names: ['published_rate', 'unroutable_rate'],
+  format: rate,
+  href: ({ namespace, name }) => `${exchangeAt(namespace, name)}?range=60`,
+};
+
 export const Exchanges = () => (
   <>
     <Head title="Exchanges">
@@ -50,6 +59,7 @@ export const Exchanges = () => (
       keyOf={({ namespace, name }) => `${namespace} ${name}`}
       noun="exchanges"
       openAt={(name) => exchangeAt('/', name)}
+      hours={HOURS}
       empty={<p>There is no exchange.</p>}
     />
   </>
@@ -153,13 +163,13 @@ export function Exchange({ namespace, name: shown }: { namespace: string; name: 
           <Bindings namespace={namespace} source={name} />
           <h2 className="above">Bindings to it</h2>
           <Bindings namespace={namespace} exchange={name} />
-          <div className="row between above">
-            <h2>History</h2>
-            <Ranges />
-          </div>
-          <Charts of={`exchange:${name}`} namespace={namespace} charts={CHARTS} />
         </>
       )}
+      <div className="row between above">
+        <h2>History</h2>
+        <Ranges />
+      </div>
+      <Charts of={`exchange:${name}`} namespace={namespace} charts={CHARTS} />
     </>
   );
 }

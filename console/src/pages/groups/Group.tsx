@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { useLive } from '../../api/live';
 import { api, request, seg } from '../../api/http';
-import type { Commit, CommitMove, CommitMoves, DeletedGroup, Group as State, Member, Reset } from '../../api/types';
+import type { Commit, CommitCount, CommitMove, CommitMoves, DeletedGroup, Group as State, Member, Reset } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
 import { DryRun, useDryRun } from '../../ui/DryRun';
@@ -46,6 +46,8 @@ export function Group({ name }: { name: string }) {
         }
       >
         <Rewind group={group} topics={topics} why={why} />
+        <SetPlace group={group} topics={topics} why={why} />
+        <Forget group={group} topics={topics} why={why} />
         <Action<DeletedGroup>
           label="Delete"
           destroys
@@ -210,6 +212,74 @@ function Rewind({ group, topics, why }: { group: State; topics: string[]; why?: 
           <Table narrow caption="Places before and after" columns={MOVES} rows={differ} keyOf={({ topic: of, partition }) => `${of} ${partition}`} />
         </Scroll>
       )}
+    </Action>
+  );
+}
+
+/** Sets the place in one partition. */
+function SetPlace({ group, topics, why }: { group: State; topics: string[]; why?: string }) {
+  const [topic, setTopic] = useState(topics[0] ?? '');
+  const [partition, setPartition] = useState('0');
+  const [offset, setOffset] = useState('');
+  const before = group.commits.find((commit) => commit.topic === topic && commit.partition === Number(partition))?.committed;
+  return (
+    <Action<CommitCount>
+      label="Set a place"
+      destroys
+      disabled={why !== undefined}
+      why={why}
+      title={`Set a place of ${visible(group.name)}`}
+      confirm={`Set it to ${offset === '' ? '…' : count(Number(offset))}`}
+      incomplete={topic === '' || offset === ''}
+      call={() => ({ method: 'PUT', path: api(`groups/${seg(group.name)}/offsets`), body: { json: { offsets: [{ topic, partition: Number(partition), offset: Number(offset) }] } } })}
+      result={({ commits }) => `${counted(commits, 'place')} set.`}
+    >
+      <p>{before === undefined ? 'The group has no place in this partition.' : `It is at ${count(before)} now.`} Members that begin later read from the new place.</p>
+      <div className="form two">
+        <Field label="Topic">
+          <input value={topic} onChange={(event) => setTopic(event.target.value)} list="topics-of-group" spellCheck={false} data-focus required />
+        </Field>
+        <datalist id="topics-of-group">
+          {topics.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+        <Field label="Partition">
+          <input type="number" min="0" value={partition} onChange={(event) => setPartition(event.target.value)} required />
+        </Field>
+        <Field label="Offset">
+          <input type="number" min="0" value={offset} onChange={(event) => setOffset(event.target.value)} required />
+        </Field>
+      </div>
+    </Action>
+  );
+}
+
+/** Forgets the places in a topic. */
+function Forget({ group, topics, why }: { group: State; topics: string[]; why?: string }) {
+  const [topic, setTopic] = useState(topics[0] ?? '');
+  const concerned = group.commits.filter((commit) => commit.topic === topic).length;
+  return (
+    <Action<CommitCount>
+      label="Forget a topic"
+      destroys
+      hidden={topics.length === 0}
+      disabled={why !== undefined}
+      why={why}
+      title={`Forget places of ${visible(group.name)}`}
+      confirm={`Forget ${counted(concerned, 'place')}`}
+      incomplete={topic === ''}
+      call={() => ({ method: 'DELETE', path: api(`groups/${seg(group.name)}/offsets`, { topic }) })}
+      result={({ commits }) => `${counted(commits, 'place')} forgotten.`}
+    >
+      <p>Members that begin later read this topic as if the group were new: from the beginning or the end, as their setting says. This cannot be taken back.</p>
+      <Field label="Topic">
+        <select value={topic} onChange={(event) => setTopic(event.target.value)}>
+          {topics.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      </Field>
     </Action>
   );
 }

@@ -3,6 +3,7 @@ import { count, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
 import { Badge, Commands, Head } from '../../ui/parts';
 import { Link, to } from '../../ui/route';
+import type { Hours } from '../../ui/Spark';
 
 const KINDS: Record<string, string> = {
   classic: 'Its members assign the partitions',
@@ -31,6 +32,13 @@ const COLUMNS: Column<GroupEntry>[] = [
   },
 ];
 
+const HOURS: Hours<GroupEntry> = {
+  of: ({ name }) => `group:${name}`,
+  names: ['lag'],
+  format: short,
+  href: ({ name }) => to(['groups', name], { range: '60' }),
+};
+
 export const Groups = () => (
   <>
     <Head title="Groups" />
@@ -41,6 +49,7 @@ export const Groups = () => (
       noun="groups"
       openAt={(name) => to(['groups', name])}
       sortDefault="-lag"
+      hours={HOURS}
       filters={[
         { name: 'state', label: 'Without members', value: 'empty' },
         { name: 'kind', label: 'Share groups', value: 'share' },

@@ -15,9 +15,17 @@ interface Form {
   overflow: string;
   dead: string;
   durability: string;
+  bytes_max: string;
+  delivery_limit: string;
+  expires_ms: string;
+  retain: string;
+  over: string;
+  from: string;
+  single: boolean;
+  transient: boolean;
 }
 
-const EMPTY: Form = { name: '', namespace: '/', priority_max: '', ttl_ms: '', length_max: '', overflow: '', dead: '', durability: '' };
+const EMPTY: Form = { name: '', namespace: '/', priority_max: '', ttl_ms: '', length_max: '', overflow: '', dead: '', durability: '', bytes_max: '', delivery_limit: '', expires_ms: '', retain: '', over: '', from: 'earliest', single: false, transient: false };
 
 export const number = (text: string): number | undefined => (text.trim() === '' ? undefined : Number(text));
 
@@ -29,12 +37,19 @@ function bodyOf(form: Form): NewQueue {
   if (form.overflow) body.overflow = form.overflow as NewQueue['overflow'];
   if (form.dead) body.dead_letter = { exchange: '', routing_key: form.dead };
   if (form.durability) body.durability = form.durability;
+  for (const key of ['bytes_max', 'delivery_limit', 'expires_ms', 'retain'] as const) {
+    const value = number(form[key]);
+    if (value !== undefined) body[key] = value;
+  }
+  if (form.single) body.single_active_consumer = true;
+  if (form.transient) body.durable = false;
+  if (form.over) body.over = { topic: form.over, from: form.from } as NewQueue['over'];
   return body;
 }
 
 export function CreateQueue({ namespaces }: { namespaces: string[] }) {
   const [form, setForm] = useState(EMPTY);
-  const set = (name: keyof Form) => (event: { target: { value: string } }) => setForm({ ...form, [name]: event.target.value });
+  const set = (name: Exclude<keyof Form, 'single' | 'transient'>) => (event: { target: { value: string } }) => setForm({ ...form, [name]: event.target.value });
   return (
     <Action<Queue>
       label="Create a queue"
@@ -87,8 +102,42 @@ export function CreateQueue({ namespaces }: { namespaces: string[] }) {
           </select>
         </Field>
         <Field label="Dead letters to the queue" help="Expired, rejected and overflowing messages">
-          <input value={form.dead} onChange={set('dead')} spellCheck={false} />
+          <input value={form.dead} onChange={set('dead')} spellCheck={false} placeholder="dropped" />
         </Field>
+        <details className="wide">
+          <summary>More settings</summary>
+          <div className="form two below-summary">
+            <Field label="Bytes at most" help="Of the bodies that wait">
+              <input type="number" min="1" placeholder="unlimited" value={form.bytes_max} onChange={set('bytes_max')} />
+            </Field>
+            <Field label="Returns at most" help="Then a message is a dead letter">
+              <input type="number" min="0" placeholder="unlimited" value={form.delivery_limit} onChange={set('delivery_limit')} />
+            </Field>
+            <Field label="Deleted without use after ms" help="The queue with its messages">
+              <input type="number" min="1" placeholder="never" value={form.expires_ms} onChange={set('expires_ms')} />
+            </Field>
+            <Field label="Settled messages that are kept" help="They can be read as records">
+              <input type="number" min="0" placeholder="none" value={form.retain} onChange={set('retain')} />
+            </Field>
+            <Field label="Over the topic" help="Its messages are the records of a stored topic, which stay there">
+              <input value={form.over} onChange={set('over')} spellCheck={false} placeholder="messages of its own" />
+            </Field>
+            {form.over !== '' && (
+              <Field label="Begins at">
+                <select value={form.from} onChange={set('from')}>
+                  <option value="earliest">the oldest record</option>
+                  <option value="latest">records to come</option>
+                </select>
+              </Field>
+            )}
+            <label className="check wide">
+              <input type="checkbox" checked={form.single} onChange={(event) => setForm({ ...form, single: event.target.checked })} /> one consumer at a time gets messages
+            </label>
+            <label className="check wide">
+              <input type="checkbox" checked={form.transient} onChange={(event) => setForm({ ...form, transient: event.target.checked })} /> transient: the queue goes with the next restart
+            </label>
+          </div>
+        </details>
       </div>
     </Action>
   );

@@ -2,9 +2,11 @@
 import { useRef, useState } from 'react';
 import { useOnce } from '../../api/live';
 import { seg } from '../../api/http';
-import type { Message, Messages as Found, MessageCount, Moved, Queue } from '../../api/types';
+import type { Message, Messages as Found, MessageCount, Moved, Queue, QueueDetails } from '../../api/types';
 import { Action, curl } from '../../ui/Action';
+import { CompareTwo, type Side } from '../../ui/CompareTwo';
 import { firstLine } from '../../ui/Content';
+import { Export } from '../../ui/Export';
 import { bytes, count, counted, short, time, visible } from '../../ui/format';
 import { Badge, Copy, Failure, save, Time } from '../../ui/parts';
 import { setParams, useRoute } from '../../ui/route';
@@ -15,18 +17,24 @@ import { queueUrl } from './Queues';
 
 const KEYS = ['state', 'priority', 'sender', 'context', 'died_in', 'died_of', 'order'];
 
-export function Messages({ queue }: { queue: Queue }) {
+export function Messages({ queue }: { queue: QueueDetails }) {
   const { query } = useRoute();
   const chosen: Record<string, string | undefined> = Object.fromEntries(KEYS.map((key) => [key, query.get(key) ?? undefined]));
   const [header, value] = (query.get('header') ?? '').split('=', 2);
   if (header && value !== undefined) chosen[`header.${header}`] = value;
   const isInFlight = chosen.state === 'in_flight';
-  const url = queueUrl(queue, '/messages', { count: 50, ...chosen, after: query.get('after') });
+  const page = (after: string | null | undefined, of: number) => queueUrl(queue, '/messages', { count: of, ...chosen, after });
+  const url = page(query.get('after'), 50);
   const found = useOnce<Found>(url);
-  const [opened, setOpened] = useState<string>();
+  const opened = query.get('message') ?? undefined;
+  const setOpened = (message: string | undefined) => setParams({ message });
+  const [isCompared, setCompared] = useState(false);
   const [ticked, setTicked] = useState<Set<string>>(new Set());
   const messages = found.data?.messages ?? [];
   const origins = useOrigins(messages);
+  const both = messages.filter(({ id }) => ticked.has(id));
+  const waiting = both.filter(({ state }) => state === 'ready').map(({ id }) => id);
+  const isChosen = [...KEYS.filter((key) => key !== 'order'), 'header'].some((key) => query.get(key));
   const tick = (id: string) => {
     const next = new Set(ticked);
     if (!next.delete(id)) next.add(id);
@@ -55,9 +63,24 @@ export function Messages({ queue }: { queue: Queue }) {
           Look again
         </button>
         {origins.length > 0 && <Back queue={queue} origins={origins} />}
-        {ticked.size > 0 && <Discard key="discard" queue={queue} ids={[...ticked]} after={() => setTicked(new Set())} />}
+        {waiting.length > 0 && <Discard key="discard" queue={queue} ids={waiting} after={() => setTicked(new Set())} />}
+        {both.length === 2 && (
+          <button type="button" onClick={() => setCompared(true)}>
+            Compare
+          </button>
+        )}
+        {both.length === 1 && <span className="quiet small">Tick another one to compare them.</span>}
+        <Export
+          label="Export"
+          title={`Export messages of ${visible(queue.name)}`}
+          file={`${queue.name.replace(/[^\w.-]+/g, '-')}.ndjson`}
+          about={`All ${isInFlight ? `${counted(queue.in_flight, 'message')} in flight` : `${counted(queue.ready, 'message')} that wait`}${isChosen ? ', as far as they are chosen' : ''}.`}
+          page={(after) => page(after, 1000)}
+          items={({ messages: some }: Found) => some}
+          disabled={messages.length === 0}
+        />
         <button type="button" className="plain small" disabled={messages.length === 0} onClick={() => save('messages.ndjson', lines())}>
-          Save as NDJSON
+          Save these as NDJSON
         </button>
         <Copy label="As curl" text={curl({ method: 'GET', path: url })} />
       </div>
@@ -85,7 +108,7 @@ export function Messages({ queue }: { queue: Queue }) {
             rows={messages}
             keyOf={({ id }) => id}
             ticks={{
-              of: ({ id, state }) => <input type="checkbox" aria-label={`Choose message ${id}`} checked={ticked.has(id)} disabled={state !== 'ready'} onChange={() => tick(id)} />,
+              of: ({ id }) => <input type="checkbox" aria-label={`Choose message ${id}`} checked={ticked.has(id)} onChange={() => tick(id)} />,
             }}
           />
         </Scroll>
@@ -109,16 +132,33 @@ export function Messages({ queue }: { queue: Queue }) {
           </span>
         </div>
       )}
+      {isCompared && both[0] && both[1] && <CompareTwo one={side(both[0])} other={side(both[1])} onClose={() => setCompared(false)} />}
       {opened && <OneMessage queue={queue} id={opened} known={messages.find(({ id }) => id === opened)} onClose={() => setOpened(undefined)} />}
     </section>
   );
 }
 
+const side = (message: Message): Side => ({
+  title: message.id,
+  raw: { value: message.content, base64: message.content_base64 },
+  fields: [
+    ['State', message.state],
+    ['Sent', message.sent_at ?? '–'],
+    ['Priority', String(message.priority)],
+    ['Sender', message.sender ?? '–'],
+    ['Context', String(message.context ?? '–')],
+    ['Exchange', message.exchange],
+    ['Routing key', message.routing_key],
+    ['Deliveries', String(message.delivery_count)],
+    ['Died', message.deaths.map(({ queue, reason }) => `${reason} in ${queue}`).join('; ') || '–'],
+    ...Object.entries(message.headers).map(([name, value]): [string, string] => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
+  ],
+});
+
 /** The consumer or lease that has a message in flight. */
-function Holder({ of }: { of: Message }) {
-  const { holder } = of as Message & { holder?: { consumer?: string | number; lease_until?: string; by?: string } | null };
+function Holder({ of: { holder } }: { of: Message }) {
   if (!holder) return null;
-  const text = holder.consumer !== undefined ? `with consumer ${holder.consumer}` : holder.lease_until ? `leased until ${time(holder.lease_until)}` : `with a ${holder.by}`;
+  const text = 'consumer' in holder ? `with consumer ${holder.consumer}` : 'lease_until' in holder ? `leased until ${time(holder.lease_until)}` : `with a ${holder.by}`;
   return <Badge>{text}</Badge>;
 }
 

@@ -6,8 +6,8 @@ import type { MessageCount, Moved, QueueDetails as State } from '../../api/types
 import { Action } from '../../ui/Action';
 import { Charts, Ranges, type Drawn, type Series } from '../../ui/Chart';
 import { bytes, count, counted, duration, rate, short, visible } from '../../ui/format';
-import { Durability, Facts, Failure, Field, Figures, Head, Meter, Tabs, useTab } from '../../ui/parts';
-import { go, to } from '../../ui/route';
+import { Badge, Durability, Facts, Failure, Field, Figures, Head, Meter, Tabs, useTab } from '../../ui/parts';
+import { go, Link, to } from '../../ui/route';
 import { Consumers } from '../Consumers';
 import { Bindings } from '../exchanges/Bindings';
 import { Lanes } from './Lanes';
@@ -15,6 +15,7 @@ import { Messages } from './Messages';
 import { conditions, Marks, queueUrl } from './Queues';
 import { Send } from './Send';
 import { Settings } from './Settings';
+import { Take } from './Take';
 
 const WAITING: Series[] = [
   { name: 'ready', label: 'Ready' },
@@ -50,6 +51,7 @@ export function Queue({ namespace, name }: { namespace: string; name: string }) 
         badges={
           <>
             <Durability level={queue.durability} />
+            {queue.over !== null && <Badge>over the topic {visible(queue.over)}</Badge>}
             <Marks queue={queue} long />
           </>
         }
@@ -130,6 +132,7 @@ function Inside({ queue }: { queue: State }) {
               ['Deliveries at most', queue.delivery_limit === null ? 'unlimited' : count(queue.delivery_limit)],
               ['Dead letters', queue.dead_letter === null ? 'are dropped' : `to ${queue.dead_letter.exchange || 'the queue'} ${queue.dead_letter.routing_key ?? ''}`],
               ['Priorities', queue.priority_max === 0 ? 'none' : `0 to ${queue.priority_max}`],
+              ['As records', queue.topic === null ? 'not shown' : <Link key="t" href={to(['topics', queue.topic], { tab: 'records' })}>{visible(queue.topic)}</Link>],
               ['Deleted without use after', queue.expires_ms === null ? 'never' : duration(queue.expires_ms)],
             ]}
           />
@@ -161,6 +164,7 @@ function Actions({ queue }: { queue: State }) {
   return (
     <>
       <Send queue={queue} />
+      <Take queue={queue} />
       <button type="button" onClick={flip} title={isPaused ? 'Hand messages out again' : 'Take messages, and hand none out'}>
         {isPaused ? 'Resume' : 'Pause'}
       </button>

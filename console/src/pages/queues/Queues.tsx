@@ -8,6 +8,7 @@ import { queueAt } from '../../ui/pages';
 import { Badge, Commands, Durability, Head } from '../../ui/parts';
 import { Link, useParam } from '../../ui/route';
 import { Many } from '../../ui/Many';
+import type { Hours } from '../../ui/Spark';
 import { CreateQueue } from './CreateQueue';
 
 export const queueUrl = ({ namespace, name }: { namespace: string; name: string }, more = '', query = {}): string =>
@@ -36,6 +37,14 @@ const COLUMNS: Column<Queue>[] = [
   { head: 'Bytes', sort: 'bytes_ready', num: true, phone: 'less', cell: ({ bytes_ready: n }) => bytes(n), text: ({ bytes_ready: n }) => n },
   { head: 'Durability', phone: 'less', cell: ({ durability }) => <Durability level={durability} />, text: ({ durability }) => durability },
 ];
+
+const HOURS: Hours<Queue> = {
+  of: ({ name }) => `queue:${name}`,
+  namespace: ({ namespace }) => namespace,
+  names: ['published_rate', 'delivered_rate'],
+  format: rate,
+  href: ({ namespace, name }) => queueAt(namespace, name, { range: '60' }),
+};
 
 export function Marks({ queue, long }: { queue: Queue; long?: boolean }) {
   return (
@@ -70,8 +79,12 @@ export function Queues() {
         keyOf={({ namespace: space, name }) => `${space} ${name}`}
         noun="queues"
         openAt={(name) => queueAt(namespace ?? '/', name)}
+        hours={HOURS}
         filters={[
           { name: 'ready', label: 'With messages', value: 'true' },
+          { name: 'unconsumed', label: 'No consumer', value: 'true' },
+          { name: 'growing', label: 'Growing', value: 'true' },
+          { name: 'paused', label: 'Paused', value: 'true' },
           { name: 'personal', label: 'Personal', value: 'true' },
           { name: 'exclusive', label: 'Exclusive', value: 'true' },
         ]}

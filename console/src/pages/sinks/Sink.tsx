@@ -4,14 +4,15 @@ import { request } from '../../api/http';
 import { useLive } from '../../api/live';
 import type { DeletedSink, Sink as State, SinkPlace, SinkPositions } from '../../api/types';
 import { Action } from '../../ui/Action';
-import { bytes, count, counted, duration, short, visible } from '../../ui/format';
+import { Course } from '../../ui/Course';
+import { bytes, count, counted, duration, rate, short, visible } from '../../ui/format';
 import { Badge, Facts, Failure, Field, Figures, Head, Meter } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
 import { Sources, State as StateBadge, sinkUrl } from './Sinks';
 
 export function Sink({ name }: { name: string }) {
-  const { data: sink, error } = useLive<State>(sinkUrl(name));
+  const { data: sink, error, dataUpdatedAt } = useLive<State>(sinkUrl(name));
   if (!sink || error) {
     return (
       <>
@@ -50,6 +51,10 @@ export function Sink({ name }: { name: string }) {
           { name: 'Taken over', value: count(sink.fenced), more: 'times by another process' },
         ]}
       />
+      <div className="grid">
+        <Course title="Lag" format={short} stamp={dataUpdatedAt} of={[{ name: 'lag', label: 'Lag', value: sink.lag }]} />
+        <Course title="Rows per second" format={rate} stamp={dataUpdatedAt} of={[{ name: 'rows', label: 'Rows', value: sink.rows, grows: true }]} />
+      </div>
       <Places places={sink.places} />
       <div className="grid">
         <section className="card">

@@ -1,15 +1,18 @@
 // Records of a topic: by offset or time, searched by the broker, or as they come.
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { useEvents } from '../../api/stream';
 import { useOnce } from '../../api/live';
 import type { PartitionRecords, Record as Entry, Topic, TopicRecords } from '../../api/types';
 import { curl } from '../../ui/Action';
+import { CompareTwo, type Side } from '../../ui/CompareTwo';
 import { Content, firstLine, Headers } from '../../ui/Content';
 import { Dialog } from '../../ui/Dialog';
+import { Export } from '../../ui/Export';
 import { bytes, count, counted, visible } from '../../ui/format';
 import { Copy, Facts, Failure, Field, save, Time } from '../../ui/parts';
-import { setParams, useRoute } from '../../ui/route';
+import { setParams, useParam, useRoute } from '../../ui/route';
 import { Scroll, Table, type Column } from '../../ui/Table';
+import { Places } from './Places';
 import { Produce } from './Produce';
 import { topicUrl } from './Topics';
 
@@ -30,9 +33,11 @@ const pair = (kind: string, text: string | null): [string, string][] => {
 export function Records({ topic }: { topic: Topic }) {
   const { query } = useRoute();
   const isTail = query.get('tail') === '1';
+  const chosen = new URLSearchParams(query);
+  chosen.delete('open');
   return (
     <section aria-label="Records">
-      <Choice topic={topic} key={query.toString()} />
+      <Choice topic={topic} key={chosen.toString()} />
       {isTail ? <Tail topic={topic} search={searchOf(query)} /> : <Page topic={topic} />}
     </section>
   );
@@ -137,8 +142,19 @@ function Page({ topic }: { topic: Topic }) {
             </button>
             <Copy label="As curl" text={curl({ method: 'GET', path: url })} />
             <button type="button" className="plain small" onClick={() => save('records.ndjson', records.map((record) => `${JSON.stringify(record)}\n`).join(''))}>
-              Save as NDJSON
+              Save these as NDJSON
             </button>
+            {partition === null && (
+              <Export
+                label="Export"
+                title={`Export records of ${visible(topic.name)}`}
+                file={`${topic.name}.ndjson`}
+                about={`All ${counted(topic.records, 'record')}, the oldest first, as far as they are chosen above.`}
+                page={(after) => topicUrl(topic.name, '/records', { count: 1000, order: 'oldest', from: query.get('from'), ...searchOf(query), after })}
+                items={({ records: some }: TopicRecords) => some}
+                disabled={records.length === 0}
+              />
+            )}
             {query.get('after') && (
               <button type="button" onClick={() => setParams({ after: undefined })}>
                 First page
@@ -196,27 +212,77 @@ const columns = (onOpen: (record: Entry) => void): Column<Entry>[] => [
   { head: 'Bytes', num: true, phone: 'less', cell: ({ bytes: n }) => bytes(n) },
 ];
 
+const keyOf = ({ partition, offset }: Entry): string => `${partition}-${offset}`;
+
+const textOfKey = (record: Entry): string => String(record.key ?? record.key_base64 ?? '–');
+
+const side = (record: Entry): Side => ({
+  title: `${record.partition}, ${count(record.offset)}`,
+  raw: { value: record.value, base64: record.value_base64 },
+  fields: [
+    ['Key', textOfKey(record)],
+    ['Time', record.timestamp ?? '–'],
+    ...Object.entries(record.headers).map(([name, value]): [string, string] => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
+  ],
+});
+
 function Rows({ topic, records }: { topic: Topic; records: Entry[] }) {
-  const [opened, setOpened] = useState<Entry>();
+  const [open, setOpen] = useParam('open');
+  const [ticked, setTicked] = useState<Map<string, Entry>>(new Map());
+  const [isCompared, setCompared] = useState(false);
+  // A record that is open stays, though others push it out of the list.
+  const kept = useRef<Entry>(undefined);
+  const found = records.find((record) => keyOf(record) === open) ?? kept.current;
+  kept.current = found;
+  const opened = found && keyOf(found) === open ? found : undefined;
+  const [one, other] = [...ticked.values()];
+  const tick = (record: Entry) => {
+    const next = new Map(ticked);
+    if (!next.delete(keyOf(record))) next.set(keyOf(record), record);
+    setTicked(next);
+  };
   return (
     <>
+      {ticked.size > 0 && (
+        <div className="tools">
+          {ticked.size === 2 ? (
+            <button type="button" onClick={() => setCompared(true)}>
+              Compare
+            </button>
+          ) : (
+            <span className="quiet small">{ticked.size === 1 ? 'Tick another one to compare them.' : 'Two can be compared.'}</span>
+          )}
+        </div>
+      )}
       <Scroll>
-        <Table caption="Records" columns={columns(setOpened)} rows={records} keyOf={({ partition, offset }) => `${partition} ${offset}`} />
+        <Table
+          caption="Records"
+          columns={columns((record) => setOpen(keyOf(record)))}
+          rows={records}
+          keyOf={keyOf}
+          ticks={{ of: (record) => <input type="checkbox" aria-label={`Choose offset ${record.offset} of partition ${record.partition}`} checked={ticked.has(keyOf(record))} onChange={() => tick(record)} /> }}
+        />
       </Scroll>
+      {isCompared && one && other && <CompareTwo one={side(one)} other={side(other)} onClose={() => setCompared(false)} />}
       {opened && (
-        <Dialog title={`Record ${count(opened.offset)} of partition ${opened.partition}`} onClose={() => setOpened(undefined)} wide>
-          <Content raw={{ value: opened.value, base64: opened.value_base64 }} size={opened.bytes} />
+        <Dialog title={`Record ${count(opened.offset)} of partition ${opened.partition}`} onClose={() => setOpen(undefined)} wide>
+          <Places topic={topic} record={opened} />
+          <section>
+            <h3>Value</h3>
+            <Content raw={{ value: opened.value, base64: opened.value_base64 }} size={opened.bytes} />
+          </section>
           <Headers of={opened.headers} />
           <Facts
             rows={[
-              ['Key', <code key="k">{visible(String(opened.key ?? opened.key_base64 ?? '–'))}</code>],
+              ['Key', <span key="k"><code>{visible(textOfKey(opened))}</code> {opened.key != null && <Copy text={opened.key} />}</span>],
               ['Time', <Time key="t" at={opened.timestamp} />],
               ['Topic', visible(topic.name)],
             ]}
           />
           <div className="row end">
             <Produce topic={topic} like={opened} label="Publish a copy" />
-            <button type="button" autoFocus data-focus onClick={() => setOpened(undefined)}>
+            <Copy label="Copy as JSON" text={JSON.stringify(opened, null, 2)} />
+            <button type="button" autoFocus data-focus onClick={() => setOpen(undefined)}>
               Close
             </button>
           </div>

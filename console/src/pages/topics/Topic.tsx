@@ -8,6 +8,7 @@ import { List, type Column } from '../../ui/List';
 import { queueAt } from '../../ui/pages';
 import { Badge, Durability, Failure, Figures, Head, Tabs, Time, useTab } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
+import { CopyTopic, EmptyTopic } from './Change';
 import { Produce } from './Produce';
 import { Records } from './Records';
 import { Settings } from './Settings';
@@ -48,10 +49,17 @@ export function Topic({ name }: { name: string }) {
             <Durability level={topic.durability} />
             {topic.kind !== 'stored' && <Badge>{topic.kind}</Badge>}
             {topic.internal && <Badge>internal</Badge>}
+            {topic.shows && (
+              <Badge>
+                shows the queue <Link href={queueAt(topic.shows.namespace, topic.shows.name)}>{visible(topic.shows.name)}</Link>
+              </Badge>
+            )}
           </>
         }
       >
         <Produce topic={topic} />
+        <CopyTopic topic={topic} />
+        {topic.kind === 'stored' && topic.partitions <= 1000 && <EmptyTopic topic={topic} />}
         <Action<Freed>
           label="Delete"
           destroys

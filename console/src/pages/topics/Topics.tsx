@@ -6,6 +6,7 @@ import { byteRate, bytes, count, duration, rate, short, visible } from '../../ui
 import { List, type Column } from '../../ui/List';
 import { Badge, Commands, Durability, Field, Head } from '../../ui/parts';
 import { go, Link, to } from '../../ui/route';
+import type { Hours } from '../../ui/Spark';
 
 export const topicUrl = (name: string, more = '', query = {}): string => api(`topics/${seg(name)}${more}`, query);
 
@@ -36,6 +37,13 @@ const COLUMNS: Column<TopicEntry>[] = [
   { head: 'Durability', phone: 'less', cell: ({ durability }) => <Durability level={durability} />, text: ({ durability }) => durability },
 ];
 
+const HOURS: Hours<TopicEntry> = {
+  of: ({ name }) => `topic:${name}`,
+  names: ['records_in_rate', 'records_out_rate'],
+  format: rate,
+  href: ({ name }) => to(['topics', name], { range: '60' }),
+};
+
 export const Topics = () => (
   <>
     <Head title="Topics">
@@ -47,6 +55,7 @@ export const Topics = () => (
       keyOf={({ name }) => name}
       noun="topics"
       openAt={(name) => to(['topics', name])}
+      hours={HOURS}
       filters={[
         { name: 'kind', label: 'Stored', value: 'stored' },
         { name: 'kind', label: 'Of queues', value: 'queue' },

@@ -36,10 +36,11 @@ struct LimitsOf {
     namespace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// Open connections of RabbitMQ's clients.
+    /// Open connections of RabbitMQ's clients; of a user, those of Kafka's clients with a login and
+    /// those over WebSocket too.
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<u64>,
-    /// Open channels of a user.
+    /// Open channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     channels: Option<u64>,
     /// Queues of a namespace.
@@ -58,6 +59,7 @@ struct LimitsOf {
 
 const OF_NAMESPACES: &[Limit] = &[
     Limit::Connections,
+    Limit::Channels,
     Limit::Queues,
     Limit::Topics,
     Limit::Messages,

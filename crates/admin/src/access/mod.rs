@@ -12,6 +12,7 @@
 //! - `standing`: the end of waits and streams when their right is gone
 //! - `may`: decisions about a user
 //! - `pages`: pages of the broker that only show
+//! - [`passed`]: the caller of a request that a node passes on to another one
 //! - `permissions`: permissions of users in namespaces, and for routing keys
 //! - `quotas`: `/v1/quotas`, and the quotas of requests; `limits`: `/v1/limits`
 //! - `verifiers`: verifiers of passwords, in definitions
@@ -20,6 +21,7 @@
 mod limits;
 mod may;
 mod pages;
+pub mod passed;
 mod permissions;
 mod quotas;
 pub(crate) mod rights;
@@ -38,7 +40,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use stafett_access::{Action, Caller, Resource, TokenHash};
+use stafett_access::{Action, Caller, Limit, Limited, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
 use stafett_broker::{AccessControl, LoginError, Proof};
 use stafett_http::{Code, Problem, Slot, server};
@@ -80,6 +82,12 @@ pub fn guard<S: Clone + Send + Sync + 'static>(broker: Slot<Broker>, routes: Rou
 pub(crate) fn caller(broker: &Broker) -> Arc<Caller> {
     let known = SCOPE.try_with(|scope| Arc::clone(&scope.caller));
     known.unwrap_or_else(|_| broker.access().anonymous(Ipv4Addr::LOCALHOST.into()))
+}
+
+/// Returns the name of the user whose request this task executes. `None` for a caller without a name.
+pub(crate) fn user() -> Option<String> {
+    let named = SCOPE.try_with(|scope| scope.caller.name().map(str::to_owned));
+    named.ok().flatten()
 }
 
 /// Executes a task for a caller.
@@ -162,18 +170,13 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
     };
     let access = broker.access();
     let caller = match request.extensions().get::<Arc<Caller>>() {
-        // A request of the process itself.
+        // A request of the process itself, or of another node.
         Some(caller) => Arc::clone(caller),
-        None if access.directory().user_count() == 0 => access.anonymous(peer),
-        None => {
-            let certificate = server::tls(&request).cloned();
-            let before = access.before_login(certificate.as_deref().and_then(TlsSession::user), peer);
-            let headers = request.headers().clone();
-            match log_in(access, &headers, before).await {
-                Ok(caller) => caller,
-                Err(problem) => return unauthenticated(problem, &request),
-            }
-        }
+        // Apart, as requests that wait keep the memory of this future.
+        None => match Box::pin(Proofs::of(&request).caller(access)).await {
+            Ok(caller) => caller,
+            Err(problem) => return unauthenticated(problem, &request),
+        },
     };
     let token = bearer(request.headers()).map(TokenHash::of);
     // A token of an authorization server ends by itself.
@@ -195,7 +198,10 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         Err(refused) => return *refused,
     };
     request.extensions_mut().insert(Arc::clone(&caller));
-    let handovers = begin_upgrade(&broker, &caller, &mut request);
+    let upgrade = match begin_upgrade(&broker, &caller, &mut request) {
+        Ok(upgrade) => upgrade,
+        Err(problem) => return problem.into_response(),
+    };
     let scope = Scope {
         caller,
         standing: Some(Arc::clone(&standing)),
@@ -207,27 +213,41 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
     let response = quotas::charge_answer(&broker, &charged, response);
-    if let Some((outer, own)) = handovers
+    if let Some(((outer, own), counted)) = upgrade
         && let Some(next) = own.take()
     {
-        outer.give(standing::ended_by(standing, next));
+        outer.give(standing::ended_by(standing, next, counted));
         return response;
     }
     standing::revocable(standing, response)
 }
 
-/// Prepares a request that goes on as another protocol. `None` for others.
+/// The slots for the next protocol, and the connection among those of its user.
+type BegunUpgrade = ((Handover, Handover), Option<Tallied>);
+
+/// Prepares a request that goes on as another protocol. `None` for others. Refuses it if the user has as many
+/// connections as it may have.
 fn begin_upgrade(
     broker: &Arc<Broker>,
     caller: &Arc<Caller>,
     request: &mut Request,
-) -> Option<(Handover, Handover)> {
+) -> Result<Option<BegunUpgrade>, Problem> {
     if !rights::is_upgrade(request) {
-        return None;
+        return Ok(None);
     }
+    let count = |user: &str| {
+        let counted = broker
+            .access()
+            .count(Limited::User(user.into()), Limit::Connections);
+        counted.map_err(|max| {
+            let why = format!("the user {user:?} may have {max} connections, and has them");
+            Problem::new(Code::LimitReached, why).with("limit", max)
+        })
+    };
+    let counted = caller.name().map(count).transpose()?;
     let meter = quotas::ConnectionMeter::of(broker, caller, request);
     request.extensions_mut().insert(meter);
-    standing::intercept(request)
+    Ok(standing::intercept(request).map(|slots| (slots, counted)))
 }
 
 fn template(request: &Request) -> &str {
@@ -262,6 +282,32 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'));
     pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// Proofs of identity that a request has.
+struct Proofs {
+    peer: IpAddr,
+    certificate: Option<Arc<TlsSession>>,
+    headers: HeaderMap,
+}
+
+impl Proofs {
+    fn of(request: &Request) -> Self {
+        Self {
+            peer: server::peer(request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            certificate: server::tls(request).cloned(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    async fn caller(self, access: &AccessControl) -> Result<Arc<Caller>, Problem> {
+        if access.directory().user_count() == 0 {
+            return Ok(access.anonymous(self.peer));
+        }
+        let user = self.certificate.as_deref().and_then(TlsSession::user);
+        let before = access.before_login(user, self.peer);
+        log_in(access, &self.headers, before).await
+    }
 }
 
 /// Returns the caller that the headers prove; without any proof, the one of the connection.

@@ -216,6 +216,8 @@ fn rate_of(request: &Request) -> Option<Rate> {
             | "/queues/{queue}/events"
             | "/queues/{queue}/receive"
             | "/queues/{queue}/messages"
+            | "/queues/{queue}/messages/{id}"
+            | "/groups/{group}/members/{member}/poll"
             | "/receive",
         ) => Some(Rate::Fetched),
         _ => None,

@@ -12,7 +12,7 @@ use axum::http::Method;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_core::Stream;
-use stafett_access::{Action, Caller, Kind, Resource, TokenHash};
+use stafett_access::{Action, Caller, Kind, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem, sse};
 use stafett_model::Lock;
@@ -171,10 +171,11 @@ impl Standing {
     }
 }
 
-/// Ends a connection that goes on as another protocol when its right is gone.
-pub(super) fn ended_by(standing: Arc<Standing>, next: Next) -> Next {
+/// Ends a connection that goes on as another protocol when its right is gone. It counts until its end.
+pub(super) fn ended_by(standing: Arc<Standing>, next: Next, counted: Option<Tallied>) -> Next {
     Box::new(move |connection, received| {
         Box::pin(async move {
+            let _counted = counted;
             let entry = Arc::clone(&connection.entry);
             let mut served = next(connection, received);
             tokio::select! {

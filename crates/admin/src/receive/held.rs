@@ -66,7 +66,7 @@ pub(super) async fn list(
     Ok(answer(StatusCode::OK, &found))
 }
 
-fn holder_of(broker: &Broker, queue: &Queue, holder: Holder) -> HolderOf {
+pub(super) fn holder_of(broker: &Broker, queue: &Queue, holder: Holder) -> HolderOf {
     match holder {
         Holder::Consumer(key) => {
             let consumers = broker.messaging().consumers().of(ConsumerSource::Queue(queue.id));

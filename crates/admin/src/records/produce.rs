@@ -195,15 +195,29 @@ fn build(
     (keyless, partial): (u32, bool),
 ) -> Result<RecordsAppend, Problem> {
     loop {
-        let why = match catalog.records_append(topic, &incoming.records, keyless, wall_ms()) {
-            Ok(built) => return Ok(built),
-            Err(why) => why,
+        let left = if partial {
+            REFUSED_MAX.saturating_sub(incoming.refused.len())
+        } else {
+            0
         };
-        let problem = refused(&why, incoming, topic);
-        if !partial || incoming.refused.len() >= REFUSED_MAX {
-            return Err(problem);
+        let rules = (wall_ms(), left + 1);
+        let built = catalog.records_append_or_all(topic, &incoming.records, keyless, rules);
+        let mut errors = match built {
+            Ok(built) => return Ok(built),
+            Err(errors) => errors,
+        };
+        // From the last one on, so that the places of the others stay.
+        errors.sort_by_key(|error| std::cmp::Reverse(error.index));
+        errors.dedup_by_key(|error| error.index);
+        for (at, why) in errors.iter().rev().enumerate() {
+            if at >= left {
+                return Err(refused(why, incoming, topic));
+            }
         }
-        incoming.refuse(why.index, problem);
+        for why in errors {
+            let problem = refused(&why, incoming, topic);
+            incoming.refuse(why.index, problem);
+        }
     }
 }
 

@@ -294,6 +294,7 @@ async fn results_of_imports_have_no_verifiers() {
         json!([{ "field": "verifiers", "is": null, "wanted": null }])
     );
     let (_, operations) = as_root(&world, "GET /v1/operations", "").await;
+    assert_eq!(operations["items"][0]["by"], "root");
     let text = operations.to_string();
     assert!(!text.contains(&key) && !text.contains(&other), "{text}");
 }

@@ -35,6 +35,11 @@ async fn live_topics_and_clients_are_listed_shown_and_ended() {
         .subscribe(text("ann"), SubscriptionEdit::SubscribePatterns(vec![pattern]))
         .await;
     let counts = world.ok("GET /v1/live").await;
+    let memory = world.ok("GET /v1/node/memory").await;
+    assert!(
+        memory["live"]["bytes"].as_u64().is_some_and(|bytes| bytes >= 64),
+        "{memory}"
+    );
     assert_eq!(
         (
             &counts["clients"],

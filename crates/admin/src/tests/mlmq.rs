@@ -314,6 +314,43 @@ async fn a_wait_ends_when_its_queue_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_on_several_queues_is_woken_by_a_message() {
+    let world = registered(&[]).await;
+    world.queue("/", "a").await;
+    for (request, queue) in [
+        ("POST /v1/receive?wait=60s&queue=a,b", "b"),
+        ("POST /v1/receive?wait=60s&queue=a,b&order=oldest&priority=0", "a"),
+        ("POST /v1/receive?wait=60s", "b"),
+        ("POST /v1/receive?wait=60s", "new"),
+    ] {
+        world.queue("/", "b").await;
+        let begun = tokio::time::Instant::now();
+        let sending = async {
+            if queue == "new" {
+                world.send("PUT /v1/queues/new", "{}").await;
+            }
+            world
+                .send(&format!("POST /v1/queues/{queue}/messages"), "1")
+                .await
+        };
+        let ((status, got), _) = tokio::join!(world.ask(request), sending);
+        assert_eq!(
+            (status, &got["messages"][0]["queue"]),
+            (StatusCode::OK, &json!(queue))
+        );
+        assert!(
+            begun.elapsed() < Duration::from_millis(100),
+            "{request} {:?}",
+            begun.elapsed()
+        );
+    }
+    let begun = tokio::time::Instant::now();
+    let (_, got) = world.ask("POST /v1/receive?wait=3s").await;
+    assert_eq!((&got["messages"], &got["next"]), (&json!([]), &json!(null)));
+    assert!(begun.elapsed() >= Duration::from_secs(3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_in_use_does_not_expire() {
     let world = registered(&[]).await;
     world.send("PUT /v1/queues/q", r#"{"expires_ms": 2000}"#).await;

@@ -26,6 +26,7 @@ async fn a_node_shows_itself() {
     let (_, threads) = world.ask("GET /v1/node/threads?log=true").await;
     assert_eq!(threads["threads"][0]["name"], "journal-sync");
     assert_eq!(threads["operations"], 0);
+    assert_eq!(threads["queues_stalled"], 0);
     assert_eq!(threads["connections"]["running"], 0, "{threads}");
     assert_eq!(threads["connections"]["waits_for"]["journal"], 0);
     world.queue("/", "q").await;
@@ -34,10 +35,45 @@ async fn a_node_shows_itself() {
         memory["request_memory"],
         json!({ "used_bytes": 1, "max_bytes": 2, "waiting": 0 })
     );
-    assert_eq!(memory["queues"], json!({ "count": 1, "in_flight": 0 }));
+    let queues = &memory["queues"];
+    assert_eq!((&queues["count"], &queues["in_flight"]), (&json!(1), &json!(0)));
+    assert!(
+        queues["state_bytes"].as_u64().is_some_and(|bytes| bytes > 100),
+        "{memory}"
+    );
+    for part in ["kept_bytes", "index_bytes"] {
+        assert_eq!(queues[part], 0, "{part}");
+    }
+    for part in ["groups_bytes", "history_bytes", "other_bytes"] {
+        assert!(memory[part].is_u64(), "{part}: {memory}");
+    }
     let (_, settings) = world.ask("GET /v1/node/settings?columns=key,source&q=DUR").await;
     let expected = json!([{ "key": "durability", "source": "stafett.toml:7" }]);
     assert_eq!(settings["items"], expected);
+}
+
+#[tokio::test]
+async fn a_namespace_counts_the_messages_of_its_queues() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.queue("/", name).await;
+    }
+    for name in ["a", "b", "b"] {
+        let (status, _) = world.send(&format!("POST /v1/queues/{name}/messages"), "x").await;
+        assert_eq!(status, StatusCode::CREATED);
+    }
+    world.ask("POST /v1/queues/a/receive").await;
+    let (_, one) = world.ask("GET /v1/namespaces/%2F").await;
+    let (_, all) = world.ask("GET /v1/namespaces").await;
+    for shown in [&one, &all["items"][0]] {
+        let counters = &shown["counters"];
+        assert_eq!(
+            (&counters["published"], &counters["got"], &shown["ready"]),
+            (&json!(3), &json!(1), &json!(2)),
+            "{shown}"
+        );
+        assert!(shown["rates"]["published"].is_f64(), "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -216,6 +216,7 @@ async fn queues_are_listed_by_id_client_and_kind() {
         .await;
     world.ask("PUT /v1/clients/ann").await;
     world.publish("b", b"one", 0, None).await;
+    world.ask("POST /v1/queues/c/pause").await;
     let (_, shown) = world.ask("GET /v1/queues/c").await;
     let by_id = format!("id={}", shown["id"].as_str().unwrap());
     for (query, expected) in [
@@ -228,6 +229,9 @@ async fn queues_are_listed_by_id_client_and_kind() {
         ("exclusive=true", &[]),
         ("over=t", &["over"]),
         ("ready=true", &["b"]),
+        ("unconsumed=true&prefix=b", &["b"]),
+        ("paused=true", &["c"]),
+        ("growing=true", &[]),
         ("prefix=c", &["c", "client.ann"]),
         ("sort=-name&count=2", &["over", "client.ann"]),
         ("sort=-ready&count=1", &["b"]),
@@ -264,6 +268,38 @@ async fn queues_are_listed_by_id_client_and_kind() {
     assert_eq!(found, ["a", "b", "c", "client.ann", "over"]);
     assert_eq!(world.ask("GET /v1/queues/over").await.1["over"], "t");
     assert_eq!(world.ask("GET /v1/queues/a").await.1["over"], json!(null));
+}
+
+#[tokio::test]
+async fn a_message_is_found_as_a_record_and_a_record_as_a_message_of_each_queue() {
+    let world = World::new().await;
+    world.queue("/", "own").await;
+    world.send("PUT /v1/topics/t", "").await;
+    world
+        .send("PUT /v1/queues/over", r#"{"over": {"topic": "t"}}"#)
+        .await;
+    world.publish("own", b"first", 0, None).await;
+    let (_, own) = world.ask("GET /v1/queues/own").await;
+    assert_eq!(own["topic"], "queue.own");
+    let (_, topic) = world.ask("GET /v1/topics/queue.own").await;
+    assert_eq!(topic["shows"]["name"], "own");
+    let id = format!("{}-0-0", topic["shows"]["id"].as_str().unwrap());
+    let (_, message) = world.ask(&format!("GET /v1/queues/own/messages/{id}")).await;
+    assert_eq!(
+        (&message["state"], &message["holder"]),
+        (&json!("ready"), &json!(null))
+    );
+    world.ask("POST /v1/queues/own/receive?ack=lease:60s").await;
+    let (_, message) = world.ask(&format!("GET /v1/queues/own/messages/{id}")).await;
+    assert_eq!(message["state"], "in_flight");
+    assert!(message["holder"]["lease_until"].is_string(), "{message}");
+    let (_, over) = world.ask("GET /v1/queues/over").await;
+    assert_eq!((&over["over"], &over["topic"]), (&json!("t"), &json!("t")));
+    let (_, topic) = world.ask("GET /v1/topics/t").await;
+    assert_eq!(
+        (&topic["shows"], &topic["queues_over"][0]["id"]),
+        (&json!(null), &over["id"])
+    );
 }
 
 #[tokio::test]

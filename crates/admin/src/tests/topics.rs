@@ -282,7 +282,8 @@ async fn a_topic_in_use_goes_by_force_only_and_under_its_id_only() {
     queues.declare(&Namespace::default(), "q", over).await.unwrap();
     let (status, why) = world.ask("DELETE /v1/topics/t").await;
     assert_eq!((status.as_u16(), &why["code"]), (409, &json!("in_use")));
-    assert_eq!(why["queues_over"], json!([{"namespace": "/", "name": "q"}]));
+    let over = &why["queues_over"][0];
+    assert_eq!((&over["namespace"], &over["name"]), (&json!("/"), &json!("q")));
     let (_, why) = world.ask("DELETE /v1/topics/t?force=true&if_id=abc").await;
     assert_eq!((&why["code"], &why["id"]), (&json!("changed"), &made["id"]));
     let id = made["id"].as_str().unwrap();

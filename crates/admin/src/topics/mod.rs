@@ -21,6 +21,7 @@ use stafett_broker::Broker;
 use stafett_http::api::get;
 use stafett_http::list::{self, List, NumberOrder, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
+use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::{LogId, NameRange};
 use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
 
@@ -143,6 +144,8 @@ struct TopicShown {
     entry: TopicEntry,
     /// Queues whose messages are the records of this topic.
     queues_over: Vec<QueueName>,
+    /// Queue that it shows. Null of other topics.
+    shows: Option<QueueName>,
     /// Beginnings of live topics whose messages are stored here.
     live_prefixes: Vec<String>,
 }
@@ -151,6 +154,18 @@ struct TopicShown {
 struct QueueName {
     namespace: String,
     name: String,
+    /// A message of the queue has the id `ID-PARTITION-OFFSET` of its record.
+    id: String,
+}
+
+impl QueueName {
+    fn of(queue: &Queue) -> Self {
+        Self {
+            namespace: queue.namespace.to_string(),
+            name: queue.name.to_string(),
+            id: queue.id.0.to_string(),
+        }
+    }
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -341,6 +356,10 @@ impl TopicShown {
         Self {
             entry: TopicEntry::of(catalog, topic, Totals::of(catalog, topic)),
             queues_over: queues_over(broker, topic),
+            shows: topic.id.queue().and_then(|id| {
+                let queue = broker.messaging().queues().with_id(QueueId(id))?;
+                Some(QueueName::of(&queue))
+            }),
             live_prefixes: live_prefixes(broker, topic),
         }
     }
@@ -349,11 +368,7 @@ impl TopicShown {
 fn queues_over(broker: &Broker, topic: &Topic) -> Vec<QueueName> {
     let queues = broker.messaging().queues().all();
     let over = queues.iter().filter(|queue| queue.over == Some(topic.id));
-    let names = over.map(|queue| QueueName {
-        namespace: queue.namespace.to_string(),
-        name: queue.name.to_string(),
-    });
-    let mut names: Vec<QueueName> = names.collect();
+    let mut names: Vec<QueueName> = over.map(|queue| QueueName::of(queue)).collect();
     names.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     names
 }

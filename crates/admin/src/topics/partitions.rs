@@ -12,7 +12,7 @@ use stafett_http::body::{self, Object};
 use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 use stafett_journal::RecoveryReport;
-use stafett_model::{BatchHeader, LogId, Offset};
+use stafett_model::{BatchHeader, Offset};
 use stafett_topics::{TimeQuery, Topic, TopicCatalog, TruncateError};
 
 use super::changes::{IF_ID, check_id};
@@ -21,6 +21,9 @@ use crate::journal::JournalDesk;
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
 use crate::{Routes, answer};
+
+/// Partitions whose latest batches are looked up at the same time.
+const READ_TOGETHER: usize = 32;
 
 /// A partition and its bounds.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -171,21 +174,29 @@ async fn list(
     let of = |partition| status(broker.catalog(), &topic, partition, report);
     let all = (0..topic.partitions()).filter_map(of);
     let mut page = PARTITIONS.page(&query, all.collect())?;
-    for shown in &mut page.items {
-        let number = shown.get("partition").and_then(Value::as_u64);
-        let log = number.and_then(|number| topic.log(u32::try_from(number).ok()?));
-        if let (Some(log), Some(last)) = (log, shown.get_mut("last_at")) {
-            *last = last_at(broker.catalog(), log).await.map(rfc3339).into();
+    for some in page.items.chunks_mut(READ_TOGETHER) {
+        // All are begun before the first is awaited, as each may read from the disk.
+        let begun = some.iter().map(|shown| {
+            shown.get("last_at")?;
+            let number = shown.get("partition").and_then(Value::as_u64)?;
+            let log = topic.log(u32::try_from(number).ok()?)?;
+            let bounds = broker.catalog().bounds(log)?;
+            (bounds.end > bounds.start).then(|| broker.catalog().find_time(log, TimeQuery::Latest))
+        });
+        let begun: Vec<_> = begun.collect();
+        for (shown, found) in some.iter_mut().zip(begun) {
+            if let (Some(found), Some(last)) = (found, shown.get_mut("last_at")) {
+                let batch = found.finish().await.ok().and_then(Result::ok).flatten();
+                *last = batch.and_then(|batch| latest_in(&batch)).map(rfc3339).into();
+            }
         }
     }
     Ok(answer(StatusCode::OK, &page))
 }
 
-/// Returns the latest timestamp of the records of a log.
-async fn last_at(catalog: &TopicCatalog, log: LogId) -> Option<i64> {
-    catalog.bounds(log).filter(|bounds| bounds.end > bounds.start)?;
-    let batch = catalog.find_time(log, TimeQuery::Latest).finish().await;
-    let header = BatchHeader::parse(&batch.ok()?.ok()??).ok()?;
+/// Returns the latest timestamp in a batch.
+fn latest_in(batch: &[u8]) -> Option<i64> {
+    let header = BatchHeader::parse(batch).ok()?;
     Some(header.max_timestamp).filter(|time| *time >= 0)
 }
 

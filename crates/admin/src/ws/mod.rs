@@ -125,7 +125,12 @@ pub(crate) fn routes() -> Api<Front> {
                 NAMESPACE,
                 Parameter::text("client", "Client that the connection acts for, where no header can name it."),
             ])
-            .refuses(&[Code::NotServing, Code::NoWebsocket, Code::Forbidden]),
+            .refuses(&[
+                Code::NotServing,
+                Code::NoWebsocket,
+                Code::Forbidden,
+                Code::LimitReached,
+            ]),
             upgrade,
         )
         .with(work::routes)

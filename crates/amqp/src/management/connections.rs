@@ -15,11 +15,12 @@ use stafett_messaging::{ConsumerEntry, ConsumerSource};
 use stafett_model::Namespace;
 use stafett_net::registry::{ChannelState, ask_channels};
 use stafett_net::{ConnectionEntry, TlsSession};
+use stafett_store::wall_ms;
 use stafett_topics::TopicId;
 
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
-use super::statistics::{Messages, put};
+use super::statistics::{Messages, Statistic, put};
 use super::{NODE, list, values};
 use crate::client::AmqpClient;
 
@@ -62,6 +63,7 @@ impl Open {
     }
 
     fn all(call: &Call) -> Vec<Self> {
+        call.connections.on_rates_shown();
         call.connections.all().into_iter().filter_map(Self::of).collect()
     }
 
@@ -138,9 +140,10 @@ impl Open {
     }
 
     fn count(&self, fields: &mut Map<String, Value>) {
-        let traffic = self.entry.traffic();
-        put(fields, "recv_oct", traffic.received_bytes);
-        put(fields, "send_oct", traffic.sent_bytes);
+        let (traffic, rates) = (self.entry.traffic(), self.entry.rates(wall_ms()));
+        let (received, sent) = (traffic.received_bytes, traffic.sent_bytes);
+        Statistic::new(received, rates.received).put(fields, "recv_oct", None);
+        Statistic::new(sent, rates.sent).put(fields, "send_oct", None);
         put(fields, "reductions", 0);
         fields.insert("recv_cnt".to_owned(), json!(traffic.reads));
         fields.insert("send_cnt".to_owned(), json!(traffic.writes));

@@ -8,11 +8,10 @@ use stafett_messaging::readers::ReaderHandle;
 use stafett_messaging::{ConsumerHolder, ListedConsumer};
 use std::collections::HashMap;
 
-use stafett_access::Tallied;
-
 use super::assembly::Assembly;
 use super::unacked::Unacked;
 use crate::content::Incoming;
+use crate::limits::Admitted;
 use crate::metrics::Counted;
 
 /// A channel that its client has opened.
@@ -32,9 +31,10 @@ pub(crate) struct Channel {
     pub replies: Option<Replies>,
     /// Present once the channel has published.
     pub publisher: Option<Counted>,
-    /// Counted for its user; `None` for one that is closing or of a session of one request.
+    /// Counted for its virtual host and its user; `None` for one that is closing or of a session of one
+    /// request.
     #[expect(dead_code, reason = "it is counted until it is dropped")]
-    pub tallied: Option<Tallied>,
+    pub tallied: Option<Admitted>,
 }
 
 /// Limits on unsettled deliveries of a client.

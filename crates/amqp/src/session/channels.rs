@@ -93,7 +93,7 @@ impl Session {
         let tallied = if self.agreed.is_internal {
             None
         } else {
-            Some(self.context.admit_channel(&self.agreed.user)?)
+            Some(self.context.admit_channel(&self.agreed)?)
         };
         let channel = Channel {
             tallied,

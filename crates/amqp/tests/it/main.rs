@@ -16,6 +16,7 @@ mod global_prefetch;
 mod gone;
 mod half_messages;
 mod heartbeats;
+mod limits;
 mod management;
 mod operator;
 mod rejected;

@@ -10,7 +10,8 @@ use crate::world::{ALL, Worker, World, definition};
 const TASK: TaskId = TaskId::whole(0);
 const POISON: u64 = 3;
 
-async fn world(dead_letter: Option<&str>) -> (World, Arc<App>) {
+/// The app allows this many attempts.
+async fn world(dead_letter: Option<&str>, attempts_max: u32) -> (World, Arc<App>) {
     let world = World::new();
     world.topic("in", 1).await;
     world.topic("dead", 1).await;
@@ -19,6 +20,7 @@ async fn world(dead_letter: Option<&str>) -> (World, Arc<App>) {
     world.send("in", &records).await;
     let mut definition = definition(&["in"]);
     definition.dead_letter = dead_letter.map(Into::into);
+    definition.attempts_max = attempts_max;
     let app = world.declare("app", definition).await;
     (world, app)
 }
@@ -50,7 +52,7 @@ async fn work(app: &Arc<App>, worker: &Worker) -> Result<Vec<Vec<u64>>, AppError
 
 #[tokio::test(start_paused = true)]
 async fn a_record_under_which_workers_die_is_found_and_goes_to_the_dead_letters() {
-    let (mut world, mut app) = world(Some("dead")).await;
+    let (mut world, mut app) = world(Some("dead"), 3).await;
     let mut deliveries = Vec::new();
     for number in 0..6 {
         let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
@@ -88,7 +90,7 @@ async fn a_record_under_which_workers_die_is_found_and_goes_to_the_dead_letters(
 
 #[tokio::test(start_paused = true)]
 async fn without_a_topic_for_it_the_task_stops_at_the_record() {
-    let (_world, app) = world(None).await;
+    let (_world, app) = world(None, 3).await;
     for number in 0..5 {
         let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
         work(&app, &worker).await.unwrap();
@@ -108,9 +110,24 @@ async fn without_a_topic_for_it_the_task_stops_at_the_record() {
     );
 }
 
+/// Workers that are killed for other reasons, one soon after the other, look like this.
+#[tokio::test(start_paused = true)]
+async fn as_many_workers_may_die_as_the_app_allows_attempts() {
+    for (attempts_max, deaths) in [(1, 3), (3, 3), (7, 7)] {
+        let (world, app) = world(Some("dead"), attempts_max).await;
+        for number in 0..deaths {
+            assert_eq!(world.values("dead", 0).await, [""; 0], "{attempts_max}, {number}");
+            let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+            assert!(!worker.fetch(&app, TASK).await.unwrap().records.is_empty());
+        }
+        Worker::join(&app, "last").has(&app, 1).await;
+        assert_eq!(world.values("dead", 0).await, ["0"], "{attempts_max}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_death_without_deliveries_blames_no_record() {
-    let (_world, app) = world(None).await;
+    let (_world, app) = world(None, 3).await;
     for number in 0..6 {
         Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -122,7 +139,7 @@ async fn a_death_without_deliveries_blames_no_record() {
 /// A deadly timer: no record that comes with it is blamed.
 #[tokio::test(start_paused = true)]
 async fn a_timer_under_which_workers_die_is_found_and_goes_to_the_dead_letters() {
-    let (world, app) = world(Some("dead")).await;
+    let (world, app) = world(Some("dead"), 3).await;
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     worker.fetch(&app, TASK).await.unwrap();
     let timer = |key: &str, due| (key.to_owned().into(), "n".into(), due);
@@ -168,6 +185,7 @@ async fn a_timer_that_came_ahead_of_commits_holds_nothing_up() {
     let mut definition = definition(&["in"]);
     definition.time.idle_ms = u64::MAX;
     definition.dead_letter = Some("dead".into());
+    definition.attempts_max = 3;
     let app = world.declare("app", definition).await;
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     worker.fetch(&app, TASK).await.unwrap();

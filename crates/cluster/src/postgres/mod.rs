@@ -159,11 +159,15 @@ impl Postgres {
         self.others.hang_up();
     }
 
-    /// Creates tables and the cell where they are missing.
-    pub fn prepare(&self) -> Result<(), DatabaseError> {
+    /// Creates tables and cells where they are missing. Returns the number of cells, which does not change
+    /// any more.
+    pub fn prepare(&self) -> Result<u32, DatabaseError> {
         let (cell, wanted) = (self.cell, self.cells);
         let (format, cells): (String, i64) = self.others.call(async |it: &mut Connection| {
-            if !it.client.query_one(tables::ARE_THERE, &[]).await?.try_get(0)? {
+            let are_there = it.client.query_one(tables::ARE_THERE, &[]).await?.try_get(0)?;
+            // Tables of an earlier version may have no cell yet.
+            let has_cells = are_there && it.client.query_one(tables::HAS_CELLS, &[]).await?.try_get(0)?;
+            if !has_cells {
                 it.client.batch_execute(&tables::create(wanted)).await?;
             }
             let first: &[u8] = &Nonce::default();
@@ -182,7 +186,7 @@ impl Postgres {
                  starts"
             )));
         }
-        Ok(())
+        Ok(u32::try_from(cells).unwrap_or_default())
     }
 
     /// Returns the key of the number of the cell's object store.

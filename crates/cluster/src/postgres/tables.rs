@@ -2,6 +2,8 @@
 
 pub(super) const ARE_THERE: &str = "SELECT to_regclass('stafett.meta') IS NOT NULL";
 
+pub(super) const HAS_CELLS: &str = "SELECT EXISTS (SELECT FROM stafett.cell)";
+
 /// Creates missing tables. One node at a time does.
 pub(super) const CREATE: &str = "
 SELECT pg_advisory_xact_lock(8316026130246);
@@ -34,13 +36,10 @@ CREATE TABLE IF NOT EXISTS stafett.block (
 ALTER TABLE stafett.block ALTER body SET STORAGE EXTERNAL;
 ";
 
-/// Returns the statements that create missing tables. A database without a cell is given `cells` of them, if
-/// that is more than one: the only cell of others is added when it is prepared.
+/// Returns the statements that create missing tables. A database without a cell is given `cells` of them, at
+/// least one: the first node decides, and none sees tables without cells.
 pub(super) fn create(cells: u32) -> String {
-    if cells <= 1 {
-        return CREATE.to_owned();
-    }
-    let last = cells - 1;
+    let last = cells.saturating_sub(1);
     format!(
         "{CREATE}
 INSERT INTO stafett.cell (id, epoch, published)

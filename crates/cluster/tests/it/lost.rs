@@ -22,6 +22,20 @@ struct Node {
 
 /// Takes the cell over, by the clock of the database.
 fn node(database: &FakeDatabase) -> Node {
+    node_with(database, &rewriting(100 << 10))
+}
+
+/// The same, with segments of 12 MiB.
+fn node_of_large_segments(database: &FakeDatabase) -> Node {
+    let mut settings = JournalSettings {
+        segment_bytes: 12 << 20,
+        ..rewriting(1 << 20)
+    };
+    settings.rewrite.run_bytes_good = u64::MAX;
+    node_with(database, &settings)
+}
+
+fn node_with(database: &FakeDatabase, journal_settings: &JournalSettings) -> Node {
     let fake = database.node();
     let shared: Arc<dyn Database> = Arc::<_>::clone(&fake) as Arc<dyn Database>;
     let objects: Arc<dyn Objects> = fake;
@@ -36,7 +50,7 @@ fn node(database: &FakeDatabase) -> Node {
     let now_ms = move || i64::try_from(journal_clock.now().as_millis()).unwrap();
     let journal_settings = JournalSettings {
         clock: JournalClock::new(now_ms),
-        ..rewriting(100 << 10)
+        ..journal_settings.clone()
     };
     let journal = DiskJournal::open_on(opened, journal_settings, Metrics::new()).unwrap();
     Node {
@@ -151,4 +165,59 @@ fn a_lost_object_keeps_no_other_segment_from_being_merged() {
     let next = node(&database);
     assert!(!next.journal.report().is_damaged());
     assert!(read_all(&next.journal, log, 1 << 20).unwrap() == expected);
+}
+
+/// Fills a segment of 12 MiB with records of two logs, one behind the other, and begins the next one.
+fn fill_large(node: &Node) {
+    let logs = [(); 2].map(|()| pumped(node, |journal| create(journal, Durability::Sync)));
+    let text = "0123456789".repeat(20 << 10);
+    for (log, count) in [(logs[0], 28), (logs[1], 40)] {
+        for _ in 0..count {
+            pumped(node, |journal| put(journal, log, batch(&[&text])));
+        }
+    }
+    node.journal.checkpoint();
+    node.storage.seal().unwrap();
+}
+
+/// A sync of each mebibyte would put the whole segment each time.
+#[test]
+fn a_merged_segment_is_put_once() {
+    let database = FakeDatabase::default();
+    let owner = node_of_large_segments(&database);
+    fill_large(&owner);
+    let stored = || database.objects().values().map(Vec::len).sum::<usize>();
+    let before = stored();
+    owner.journal.rewrite();
+    let put = stored() - before;
+    assert!(owner.journal.status().rewritten_bytes > 10 << 20);
+    assert!(put < 14 << 20, "{put} bytes for a segment of 12 MiB");
+}
+
+#[test]
+fn nothing_is_written_for_a_segment_that_is_lost_for_good() {
+    let database = FakeDatabase::default();
+    let owner = node_of_large_segments(&database);
+    fill_large(&owner);
+    let objects = database.objects();
+    let needed = objects.iter().filter(|(name, _)| database.needs(name));
+    // The last large piece: some of what is before it can be read.
+    let last = needed
+        .enumerate()
+        .filter(|(_, (_, body))| body.len() > 1 << 20)
+        .last();
+    database.lose(last.unwrap().0).unwrap();
+    let written = || owner.journal.status().rewritten_bytes;
+    let mut rewrite = owner.journal.rewriter();
+    rewrite();
+    let first = written();
+    for _ in 0..3 {
+        database.advance(Duration::from_mins(2));
+        rewrite();
+        assert_eq!(written(), first);
+    }
+    database.bring_back();
+    database.advance(Duration::from_mins(2));
+    rewrite();
+    assert!(written() > first + (10 << 20), "it is merged once it is back");
 }

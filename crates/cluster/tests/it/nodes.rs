@@ -135,7 +135,7 @@ fn several_cells_have_an_owner_each_and_their_number_is_fixed() {
         let database = Postgres::new(&server.url(), cell, PATIENCE)
             .unwrap()
             .with_cells(cells);
-        database.prepare().map(|()| database)
+        database.prepare().map(|_| database)
     };
     let (zero, two) = (cell(0, 3).unwrap(), cell(2, 0).unwrap());
     assert!(zero.claim(0, [1; 16]).unwrap());
@@ -149,6 +149,25 @@ fn several_cells_have_an_owner_each_and_their_number_is_fixed() {
         refused.contains("its number of cells is 3, and cluster.cells says 4"),
         "{refused}"
     );
+}
+
+/// Without it, a node that was listed before the cells were made took the cluster for one of a single cell.
+#[test]
+fn the_first_node_that_is_listed_sees_all_cells() {
+    let Some(server) = server() else { return };
+    let directory = PostgresDirectory::new(&server.url(), None, 0, PATIENCE).unwrap();
+    let number = join(&directory, &facts(1, "10.0.0.1:1"));
+    assert_eq!(directory.roll(number, [1; 16]).unwrap().owners.len(), 1);
+    let other = PostgresDirectory::new(&server.url(), None, 4, PATIENCE).unwrap();
+    join(&other, &facts(2, "10.0.0.2:1"));
+    let prepared = |cells| {
+        Postgres::new(&server.url(), 0, PATIENCE)
+            .unwrap()
+            .with_cells(cells)
+            .prepare()
+    };
+    assert_eq!(prepared(0).unwrap(), 1);
+    assert!(prepared(4).is_err(), "one cell is there");
 }
 
 #[test]

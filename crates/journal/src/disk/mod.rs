@@ -186,7 +186,17 @@ impl DiskJournal {
     ///
     /// After 10,000 steps: rewriting without new appends has to end.
     pub fn rewrite(&self) -> usize {
+        self.rewrite_with(&mut rewrite::Rewriter::default())
+    }
+
+    /// As [`Self::rewrite`], again and again with one memory of failures, as a thread does it.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn rewriter(&self) -> impl FnMut() -> usize + '_ {
         let mut rewriter = rewrite::Rewriter::default();
+        move || self.rewrite_with(&mut rewriter)
+    }
+
+    fn rewrite_with(&self, rewriter: &mut rewrite::Rewriter) -> usize {
         let mut steps = 0;
         while rewriter.step(&self.core) {
             steps += 1;

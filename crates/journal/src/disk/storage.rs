@@ -89,6 +89,11 @@ pub trait StorageFile: Send + Sync + fmt::Debug {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
     /// Makes everything written so far durable, the file's length included.
     fn sync(&self) -> io::Result<()>;
+    /// Makes a part durable while more is written, so that the last sync is short. Nothing counts on it: a
+    /// storage whose sync costs as much as the whole file does nothing.
+    fn sync_ahead(&self) -> io::Result<()> {
+        self.sync()
+    }
     /// Drops data that is readable but neither on disk nor going to be: the remainder of a failed sync.
     /// Written data that no sync has tried stays.
     fn forget_unsynced(&self) -> io::Result<()> {

@@ -73,7 +73,7 @@ fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
     let assigned = |member: &DescribedMember| {
         let assignments = [&member.assignment, &member.target_assignment].into_iter();
         let mut topics = assignments.flat_map(|assignment| &assignment.topic_partitions);
-        topics.all(|topic| context.may_topic(Action::Describe, &topic.topic_name))
+        topics.all(|topic| context.check_topic(Action::Describe, &topic.topic_name).is_ok())
     };
     context.caller().is_unrestricted() || group.members.iter().all(assigned)
 }

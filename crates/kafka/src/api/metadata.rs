@@ -223,7 +223,7 @@ fn look_up(
     if !asked.topic_id.is_zero() {
         return topics
             .with_id(TopicId(asked.topic_id.into()))
-            .filter(|topic| context.may_topic(Action::Describe, &topic.name))
+            .filter(|topic| context.check_topic(Action::Describe, &topic.name).is_ok())
             .ok_or(ErrorCode::UnknownTopicId);
     }
     let name = asked.name.as_deref().unwrap_or_default();

@@ -67,7 +67,7 @@ fn may_see(context: &RequestContext, group: &DescribedGroup) -> bool {
     context.caller().is_unrestricted()
         || members.all(|member| {
             let mut topics = member.assignment.topic_partitions.iter();
-            topics.all(|topic| context.may_topic(Action::Describe, &topic.topic_name))
+            topics.all(|topic| context.check_topic(Action::Describe, &topic.topic_name).is_ok())
         })
 }
 

@@ -128,6 +128,20 @@ fn either(bench: &Bench, api: ApiKey, found: &mut String) {
     }
 }
 
+/// APIs whose handlers check rights, with a walk of their own over a socket.
+const BY_HANDLER_NEEDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/by_handler.txt");
+
+#[test]
+fn each_api_whose_handler_checks_is_in_the_walk_of_handlers() {
+    let rows = std::fs::read_to_string(BY_HANDLER_NEEDED).unwrap();
+    let rows: Vec<&str> = rows
+        .lines()
+        .filter_map(|row| Some(row.split_once(':')?.0))
+        .collect();
+    let names: Vec<&str> = BY_HANDLER.iter().map(|api| api.name()).collect();
+    assert_eq!(rows, names, "tests/it/by_handler.rs needs a request of each");
+}
+
 /// A request that cannot be read is an error of its API; only an API without rights gives none.
 #[test]
 fn each_served_api_has_declared_rights() {

@@ -11,6 +11,7 @@
 mod administration;
 mod allocations;
 mod answers;
+mod by_handler;
 mod compaction;
 mod consumer_groups;
 mod fetch;

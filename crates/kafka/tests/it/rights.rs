@@ -123,6 +123,31 @@ async fn a_refused_login_is_answered_and_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn logins_at_once_of_one_user_are_all_let_in() {
+    let server = Server::start().await;
+    close(&server);
+    let mut waiting = Vec::new();
+    for _ in 0..300 {
+        let mut client = server.client().await;
+        let handshake = SaslHandshakeRequest {
+            mechanism: "PLAIN".into(),
+        };
+        assert_eq!(client.call(1, &handshake).await.error_code, 0);
+        waiting.push(client);
+    }
+    let proof = SaslAuthenticateRequest {
+        auth_bytes: b"\0ann\0secret".to_vec().into(),
+    };
+    for client in &mut waiting {
+        client.send(2, &proof).await;
+    }
+    for client in &mut waiting {
+        let (_, answer) = client.receive::<SaslAuthenticateRequest>(2).await;
+        assert_eq!(answer.error_code, 0, "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_login_that_is_not_complete_lets_no_other_request_through() {
     let server = Server::start().await;
     close(&server);

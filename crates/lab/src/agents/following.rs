@@ -171,14 +171,18 @@ fn summary(plan: &Plan, row: &Row) -> Second {
             .sum()
     };
     let acknowledged = per_second(|sample| sample.acknowledged);
-    Second {
+    let received = per_second(|sample| sample.received);
+    let mut second = Second {
         at_s: samples().map(|sample| sample.at_s).fold(0.0, f64::max),
         of_s: (plan.run.warmup.0 + plan.run.duration.0).as_secs_f64(),
         rate: if acknowledged > 0.0 {
             acknowledged
         } else {
-            per_second(|sample| sample.received)
+            received
         },
-        p99_us: samples().filter_map(|sample| sample.p99_us).max(),
-    }
+        received_rate: received,
+        ..Second::default()
+    };
+    samples().for_each(|sample| second.take(sample));
+    second
 }

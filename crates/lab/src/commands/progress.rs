@@ -210,6 +210,7 @@ mod tests {
             of_s: 10.0,
             rate: 120_000.0,
             p99_us: Some(1500),
+            ..Second::default()
         };
         assert_eq!(
             at.line(&second),

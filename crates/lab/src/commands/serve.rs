@@ -14,7 +14,7 @@ use crate::signals::until_signal;
 /// Serve the lab as a web page: experiments, runs that are watched live, and their analysis
 #[derive(Debug, Args)]
 #[command(
-    after_help = "It listens on this machine's loopback only, since it starts programs. Runs go on when it ends, and are found again.\n\n\
+    after_help = "Without logins it listens on this machine's loopback only, since it starts programs. Runs go on when it ends, and are found again.\n\n\
         Examples:\n  stafett lab serve\n  stafett lab serve --runs /var/lab --listen 127.0.0.1:7072"
 )]
 pub(super) struct Serve {
@@ -30,20 +30,24 @@ pub(super) struct Serve {
     /// File with the secret of agents, for runs that have some
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// File with NAME:PASSWORD in each line, the logins of the page
+    /// File with NAME:PASSWORD in each line, the logins that may run experiments
     #[arg(long, value_name = "FILE")]
     login_file: Option<PathBuf>,
+    /// The same, of logins that may look
+    #[arg(long, value_name = "FILE")]
+    look_file: Option<PathBuf>,
+    /// Checkout of which the page builds revisions
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    source: PathBuf,
 }
 
 impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let exe = std::env::current_exe().context("this program's own file is not known")?;
-        let login = self.login_file.map(|path| {
-            let login = Logins::read(&path);
-            login.with_context(|| format!("the login in {} cannot be used", path.display()))
-        });
+        let login = Logins::read_all(self.login_file.as_deref(), self.look_file.as_deref());
         let settings = Settings {
-            login: login.transpose()?,
+            login: login.context("a file of logins cannot be used")?,
+            source: self.source,
             listen: self.listen,
             runs: self.runs,
             experiments: self.experiments,

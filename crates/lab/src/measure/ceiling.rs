@@ -105,7 +105,7 @@ async fn of_plan(
             let reason = match other {
                 None => format!("nothing stands in for {}", protocol.name()),
                 Some(_) if produces => format!("the stub has at most {TOPICS_MAX} topics"),
-                Some(_) => "only what does `produce` or `consume` is measured against a stub".to_owned(),
+                Some(_) => "only roles that produce or consume are measured against a stub".to_owned(),
             };
             return (!plan.roles.is_empty()).then(|| unmeasured(plan, protocol, parameters, Some(reason)));
         }
@@ -213,7 +213,7 @@ mod tests {
                 "[topics.main]\nkind = \"live\"\n[roles.p]\ndoes = \"produce\"",
                 "nothing stands in for the protocol of live topics",
             ),
-            ("[roles.p]\ndoes = \"relay\"", "only what does `produce`"),
+            ("[roles.p]\ndoes = \"relay\"", "only roles that produce"),
             (
                 "[topics.main]\ncount = 1001\n[roles.p]\ndoes = \"produce\"",
                 "the stub has at most 1000 topics",

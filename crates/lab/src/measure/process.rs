@@ -52,6 +52,16 @@ impl Watched {
         self.last = Some(now);
     }
 
+    pub fn kind(&self) -> ProcessKind {
+        self.series.kind
+    }
+
+    /// Returns the sample of the second that ended at `at_s`; `None` if the process has none.
+    pub fn last_sample(&self, at_s: f64) -> Option<ProcessSample> {
+        let last = self.series.samples.last().copied();
+        last.filter(|sample| sample.at_s.total_cmp(&at_s).is_eq())
+    }
+
     pub fn finish(self) -> ProcessSeries {
         self.series
     }

@@ -9,11 +9,13 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stafett_http::api::{delete, get, post};
 use stafett_http::{Api, Code, Path, Problem, body};
 use stafett_model::Lock;
 
-use super::{Lab, failed, notes};
+use super::jobs::Job;
+use super::{Lab, failed, machines, notes};
 use crate::agents::proof::Secret;
 use crate::agents::{AgentAddress, Crew};
 
@@ -34,7 +36,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     .route(
         post("/lab/v1/agents", "Adds an agent to the list, in place of another of its name.")
             .body::<Address>()
-            .answers::<Address>(201)
+            .answers::<Value>(201)
             .refuses(&[Code::Overloaded]),
         add,
     )
@@ -45,13 +47,27 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     )
 }
 
-/// Name and place of an agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Name and place of an agent, and the way to prepare its machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Address {
-    name: String,
-    /// `HOST:PORT`.
-    address: String,
+#[expect(clippy::struct_field_names, reason = "as requests name it")]
+pub(super) struct Address {
+    pub(super) name: String,
+    /// `HOST:PORT`, at which the agent listens.
+    pub(super) address: String,
+    /// Target of ssh, `USER@HOST` or a name of its settings. Without one the agent is started by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ssh: Option<String>,
+    /// `HOST:PORT` at which a Stafett is started there for Kafka's clients: a system for runs. It stores in
+    /// its folder, and asks for no login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) broker: Option<String>,
+    /// Command of a shell of this machine that starts the other one; it ends once ssh reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<String>,
+    /// Command that ends the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -63,22 +79,28 @@ struct Agents {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Agent")]
-struct Shown {
+pub(super) struct Shown {
     name: String,
     address: String,
-    state: AgentState,
+    ssh: Option<String>,
+    broker: Option<String>,
+    before: Option<String>,
+    after: Option<String>,
+    pub(super) state: AgentState,
+    /// The last work at its machine.
+    job: Option<Job>,
     /// Cores, processor, memory and kernel.
-    machine: Option<String>,
+    pub(super) machine: Option<String>,
     /// Median time of a byte there and back.
     round_trip_us: Option<u64>,
     bytes_per_second: Option<f64>,
     /// Reason why it takes no orders.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum AgentState {
+pub(super) enum AgentState {
     Ready,
     /// It does not answer, or takes no orders from here.
     Absent,
@@ -107,6 +129,15 @@ impl List {
         })
     }
 
+    pub(super) fn all(&self) -> Vec<Address> {
+        self.known.lock().clone()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<Address, Problem> {
+        let found = self.known.lock().iter().find(|it| it.name == name).cloned();
+        found.ok_or_else(|| Problem::new(Code::NoSuchAgent, format!("there is no agent {name:?}")))
+    }
+
     /// Changes the list, and stores it; one that cannot be stored stays as it is.
     fn change(&self, change: impl FnOnce(&mut Vec<Address>) -> Result<(), Problem>) -> Result<(), Problem> {
         let mut known = self.known.lock();
@@ -121,26 +152,33 @@ impl List {
 }
 
 async fn list(State(lab): State<Lab>) -> Result<Json<Agents>, Problem> {
-    let known = lab.agents.known.lock().clone();
+    let known = lab.agents.all();
     let secret = lab.secret()?;
     let has_secret = secret.is_some();
     let is_quiet = !lab.queue.has_started() && lab.under_way().await.is_none();
     let mut items = Vec::with_capacity(known.len());
-    for address in known {
-        items.push(if is_quiet {
-            asked(address, secret.clone()).await
+    for agent in known {
+        let job = lab.jobs.read(&lab.steps_file(&agent.name));
+        let shown = if is_quiet {
+            asked(agent, secret.clone()).await
         } else {
-            shown(address, AgentState::NotAsked)
-        });
+            shown(agent, AgentState::NotAsked)
+        };
+        items.push(Shown { job, ..shown });
     }
     Ok(Json(Agents { items, has_secret }))
 }
 
-fn shown(Address { name, address }: Address, state: AgentState) -> Shown {
+fn shown(agent: Address, state: AgentState) -> Shown {
     Shown {
-        name,
-        address,
+        name: agent.name,
+        address: agent.address,
+        ssh: agent.ssh,
+        broker: agent.broker,
+        before: agent.before,
+        after: agent.after,
         state,
+        job: None,
         machine: None,
         round_trip_us: None,
         bytes_per_second: None,
@@ -149,7 +187,7 @@ fn shown(Address { name, address }: Address, state: AgentState) -> Shown {
 }
 
 /// Connects to an agent as a run does, and leaves it.
-async fn asked(address: Address, secret: Option<Secret>) -> Shown {
+pub(super) async fn asked(address: Address, secret: Option<Secret>) -> Shown {
     let agent = AgentAddress {
         name: address.name.clone(),
         address: address.address.clone(),
@@ -176,6 +214,11 @@ async fn add(State(lab): State<Lab>, request: Request) -> Result<(StatusCode, Js
     let wanted: Address = body::json(request).await?;
     let text = format!("{}={}", wanted.name, wanted.address);
     AgentAddress::parse(&text, 1).map_err(Problem::bad_request)?;
+    if let Some(target) = &wanted.ssh {
+        machines::check_target(target)?;
+        machines::check_address(&wanted.address)?;
+        wanted.broker.as_deref().map_or(Ok(()), machines::check_address)?;
+    }
     lab.agents.change(|known| {
         known.retain(|it| it.name != wanted.name);
         if known.len() >= AGENTS_MAX {
@@ -202,7 +245,7 @@ async fn remove(State(lab): State<Lab>, Path(name): Path<String>) -> Result<Stat
 
 impl Lab {
     /// Reads the secret of agents, if a file is named.
-    fn secret(&self) -> Result<Option<Secret>, Problem> {
+    pub(super) fn secret(&self) -> Result<Option<Secret>, Problem> {
         let Some(path) = &self.settings.secret_file else {
             return Ok(None);
         };

@@ -132,28 +132,45 @@ fn line(
     })
 }
 
-/// R = N / X − Z: clients in a closed loop that wait, or think.
-fn interactive(point: &Point, role: &RoleResult, plan: &Plan) -> Option<Line> {
+/// A role whose clients wait for each answer, or think.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ClosedLoop {
+    /// Messages that are under way or thought about: clients, each with its window.
+    pub(super) clients: f64,
+    pub(super) rate: f64,
+    pub(super) response_s: f64,
+    pub(super) think_s: f64,
+}
+
+/// Returns the loop of a role; `None` if its clients are in none.
+pub(super) fn in_loop(role: &RoleResult, plan: &Plan) -> Option<ClosedLoop> {
     let settings = plan.roles.get(&role.name)?;
     let is_loop = matches!(settings.does, Does::Produce | Does::Request)
         && settings.rate == Rate::Closed
         && settings.arrive.is_none()
         && settings.kill.is_none();
-    let thinks_us = settings
-        .think
-        .map_or(0.0, |think| think.mean().as_secs_f64() * 1e6);
+    let think_s = settings.think.map_or(0.0, |think| think.mean().as_secs_f64());
     let window = settings.window.filter(|_| is_loop)?;
     let latency = ["round_trip", "acknowledged"]
         .iter()
         .find_map(|name| role.latencies.get(*name))?;
-    let under_way = f64::from(role.clients) * f64::from(window);
-    let computed_us = under_way / role.rate * 1e6 - thinks_us;
+    Some(ClosedLoop {
+        clients: f64::from(role.clients) * f64::from(window),
+        rate: role.rate,
+        response_s: latency.mean_us / 1e6,
+        think_s,
+    })
+}
+
+/// R = N / X − Z: clients in a closed loop that wait, or think.
+fn interactive(point: &Point, role: &RoleResult, plan: &Plan) -> Option<Line> {
+    let of = in_loop(role, plan)?;
     let mut line = line(
         point,
         Law::InteractiveResponseTime,
         "µs",
-        latency.mean_us,
-        computed_us,
+        of.response_s * 1e6,
+        (of.clients / of.rate - of.think_s) * 1e6,
         TOLD,
     )?;
     line.role = Some(role.name.clone());
@@ -205,8 +222,8 @@ fn little(point: &Point, plan: &Plan) -> Option<Line> {
     Some(line)
 }
 
-/// X ≤ 1 / D, with the processor time of all programs for a message.
-fn bound(point: &Point, cores: f64) -> Option<Line> {
+/// Returns the rate of a point, and the processor time of all programs for a message, in s.
+pub(super) fn processor_demand(point: &Point) -> Option<(f64, f64)> {
     let rate = ["consume_rate", "produce_rate"]
         .iter()
         .filter_map(|name| point.metrics.get(*name))
@@ -226,7 +243,12 @@ fn bound(point: &Point, cores: f64) -> Option<Line> {
     if rate <= 0.0 || cpu_s <= 0.0 || !has_broker {
         return None;
     }
-    let demand_s = cpu_s / (rate * point.measured_s);
+    Some((rate, cpu_s / (rate * point.measured_s)))
+}
+
+/// X ≤ 1 / D.
+fn bound(point: &Point, cores: f64) -> Option<Line> {
+    let (rate, demand_s) = processor_demand(point)?;
     let mut line = line(point, Law::Bound, "1/s", rate, cores / demand_s, f64::INFINITY)?;
     line.told = line.difference < 0.1;
     if line.told {

@@ -1,7 +1,7 @@
 //! The logins of the page: names and passwords, by HTTP Basic (RFC 7617), for which browsers ask themselves.
 //!
-//! Each gives the right to start programs, so there are no lesser rights. Without a login, all users of this
-//! machine have that right.
+//! Those of one file may run experiments, which starts programs; those of the other may look. Without any
+//! login, all users of this machine may run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,15 +10,20 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use stafett_http::{Code, Problem};
+use stafett_http::api::get;
+use stafett_http::{Api, Code, Problem};
+
+use super::Lab;
 
 /// Length of the shortest password.
 const PASSWORD_BYTES_MIN: usize = 8;
@@ -26,11 +31,65 @@ const PASSWORD_BYTES_MIN: usize = 8;
 /// Users of the page.
 const LOGINS_MAX: usize = 1000;
 
+/// Routes that change nothing and take a body.
+const LOOKS: [&str; 5] = [
+    "/lab/v1/check",
+    "/lab/v1/edit",
+    "/lab/v1/analyze",
+    "/lab/v1/models",
+    "/lab/v1/models/closed",
+];
+
 /// Hashes of `NAME:PASSWORD` of all users. Neither is kept.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Logins(Vec<[u8; 32]>);
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Logins {
+    /// Of those that may run experiments.
+    run: Vec<[u8; 32]>,
+    look: Vec<[u8; 32]>,
+}
+
+/// Right of a request's caller to run experiments.
+#[derive(Debug, Clone, Copy)]
+struct MayRun(bool);
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Whoami {
+    /// True if the caller may run experiments; others look.
+    may_run: bool,
+}
+
+pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
+    api.route(
+        get("/lab/v1/whoami", "Shows what the caller may do.").answers::<Whoami>(200),
+        whoami,
+    )
+}
+
+async fn whoami(State(_): State<Lab>, request: Request) -> Json<Whoami> {
+    let may = request.extensions().get::<MayRun>();
+    Json(Whoami {
+        may_run: may.is_none_or(|may| may.0),
+    })
+}
 
 impl Logins {
+    /// Reads the files of those that may run experiments, and of those that may look. At least one is there.
+    pub fn read_all(run: Option<&Path>, look: Option<&Path>) -> io::Result<Option<Self>> {
+        if run.is_none() && look.is_none() {
+            return Ok(None);
+        }
+        let runs = run.map(Self::read).transpose()?.unwrap_or_default();
+        let looks = look.map(Self::read).transpose()?.unwrap_or_default();
+        Ok(Some(runs.with_lookers(looks)))
+    }
+
+    /// Adds the logins of others, which may look.
+    #[must_use]
+    pub(crate) fn with_lookers(mut self, others: Self) -> Self {
+        self.look = others.run;
+        self
+    }
+
     /// Reads a file with `NAME:PASSWORD` in each line. Empty lines and those that begin with `#` are passed
     /// over.
     pub fn read(path: &Path) -> io::Result<Self> {
@@ -60,11 +119,15 @@ impl Logins {
         if hashes.is_empty() || hashes.len() > LOGINS_MAX {
             return Err(format!("the page has 1 to {LOGINS_MAX} logins, one in each line"));
         }
-        Ok(Self(hashes))
+        Ok(Self {
+            run: hashes,
+            look: Vec::new(),
+        })
     }
 
-    /// Compares hashes: the time of that says nothing of the password.
-    fn is_proven(&self, headers: &HeaderMap) -> bool {
+    /// Returns the right of a caller; `None` without a known login. Compares hashes: the time of that says
+    /// nothing of the password.
+    fn right(&self, headers: &HeaderMap) -> Option<MayRun> {
         let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
         let encoded = given.and_then(|given| {
             let (scheme, rest) = given.split_at_checked(6)?;
@@ -73,7 +136,11 @@ impl Logins {
                 .then_some(rest.trim_ascii())
         });
         let pair = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-        pair.is_some_and(|pair| self.0.contains(&Sha256::digest(pair).into()))
+        let hash: [u8; 32] = Sha256::digest(pair?).into();
+        if self.run.contains(&hash) {
+            return Some(MayRun(true));
+        }
+        self.look.contains(&hash).then_some(MayRun(false))
     }
 }
 
@@ -91,8 +158,14 @@ pub(super) fn guard(login: Option<Logins>, routes: Router) -> Router {
     }
 }
 
-async fn check(State(login): State<Arc<Logins>>, request: Request, next: Next) -> Response {
-    if login.is_proven(request.headers()) {
+async fn check(State(login): State<Arc<Logins>>, mut request: Request, next: Next) -> Response {
+    if let Some(right) = login.right(request.headers()) {
+        let looks = request.method().is_safe() || LOOKS.contains(&request.uri().path());
+        if !right.0 && !looks {
+            let why = "this login may look; those of --login-file may run experiments";
+            return Problem::new(Code::Forbidden, why).into_response();
+        }
+        request.extensions_mut().insert(right);
         return next.run(request).await;
     }
     let why = "the lab wants a login: one of its --login-file, as Authorization: Basic";

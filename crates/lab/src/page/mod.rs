@@ -9,21 +9,29 @@
 //!   changes of a text
 //! - [`runs`]: runs, their points and notes; `known`: runs that were read before; [`notes`]: remarks about a
 //!   run; [`events`]: a run as it goes on
-//! - [`agents`]: other machines that carry load; [`login`]: the logins of the page
+//! - [`agents`]: other machines that carry load; [`machines`]: their preparation over ssh; [`builds`]:
+//!   programs of other revisions; [`jobs`]: such work, step by step; [`login`]: the logins of the page
 //! - [`queue`]: runs that wait, and the one that is under way
+//! - [`analysis`]: series of points and of performance logs, and [`charts`]: those that were kept
 //! - [`compare`]: runs beside each other; [`files`]: logs and downloads; [`laws`], [`models`]: operational
 //!   laws and queueing models
 
+mod again;
 mod agents;
+mod analysis;
+mod builds;
+mod charts;
 mod check;
 mod compare;
 mod edit;
 mod events;
 mod experiments;
 mod files;
+mod jobs;
 mod known;
 pub mod laws;
 mod login;
+mod machines;
 pub mod models;
 mod notes;
 mod queue;
@@ -69,13 +77,16 @@ pub struct Settings {
     pub secret_file: Option<PathBuf>,
     /// Logins, one of which every request needs.
     pub login: Option<Logins>,
+    /// Checkout of which revisions are built.
+    pub source: PathBuf,
 }
 
 /// Reason why the page is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     #[error(
-        "{0}: the page starts programs for everyone that reaches it, so it listens on loopback only, as 127.0.0.1:7072"
+        "{0}: the page starts programs for everyone that reaches it, so without logins (--login-file) it listens on \
+         loopback only, as 127.0.0.1:7072"
     )]
     NotLoopback(SocketAddr),
     #[error(transparent)]
@@ -93,6 +104,10 @@ pub(crate) struct Lab {
     queue: Arc<queue::Queue>,
     runs: Arc<known::Known>,
     agents: Arc<agents::List>,
+    jobs: Arc<jobs::Jobs>,
+    tasks: TaskTracker,
+    /// The end of the process.
+    stop: CancellationToken,
 }
 
 /// Serves until `stop`; `ready` gets the address.
@@ -102,7 +117,8 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> Result<(), PageError> {
     let addresses = stafett_net::resolve(&settings.listen).await?;
-    if let Some(far) = addresses.iter().find(|address| !address.ip().is_loopback()) {
+    let far = addresses.iter().find(|address| !address.ip().is_loopback());
+    if let Some(far) = far.filter(|_| settings.login.is_none()) {
         return Err(PageError::NotLoopback(*far));
     }
     for path in [&settings.runs, &settings.experiments] {
@@ -119,11 +135,15 @@ pub async fn serve(
         path: settings.runs.join(agents::FILE),
         source,
     })?;
+    let tasks = TaskTracker::new();
     let lab = Lab {
         settings: Arc::new(settings),
         queue: Arc::new(queue),
         runs: Arc::default(),
         agents: Arc::new(agents),
+        jobs: Arc::default(),
+        tasks: tasks.clone(),
+        stop: stop.clone(),
     };
     let mut registry = Registry::default();
     let metrics = NetMetrics::register(&mut registry);
@@ -134,7 +154,6 @@ pub async fn serve(
     let budget = ByteBudget::new(BudgetSettings {
         bytes: BODIES_BYTES_MAX,
     });
-    let tasks = TaskTracker::new();
     let server = Arc::new(HttpServer::new(routes(lab.clone())));
     tasks.spawn(stafett_net::serve(
         listener,
@@ -180,6 +199,12 @@ fn api() -> Api<Lab> {
         .with(compare::routes)
         .with(edit::routes)
         .with(agents::routes)
+        .with(machines::routes)
+        .with(builds::routes)
+        .with(analysis::routes)
+        .with(charts::routes)
+        .with(again::routes)
+        .with(login::routes)
 }
 
 fn document(api: &Api<Lab>) -> Value {

@@ -1,6 +1,7 @@
 //! Queueing models (R. Jain, *The Art of Computer Systems Performance Analysis*, 1991, chapters 31, 32 and
 //! 34), and their fit to a run. Times are in seconds, rates per second.
 
+mod closed;
 mod stations;
 
 use axum::Json;
@@ -33,6 +34,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
         .refuses(&[Code::NoSuchRun]),
         compute,
     )
+    .with(closed::routes)
 }
 
 /// A model to compute.

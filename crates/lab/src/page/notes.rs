@@ -17,6 +17,8 @@ pub(super) struct Notes {
     pub(super) labels: Vec<String>,
     pub(super) text: String,
     pub(super) archived: bool,
+    /// Revision whose broker it runs; that of the page if it is absent.
+    pub(super) build: Option<String>,
     /// Reason why the program that was to run it ended without a result.
     pub(super) refused: Option<String>,
 }

@@ -24,7 +24,7 @@ pub(super) use self::working::run;
 use super::notes::Notes;
 use super::{Lab, failed, notes};
 use crate::experiment::check::SYSTEMS;
-use crate::results::{Folder, Run, Status};
+use crate::results::{Folder, Run};
 use crate::run::{live, now_ms};
 
 /// File of the queue, in the folder of the runs.
@@ -54,7 +54,7 @@ pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
             "Puts a run that has ended before its last point into the queue again.",
         )
         .answers::<Waiting>(202)
-        .refuses(&[Code::NoSuchRun, Code::InUse, Code::Overloaded]),
+        .refuses(&[Code::NoSuchRun, Code::InUse, Code::Overloaded, Code::BadSettings]),
         resume,
     )
     .route(
@@ -101,6 +101,8 @@ struct Asked {
     title: Option<String>,
     #[serde(default)]
     labels: Vec<String>,
+    /// Revision that was built before, whose broker is the system `stafett`.
+    build: Option<String>,
 }
 
 /// A run that waits.
@@ -227,6 +229,7 @@ async fn add(State(lab): State<Lab>, request: Request) -> Result<(StatusCode, Js
     };
     let mut arguments = vec![place];
     arguments.extend(options(&asked)?);
+    arguments.extend(lab.broker_of(asked.build.as_deref())?);
     let now = now_ms();
     let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let id = lab.free_id(&format!("{}-{time}", found.name));
@@ -241,6 +244,7 @@ async fn add(State(lab): State<Lab>, request: Request) -> Result<(StatusCode, Js
     let notes = Notes {
         title: asked.title,
         labels: asked.labels,
+        build: asked.build,
         ..Notes::default()
     };
     notes
@@ -291,26 +295,44 @@ async fn resume(
     let run = Folder::new(&folder)
         .read_run()
         .map_err(|error| Problem::new(Code::NoSuchRun, error))?;
-    if live::is_alive(&folder).await || lab.queue.is_starting(&id, &folder) {
+    if live::is_alive(&folder).await || lab.queue.is_started(&id) {
         return Err(Problem::new(Code::InUse, "the run is under way"));
     }
-    if run.status == Status::Finished {
+    if run
+        .order
+        .iter()
+        .all(|planned| Folder::new(&folder).has_point(planned.number))
+    {
         return Err(Problem::new(Code::InUse, "the run has all its points"));
     }
-    // The text of then: the experiment may have been changed since.
-    let text = folder.join(EXPERIMENT);
-    notes::put(&text, run.source.as_bytes())
-        .map_err(|error| failed("the experiment is not stored", &error))?;
-    let waiting = Waiting {
-        arguments: again(&run, &text),
-        experiment: run.name,
-        id,
-        not_before: None,
-        after: None,
-        asked_at: now_ms(),
-    };
-    let waiting = lab.put_last(waiting)?;
-    Ok((StatusCode::ACCEPTED, Json(waiting)))
+    lab.go_on(id, &folder, &run)
+}
+
+impl Lab {
+    /// Puts a run into the queue again, for the points that it lacks.
+    pub(super) fn go_on(
+        &self,
+        id: String,
+        folder: &FilePath,
+        run: &Run,
+    ) -> Result<(StatusCode, Json<Waiting>), Problem> {
+        // The text of then: the experiment may have been changed since.
+        let text = folder.join(EXPERIMENT);
+        notes::put(&text, run.source.as_bytes())
+            .map_err(|error| failed("the experiment is not stored", &error))?;
+        let mut arguments = again(run, &text);
+        arguments.extend(self.broker_of(Notes::read(folder).build.as_deref())?);
+        let waiting = Waiting {
+            arguments,
+            experiment: run.name.clone(),
+            id,
+            not_before: None,
+            after: None,
+            asked_at: now_ms(),
+        };
+        let waiting = self.put_last(waiting)?;
+        Ok((StatusCode::ACCEPTED, Json(waiting)))
+    }
 }
 
 /// Returns the arguments with which a run goes on: those that were asked for when it began.
@@ -353,5 +375,3 @@ async fn reorder(State(lab): State<Lab>, request: Request) -> Result<Json<Order>
     })?;
     Ok(Json(Order { items }))
 }
-
-impl Lab {}

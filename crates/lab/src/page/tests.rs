@@ -2,13 +2,13 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use super::*;
+
+mod logins;
 
 const TEXT: &str = "question = \"?\"\nsystems = [\"stafett\"]\n[run]\nrepetitions = 2\nduration = \"3s\"\nwarmup = \"1s\"\n\
                     [roles.p]\ndoes = \"produce\"\n[grid]\n\"roles.p.clients\" = [1, 2, 4]\n\
@@ -40,12 +40,16 @@ impl Served {
             exe: at("nowhere"),
             secret_file: None,
             login,
+            source: at("source"),
         };
         let lab = Lab {
             settings: Arc::new(settings),
             queue: Arc::new(queue),
             runs: Arc::default(),
             agents: Arc::new(agents),
+            jobs: Arc::default(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
         };
         Self {
             routes: routes(lab.clone()),
@@ -80,58 +84,6 @@ impl Served {
         let (status, answer) = self.ask(method, path, body).await;
         assert_eq!(answer["code"], code, "{path}: {status} {answer}");
         answer
-    }
-}
-
-#[tokio::test]
-async fn a_page_with_a_login_answers_nothing_without_it() {
-    let served = Served::with_login(Some(
-        Logins::of("# users\nann:a good password\n\nbob:another one").unwrap(),
-    ));
-    let asked = async |path: &str, authorization: Option<&str>| {
-        let mut request = Request::builder().uri(path).header("host", "127.0.0.1:7072");
-        if let Some(authorization) = authorization {
-            request = request.header("authorization", authorization);
-        }
-        let request = request.body(Body::empty()).unwrap();
-        served.routes.clone().oneshot(request).await.unwrap()
-    };
-    let right = format!("Basic {}", STANDARD.encode("ann:a good password"));
-    let other = format!("Basic {}", STANDARD.encode("bob:another one"));
-    let wrong = format!("Basic {}", STANDARD.encode("ann:another one"));
-    for path in [
-        "/",
-        "/lab/",
-        "/lab/v1/runs",
-        "/lab/v1/openapi.json",
-        "/lab/v1/none",
-        "/other",
-    ] {
-        for given in [
-            None,
-            Some(&*wrong),
-            Some("Basic"),
-            Some("Bearer x"),
-            Some("Basic !"),
-        ] {
-            let refused = asked(path, given).await;
-            assert_eq!(refused.status(), 401, "{path} {given:?}");
-            assert!(refused.headers().contains_key("www-authenticate"));
-        }
-        for right in [&right, &other] {
-            assert_ne!(asked(path, Some(right)).await.status(), 401, "{path}");
-        }
-    }
-    for short in [
-        "",
-        "# nobody",
-        "ann",
-        "ann:short",
-        ":a good password",
-        "ann:a good password\nann:another one",
-        "ann:a good password\nbob",
-    ] {
-        assert!(Logins::of(short).is_err(), "{short}");
     }
 }
 

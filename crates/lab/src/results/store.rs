@@ -64,6 +64,27 @@ impl Folder {
         self.point_path(number).exists()
     }
 
+    /// Returns the path of a former result of a point; the first is 1.
+    fn aside_path(&self, number: u32, former: u32) -> PathBuf {
+        let folder = self.path.join("points").join("aside");
+        folder.join(format!("{number:04}-{former}.json"))
+    }
+
+    /// Returns the number of former results of a point.
+    pub fn formers(&self, number: u32) -> u32 {
+        let is_free = |former: &u32| !self.aside_path(number, *former).exists();
+        (1..=u32::MAX).find(is_free).unwrap_or(1) - 1
+    }
+
+    /// Keeps the result of a point aside: the point can be measured again.
+    pub fn put_aside(&self, number: u32) -> io::Result<()> {
+        let to = self.aside_path(number, self.formers(number) + 1);
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::rename(self.point_path(number), to)
+    }
+
     pub fn read_run(&self) -> Result<Run, StoreError> {
         read(&self.run_path())
     }

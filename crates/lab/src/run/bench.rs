@@ -59,7 +59,12 @@ impl Bench {
             let level = durability::without_acknowledgement(level, &plan);
             self.watch.point(&planned, &level.given, place, left);
             self.have_space(&planned.system, &plan).await?;
-            let point = self.measure(&planned, plan, &run.ceilings).await;
+            let mut point = self.measure(&planned, plan, &run.ceilings).await;
+            let formers = folder.formers(planned.number);
+            if formers > 0 {
+                let remark = format!("measured again; earlier results are in points/aside: {formers}");
+                point.remarks.push(remark);
+            }
             if let Some(shortage) = self.shortage.take() {
                 return Err(RunError::Space(shortage));
             }

@@ -119,16 +119,12 @@ impl Watch for Live {
     }
 
     fn second(&self, second: &Second) {
-        let Second {
-            at_s,
-            of_s,
-            rate,
-            p99_us,
-        } = second;
-        self.add(
-            "second",
-            json!({"at_s": at_s, "of_s": of_s, "rate": rate.round(), "p99_us": p99_us}),
-        );
+        let rounded = Second {
+            rate: second.rate.round(),
+            received_rate: second.received_rate.round(),
+            ..*second
+        };
+        self.add("second", json!(rounded));
         self.next.second(second);
     }
 

@@ -36,7 +36,7 @@ use crate::drivers::{Destinations, Driver, DriverError};
 use crate::environment;
 use crate::experiment::{Content, Plan, Role};
 use crate::measure::process::Watched;
-use crate::results::{ProcessKind, ProcessSeries, RoleResult};
+use crate::results::{ProcessKind, ProcessSample, ProcessSeries, RateSample, RoleResult};
 
 /// Time between two looks whether everything has come.
 const LOOK: Duration = Duration::from_millis(20);
@@ -91,6 +91,66 @@ pub struct Second {
     /// Messages per second: of those that send, or else of those that receive.
     pub rate: f64,
     pub p99_us: Option<u64>,
+    /// Messages per second that came.
+    #[serde(default)]
+    pub received_rate: f64,
+    /// Of the role with the longest latencies: the median, and the band that holds 95 %.
+    #[serde(default)]
+    pub p50_us: Option<u64>,
+    #[serde(default)]
+    pub p2_5_us: Option<u64>,
+    #[serde(default)]
+    pub p97_5_us: Option<u64>,
+    #[serde(default)]
+    pub clients: u32,
+    #[serde(default)]
+    pub timed_out: u64,
+    #[serde(default)]
+    pub reconnects: u64,
+    /// Processors in use by the broker and by this program; absent where they are not watched.
+    #[serde(default)]
+    pub broker_cpu: Option<f64>,
+    #[serde(default)]
+    pub client_cpu: Option<f64>,
+    #[serde(default)]
+    pub broker_memory_bytes: Option<u64>,
+    /// Bytes per second that the broker wrote to disks.
+    #[serde(default)]
+    pub broker_disk_written: Option<f64>,
+}
+
+impl Second {
+    /// Adds the second of a role, apart from its rates.
+    pub fn take(&mut self, sample: &RateSample) {
+        self.clients += sample.clients;
+        self.timed_out += sample.timed_out;
+        self.reconnects += sample.reconnects;
+        if sample.p99_us > self.p99_us {
+            self.p99_us = sample.p99_us;
+            self.p50_us = sample.p50_us;
+            self.p2_5_us = sample.p2_5_us;
+            self.p97_5_us = sample.p97_5_us;
+        }
+    }
+
+    /// Adds the second of a process.
+    pub(crate) fn take_process(&mut self, kind: ProcessKind, sample: &ProcessSample) {
+        let seconds = sample.seconds.max(1e-9);
+        let cpu = (sample.cpu_user_s + sample.cpu_system_s) / seconds;
+        let add = |sum: &mut Option<f64>, value: f64| *sum = Some(sum.unwrap_or(0.0) + value);
+        match kind {
+            ProcessKind::Client => add(&mut self.client_cpu, cpu),
+            ProcessKind::Broker => {
+                add(&mut self.broker_cpu, cpu);
+                add(
+                    &mut self.broker_disk_written,
+                    sample.disk_written_bytes as f64 / seconds,
+                );
+                let memory = self.broker_memory_bytes.unwrap_or(0);
+                self.broker_memory_bytes = Some(memory + sample.memory_bytes);
+            }
+        }
+    }
 }
 
 /// Results of a load.

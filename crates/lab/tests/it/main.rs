@@ -3,6 +3,7 @@
 
 mod agents;
 mod faults;
+mod machines;
 mod run;
 mod serve;
 mod sessions;

@@ -16,14 +16,19 @@ use crate::short::SHORT;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The page's process. It ends with its test; runs that it started end with their last point.
-struct Page {
+pub(crate) struct Page {
     process: Child,
     address: String,
 }
 
 impl Page {
     fn start(folder: &TempDir) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    pub(crate) fn start_with(folder: &TempDir, variables: &[(&str, &str)]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_stafett-lab"))
+            .envs(variables.iter().copied())
             .args([
                 "serve",
                 "--listen",
@@ -48,7 +53,7 @@ impl Page {
     }
 
     /// Returns status, and the body.
-    fn ask(&self, request: &str, body: &str) -> (u16, Vec<u8>) {
+    pub(crate) fn ask(&self, request: &str, body: &str) -> (u16, Vec<u8>) {
         let (method, path) = request.split_once(' ').unwrap();
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
@@ -65,7 +70,7 @@ impl Page {
         (status, answer[end + 4..].to_vec())
     }
 
-    fn json(&self, request: &str, body: &Value) -> Value {
+    pub(crate) fn json(&self, request: &str, body: &Value) -> Value {
         let (status, answer) = self.ask(request, &body.to_string());
         let answer = serde_json::from_slice(&answer).unwrap_or_default();
         assert!(status < 300, "{request}: {status} {answer}");
@@ -78,13 +83,18 @@ impl Page {
 
     /// Waits until the run is as wanted.
     fn until(&self, id: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until_at(&format!("/runs/{id}"), wanted)
+    }
+
+    /// Waits until a state is as wanted.
+    pub(crate) fn until_at(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         loop {
-            let run = self.run(id);
-            if wanted(&run) {
-                return run;
+            let found = self.json(&format!("GET {path}"), &json!({}));
+            if wanted(&found) {
+                return found;
             }
-            assert!(begun.elapsed() < PATIENCE, "{run}");
+            assert!(begun.elapsed() < PATIENCE, "{found}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -145,6 +155,72 @@ fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
     let laws = page.json(&format!("GET /runs/{id}/laws"), &json!({}));
     let bounds = laws["items"].as_array().unwrap().iter();
     assert_eq!(bounds.filter(|line| line["law"] == "bound").count(), 4, "{laws}");
+    is_analyzed(&page, &id);
+    is_measured_again(&page, &folder, &id);
+}
+
+fn is_analyzed(page: &Page, id: &str) {
+    let question = json!({"of": [{"run": id, "roles": ["producers"]}], "by": ["roles.producers.clients"], "what": "throughput",
+                          "window_s": 1, "stat": "mean"});
+    let found = page.json("POST /analyze", &question);
+    let series = found["series"].as_array().unwrap();
+    assert_eq!(series.len(), 4, "{found}");
+    assert_eq!(series[0]["name"], "clients 1");
+    let value = |place: &Value| place.as_f64().is_some_and(|rate| rate > 0.0);
+    assert!(
+        series
+            .iter()
+            .all(|series| series["values"].as_array().unwrap().iter().any(value)),
+        "{found}"
+    );
+    for (form, has) in [
+        ("svg", "clients 4"),
+        ("csv", "clients 4,os,"),
+        ("gnuplot", "plot $data0"),
+    ] {
+        let (status, text) = page.ask(&format!("POST /analyze?as={form}"), &question.to_string());
+        let text = String::from_utf8(text).unwrap();
+        assert!(status == 200 && text.contains(has), "{form}: {text}");
+    }
+    let refused = page.ask("POST /analyze", r#"{"of": [], "logs": []}"#);
+    assert_eq!(refused.0, 400);
+    page.json("PUT /charts/rates", &question);
+    let kept = page.json("GET /charts", &json!({}));
+    assert_eq!(
+        (
+            &kept["items"][0]["name"],
+            &kept["items"][0]["question"]["of"][0]["run"]
+        ),
+        (&json!("rates"), &json!(id))
+    );
+    let (_, zip) = page.ask(&format!("GET /runs/{id}/download.zip"), "");
+    assert!(
+        zip.windows(17).any(|it| it == b"charts/rates.json"),
+        "a kept chart is downloaded with its run"
+    );
+    assert_eq!(page.ask("DELETE /charts/rates", "").0, 204);
+    assert_eq!(page.ask("DELETE /charts/rates", "").0, 404);
+}
+
+fn is_measured_again(page: &Page, folder: &TempDir, id: &str) {
+    assert_eq!(page.ask(&format!("POST /runs/{id}/points/2/again"), "").0, 202);
+    let run = page.until(id, |run| run["state"] == "finished" && run["done"] == 4);
+    assert_eq!(run["failed"], 0, "{run}");
+    let point = page.json(&format!("GET /runs/{id}/points/2"), &json!({}));
+    let remarks = point["remarks"].as_array().unwrap().iter();
+    let about = |it: &Value| {
+        it.as_str()
+            .unwrap()
+            .starts_with("measured again; earlier results are in points/aside: 1")
+    };
+    assert_eq!(remarks.filter(|it| about(it)).count(), 1, "{point}");
+    let aside = folder
+        .path()
+        .join("runs")
+        .join(id)
+        .join("points/aside/0002-1.json");
+    assert!(aside.exists());
+    assert_eq!(page.ask(&format!("POST /runs/{id}/points/9/again"), "").0, 404);
 }
 
 #[test]
@@ -170,6 +246,18 @@ fn a_run_that_is_stopped_at_once_throws_its_point_away() {
 /// `tests/browser/lab.cjs` has the steps.
 #[test]
 fn the_page_is_used_in_a_browser() {
+    is_used("lab.cjs", "the_page_is_used_in_a_browser");
+}
+
+/// `tests/browser/lab_daily.cjs` has the work.
+#[test]
+fn the_work_of_a_day_is_done_by_keys_alone_and_by_the_mouse_alone() {
+    let name = "the_work_of_a_day_is_done_by_keys_alone_and_by_the_mouse_alone";
+    is_used("lab_daily.cjs", name);
+}
+
+/// Runs a script against a page without runs, and two agents.
+fn is_used(script: &str, test: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let modules = root.join("target/browser/node_modules");
     let path = std::env::var_os("PATH").unwrap();
@@ -177,14 +265,14 @@ fn the_page_is_used_in_a_browser() {
         .map(|folder| folder.join("chromium"))
         .find(|program| program.exists());
     let Some(chromium) = chromium.filter(|_| modules.join("axe-core").exists()) else {
-        return skip(&root);
+        return skip(&root, test);
     };
     let folder = TempDir::new().unwrap();
     let page = Page::start(&folder);
     let agents = [Agent::here(), Agent::here()];
     let output = Command::new("timeout")
         .args(["-k", "5", "600", "node"])
-        .arg(root.join("tests/browser/lab.cjs"))
+        .arg(root.join("tests/browser").join(script))
         .arg(chromium)
         .arg(format!("http://{}", page.address))
         .args(agents.iter().map(|agent| &agent.address))
@@ -200,9 +288,10 @@ fn the_page_is_used_in_a_browser() {
 }
 
 /// Says that the test did not run, as the tests with other programs do.
-fn skip(root: &Path) {
-    let line = "skipped: the_page_is_used_in_a_browser: Chromium or axe-core is not there (install with: \
-                apt-get install chromium; scripts/setup)\n";
+fn skip(root: &Path, test: &str) {
+    let line = format!(
+        "skipped: {test}: Chromium or axe-core is not there (install with: apt-get install chromium; scripts/setup)\n"
+    );
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     let folder = root.join("target/clients");
     std::fs::create_dir_all(&folder).unwrap();

@@ -44,7 +44,7 @@ pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIn
 pub use queue::{ConsumeError, Queue};
 pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;
-pub use registry::Queues;
+pub use registry::{QueueMemory, Queues};
 pub use removal::{DeleteConditions, DeleteQueueError};
 pub use stafett_queue::{DeadLetter, DeliveryLimit, Overflow, PolicySettings, QueueSettings, Setting};
 pub use table::{QueuePage, QueueRange};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stafett_model::Namespace;
+use tokio::sync::Notify;
 
 use super::queue::Queue;
 use super::registry::Queues;
@@ -20,7 +21,18 @@ impl Queues {
     pub(super) fn list_pending(&self, queue: &Arc<Queue>) {
         if !queue.is_listed.load(Ordering::Acquire) && !queue.is_listed.swap(true, Ordering::AcqRel) {
             self.pending.lock().insert(queue);
+            self.listed.notify_waiters();
         }
+    }
+
+    /// Returns the signal that a queue was added to those that may have messages.
+    pub fn listed(&self) -> &Notify {
+        &self.listed
+    }
+
+    /// Returns the queues of a namespace that may have messages, by name, and those over topics.
+    pub fn pending_in(&self, namespace: &Namespace) -> Vec<Arc<Queue>> {
+        self.pending.lock().all(Some(namespace))
     }
 
     /// Returns the queues of a namespace, or of all, in which messages wait, by name, with their numbers of

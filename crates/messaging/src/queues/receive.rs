@@ -124,8 +124,11 @@ impl Queue {
             // The state of a search is large, and a request that waits for any message has none.
             Box::pin(self.choose_until(&request, deadline, &mut received)).await?
         };
-        self.acknowledge(&queues, batch, request.ack, &mut received)
-            .await?;
+        if !batch.deliveries().is_empty() {
+            // Apart, as requests that wait keep the memory of this future.
+            let acknowledged = self.acknowledge(&queues, batch, request.ack, &mut received);
+            Box::pin(acknowledged).await?;
+        }
         Ok(received)
     }
 
@@ -207,9 +210,6 @@ impl Queue {
         ack: Acknowledge,
         received: &mut Received,
     ) -> Result<(), ReceiveError> {
-        if batch.deliveries().is_empty() {
-            return Ok(());
-        }
         let context = Arc::clone(&queues.context);
         let deliveries = match ack {
             Acknowledge::Lease { ms } => {

@@ -11,7 +11,7 @@ use stafett_journal::{Change, DiskSpace, Frame, Journal, LogSpec, Retention, Sta
 use stafett_model::{Durability, Lock, Message, Namespace, SharedLock};
 use stafett_store::{Clock, spaces};
 use stafett_topics::{TopicId, TopicSettings, Topics};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,17 @@ pub(crate) trait DeadLetterRouter: Send + Sync + std::fmt::Debug {
     fn on_queue_removed(&self, queue: &Queue);
 }
 
+/// Memory of queues, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueueMemory {
+    /// Definitions and states, without what grows with messages in flight.
+    pub state_bytes: usize,
+    /// Messages that were read ahead of their hand-out.
+    pub kept_bytes: usize,
+    /// Indexes of messages by sender, context or header.
+    pub index_bytes: usize,
+}
+
 /// All queues of a broker.
 #[derive(Debug)]
 pub struct Queues {
@@ -58,6 +69,8 @@ pub struct Queues {
     table: SharedLock<QueueTable>,
     /// Queues that may have messages, and those over topics.
     pub(super) pending: Lock<OrderedQueues>,
+    /// Wakes requests that wait for a message of any queue, when a queue is added to `pending`.
+    pub(super) listed: Notify,
     /// True while empty queues are removed from the list of pending ones.
     pub(super) removes_empty: AtomicBool,
     pub(super) owned: Lock<HashMap<OwnerId, Vec<Arc<Queue>>>>,
@@ -91,6 +104,7 @@ impl Queues {
             router,
             table: SharedLock::default(),
             pending: Lock::default(),
+            listed: Notify::new(),
             removes_empty: AtomicBool::new(false),
             owned: Lock::default(),
             over: Lock::default(),
@@ -143,6 +157,15 @@ impl Queues {
     /// Returns the number of queues that were deleted since the start.
     pub fn deleted(&self) -> u64 {
         self.metrics.deleted.get()
+    }
+
+    /// Returns the memory of all queues, approximately.
+    pub fn memory(&self) -> QueueMemory {
+        QueueMemory {
+            state_bytes: self.len() * (size_of::<Queue>() + size_of::<Dispatcher>()),
+            kept_bytes: self.context.kept_bytes(),
+            index_bytes: self.context.index_bytes(),
+        }
     }
 
     /// Returns the sampler of the queues' counters.

@@ -104,6 +104,36 @@ struct Rest {
     client: Option<Arc<dyn Client>>,
     /// `None` on a plain connection.
     tls: Option<Arc<TlsSession>>,
+    /// `None` while no one looks at rates.
+    sample: Option<Box<Sample>>,
+}
+
+/// Bytes at a moment, and the rates up to it.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    /// Steady time, in ms.
+    at_ms: i64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    /// `None` of the first sample.
+    rates: Option<TrafficRates>,
+}
+
+/// Bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct TrafficRates {
+    pub received: f64,
+    pub sent: f64,
+}
+
+impl TrafficRates {
+    fn of(received: u64, sent: u64, ms: i64) -> Self {
+        let seconds = ms.max(1) as f64 / 1000.0;
+        Self {
+            received: received as f64 / seconds,
+            sent: sent as f64 / seconds,
+        }
+    }
 }
 
 /// Bytes of a connection, and the reads and writes that moved them.
@@ -140,6 +170,7 @@ impl ConnectionEntry {
                 reason: None,
                 client: None,
                 tls: None,
+                sample: None,
             }),
         })
     }
@@ -175,6 +206,40 @@ impl ConnectionEntry {
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns the rates between the latest two samples; without them, since the beginning of the connection.
+    /// `now_ms` is the wall time.
+    #[must_use]
+    pub fn rates(&self, now_ms: i64) -> TrafficRates {
+        let sampled = self.rest().sample.as_ref().and_then(|sample| sample.rates);
+        sampled.unwrap_or_else(|| {
+            let traffic = self.traffic();
+            let ms = now_ms.saturating_sub(self.since_ms);
+            TrafficRates::of(traffic.received_bytes, traffic.sent_bytes, ms)
+        })
+    }
+
+    /// Takes a sample.
+    pub(super) fn sample(&self, at_ms: i64) {
+        let traffic = self.traffic();
+        let mut rest = self.rest();
+        let rates = rest.sample.as_ref().map(|before| {
+            let received = traffic.received_bytes.saturating_sub(before.received_bytes);
+            let sent = traffic.sent_bytes.saturating_sub(before.sent_bytes);
+            TrafficRates::of(received, sent, at_ms.saturating_sub(before.at_ms))
+        });
+        rest.sample = Some(Box::new(Sample {
+            at_ms,
+            received_bytes: traffic.received_bytes,
+            sent_bytes: traffic.sent_bytes,
+            rates,
+        }));
+    }
+
+    /// Forgets the samples.
+    pub(super) fn forget_samples(&self) {
+        self.rest().sample = None;
     }
 
     /// Notes the reason why the connection makes no progress.
@@ -332,6 +397,24 @@ mod tests {
         assert_eq!(entry.traffic(), expected);
         let metrics = &entry.metrics;
         assert_eq!((metrics.received_bytes.get(), metrics.sent_bytes.get()), (15, 7));
+    }
+
+    #[test]
+    fn rates_are_those_between_two_samples_and_before_them_since_the_beginning() {
+        let entry = ConnectionEntry::of(1, Arc::default());
+        let rates = |received, sent| TrafficRates { received, sent };
+        entry.on_received(1000);
+        entry.on_sent(500);
+        assert_eq!(entry.rates(2000), rates(500.0, 250.0));
+        entry.sample(7000);
+        assert_eq!(entry.rates(2000), rates(500.0, 250.0), "one sample is none");
+        entry.on_received(100);
+        entry.sample(12_000);
+        assert_eq!(entry.rates(0), rates(20.0, 0.0));
+        entry.sample(17_000);
+        assert_eq!(entry.rates(0), rates(0.0, 0.0));
+        entry.forget_samples();
+        assert_eq!(entry.rates(1000), rates(1100.0, 500.0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod entry;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -26,17 +27,21 @@ use tokio_util::task::TaskTracker;
 use crate::lock::lock;
 
 pub use client::{ChannelBoard, ChannelState, Client, ClientWords, ask_channels};
-pub use entry::{ConnectionEntry, State, Wait};
+pub use entry::{ConnectionEntry, State, TrafficRates, Wait};
 
 /// Time that a connection has to end by itself. Then its task is dropped.
 pub const ENDING_MAX: Duration = Duration::from_secs(10);
 /// Entries that are copied under one lock.
 const PAGE: usize = 1000;
+/// Samples of rates after a look at them.
+const SAMPLES_AFTER_LOOK: u32 = 12;
 
 /// All open connections of a process, by id.
 #[derive(Debug, Default)]
 pub struct Connections {
     table: Mutex<BTreeMap<u64, Arc<ConnectionEntry>>>,
+    /// Samples of rates that are still taken: none while no one looks.
+    samples_left: AtomicU32,
     /// Waits for connections that were told to end.
     endings: TaskTracker,
 }
@@ -83,6 +88,26 @@ impl Connections {
             if is_last {
                 return all;
             }
+        }
+    }
+
+    /// Notes that rates are looked at, so that samples are taken for a minute.
+    pub fn on_rates_shown(&self) {
+        self.samples_left.store(SAMPLES_AFTER_LOOK, Ordering::Relaxed);
+    }
+
+    /// Takes a sample of the traffic of each connection, if rates were looked at lately. To be called every
+    /// few seconds, with the steady time in ms.
+    pub fn sample_rates(&self, at_ms: i64) {
+        let take = |left: u32| left.checked_sub(1);
+        let left = self
+            .samples_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        match left {
+            Ok(2..) => self.all().iter().for_each(|entry| entry.sample(at_ms)),
+            // Old samples would give a rate over a long time at the next look.
+            Ok(_) => self.all().iter().for_each(|entry| entry.forget_samples()),
+            Err(_) => {}
         }
     }
 
@@ -150,6 +175,31 @@ mod tests {
         assert!(connections.get(11).is_none() && connections.get(12).is_some());
         open.clear();
         assert!(connections.is_empty() && connections.all().is_empty());
+    }
+
+    #[test]
+    fn rates_are_sampled_while_they_are_looked_at() {
+        let connections = Arc::<Connections>::default();
+        let (entry, _listed) = add(&connections, 1);
+        entry.on_received(1000);
+        let shows = |received| {
+            let expected = TrafficRates { received, sent: 0.0 };
+            assert_eq!(entry.rates(1000), expected);
+        };
+        for at_ms in [0, 5000] {
+            connections.sample_rates(at_ms);
+            shows(1000.0);
+        }
+        connections.on_rates_shown();
+        connections.sample_rates(10_000);
+        entry.on_received(50);
+        connections.sample_rates(15_000);
+        shows(10.0);
+        for step in 0..SAMPLES_AFTER_LOOK {
+            connections.sample_rates(20_000 + i64::from(step) * 5000);
+        }
+        // Nobody looks any more.
+        shows(1050.0);
     }
 
     #[test]

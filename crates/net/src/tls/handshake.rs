@@ -1,8 +1,10 @@
 //! The beginning of a TLS connection, bounded in time and in bytes.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -67,6 +69,20 @@ pub(crate) async fn accept(socket: TcpStream, tls: &Tls) -> Result<(TlsStream, T
 
 async fn run(socket: TcpStream, tls: &Tls) -> Result<(TlsStream, TlsSession), HandshakeError> {
     let (config, rule) = tls.config();
+    let stream = shake(socket, config).await?;
+    let session = stream.facts(rule);
+    Ok((stream, session))
+}
+
+/// Performs the handshake of a connection that is no client's, with settings of its own.
+pub async fn accept_with(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream> {
+    let shaken = timeout(HANDSHAKE_MAX, shake(socket, config)).await;
+    shaken
+        .unwrap_or(Err(HandshakeError::Slow))
+        .map_err(io::Error::other)
+}
+
+async fn shake(socket: TcpStream, config: Arc<ServerConfig>) -> Result<TlsStream, HandshakeError> {
     let stream = TlsStream::new(socket, UnbufferedServerConnection::new(config)?);
     let mut received = 0;
     loop {
@@ -79,11 +95,16 @@ async fn run(socket: TcpStream, tls: &Tls) -> Result<(TlsStream, TlsSession), Ha
             }
         }
         if is_complete {
-            let session = stream.facts(rule);
-            return Ok((stream, session));
+            return Ok(stream);
         }
         stream.socket_readable().await?;
     }
+}
+
+/// Returns true if the first byte that comes is that of TLS, for connections that are no client's. Nothing is
+/// read.
+pub async fn speaks_tls(socket: &TcpStream) -> io::Result<bool> {
+    begins_with_tls(socket).await.map_err(io::Error::other)
 }
 
 /// Returns true if the first byte that the client sends is that of TLS. For listeners that take both.

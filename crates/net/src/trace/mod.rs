@@ -49,8 +49,9 @@ pub struct TraceSettings {
 #[derive(Debug)]
 pub struct Trace {
     /// Share of the requests, of [`WHOLE`].
-    share: u64,
-    slow: Duration,
+    share: AtomicU64,
+    /// Time in microseconds. 0: none is slow.
+    slow_us: AtomicU64,
     count: AtomicU64,
     entries: SyncSender<Entry>,
     written: Counter,
@@ -101,8 +102,8 @@ impl Trace {
                 }
             })?;
         let trace = Self {
-            share: share_of_whole(settings.share),
-            slow: settings.slow,
+            share: AtomicU64::new(share_of_whole(settings.share)),
+            slow_us: AtomicU64::new(micros(settings.slow)),
             count: AtomicU64::new(0),
             entries,
             written,
@@ -114,15 +115,26 @@ impl Trace {
     /// Decides whether the next request is sampled.
     #[inline]
     pub fn samples(&self) -> bool {
-        let before = self.count.fetch_add(self.share, Ordering::Relaxed);
-        before % WHOLE + self.share >= WHOLE
+        let share = self.share.load(Ordering::Relaxed);
+        let before = self.count.fetch_add(share, Ordering::Relaxed);
+        before % WHOLE + share >= WHOLE
+    }
+
+    /// Changes the share of the requests that is written, and the time from which on a request is slow.
+    pub fn set(&self, share: f64, slow: Duration) {
+        self.share.store(share_of_whole(share), Ordering::Relaxed);
+        self.slow_us.store(micros(slow), Ordering::Relaxed);
     }
 
     /// True if a request is written that is sampled or not, and took so long.
     #[inline]
     #[must_use]
     pub fn wants(&self, is_sampled: bool, took: Duration) -> bool {
-        is_sampled || !self.slow.is_zero() && took > self.slow
+        if is_sampled {
+            return true;
+        }
+        let slow_us = self.slow_us.load(Ordering::Relaxed);
+        slow_us > 0 && micros(took) > slow_us
     }
 
     /// Gives a line to the writer, or drops it if too many wait.
@@ -169,6 +181,10 @@ impl Writer {
         // Lines that cannot be written are counted when the next one comes.
         drop(self.files.flush());
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[expect(
@@ -224,6 +240,9 @@ mod tests {
         let trace = Trace::start(&settings(dir.clone(), 0.0), &mut Registry::default()).unwrap();
         assert!(!trace.wants(false, Duration::from_millis(10)));
         assert!(trace.wants(false, Duration::from_millis(11)));
+        trace.set(0.5, Duration::ZERO);
+        assert!(!trace.wants(false, Duration::from_millis(11)));
+        assert_eq!((0..10).filter(|_| trace.samples()).count(), 5);
         trace.write(Line {
             took: Duration::from_millis(11),
             name: "a\"b".into(),

@@ -34,6 +34,10 @@ impl HashIndex {
         self.len
     }
 
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.entries.len() * size_of::<u64>()
+    }
+
     /// Prefetches the home slot of a hash.
     pub(super) fn prefetch(&self, hash: u32) {
         if let Some(place) = self.entries.get(self.home(hash)) {

@@ -137,6 +137,19 @@ impl TopicTable {
         self.by_name.len() == 0
     }
 
+    /// Returns the bytes on the heap, approximately: those of long names are left out.
+    pub fn heap_bytes(&self) -> usize {
+        let sets = self
+            .topics
+            .iter()
+            .flatten()
+            .map(|topic| topic.subscribers.heap_bytes());
+        self.topics.capacity() * size_of::<Option<Topic>>()
+            + self.by_name.heap_bytes()
+            + self.free.capacity() * size_of::<u32>()
+            + sets.sum::<usize>()
+    }
+
     /// Returns the number of subscriptions to all topics.
     pub fn subscriptions(&self) -> usize {
         self.subscriptions

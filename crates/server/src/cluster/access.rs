@@ -4,7 +4,9 @@
 //! for each change: u64 epoch of the first cell | u64 generation | u64 bytes | copy
 //! ```
 //!
-//! Integers are big-endian. A copy is whole: changes are few, and gather for a moment.
+//! Integers are big-endian. A copy is whole: changes are few, and gather for a moment. It comes over a
+//! connection that is encrypted and proven (`link.rs`), and is refused if it is older than the last one, or
+//! of a former owner.
 
 use std::io;
 use std::sync::Arc;
@@ -13,8 +15,8 @@ use std::time::Duration;
 use stafett_amqp::AccessVersion;
 use stafett_broker::Broker;
 use stafett_cluster::{Wish, answer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use stafett_net::Stream;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -28,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const COPY_BYTES_MAX: u64 = 2 << 30;
 
 /// Gives copies to the owner of another cell, as long as this node serves the first one.
-pub(super) async fn give(stream: &mut TcpStream, member: &Member) -> io::Result<()> {
+pub(super) async fn give(stream: &mut Stream, member: &Member) -> io::Result<()> {
     let mut current = member.access.subscribe();
     let access = current.borrow_and_update().clone();
     answer(stream, access.is_some()).await?;
@@ -41,6 +43,7 @@ pub(super) async fn give(stream: &mut TcpStream, member: &Member) -> io::Result<
         let head = [epoch, generation, copy.len() as u64].map(u64::to_be_bytes);
         stream.write_all(&head.concat()).await?;
         stream.write_all(&copy).await?;
+        stream.flush().await?;
         tokio::select! {
             _ = changes.changed() => {}
             _ = current.changed() => return Ok(()),
@@ -57,11 +60,11 @@ pub(crate) async fn follow(first: &Member, broker: &Arc<Broker>, versions: &watc
     loop {
         let view = Arc::clone(&views.borrow_and_update());
         if let Some(owner) = view.owner()
-            && let Ok(mut stream) = first.reach(owner, &Wish::Access).await
+            && let Ok(mut link) = first.reach(owner, &Wish::Access).await
         {
             let incarnation = owner.facts.incarnation;
             tokio::select! {
-                taken = take(&mut stream, broker, versions) => {
+                taken = take(&mut link.stream, view.epoch, broker, versions) => {
                     if let Err(why) = taken {
                         tracing::debug!(%why, "no more copies of users and rights from this node");
                     }
@@ -73,9 +76,11 @@ pub(crate) async fn follow(first: &Member, broker: &Arc<Broker>, versions: &watc
     }
 }
 
+/// Takes copies of the owner of an epoch, or of a later one.
 async fn take(
-    stream: &mut TcpStream,
-    broker: &Arc<Broker>,
+    stream: &mut (impl AsyncRead + Unpin),
+    epoch: u64,
+    broker: &Broker,
     versions: &watch::Sender<AccessVersion>,
 ) -> io::Result<()> {
     loop {
@@ -90,7 +95,7 @@ async fn take(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         // A former owner may not know yet that it is none.
-        if version < *versions.borrow() {
+        if version.0 < epoch || version < *versions.borrow() {
             return Err(io::Error::other("these users and rights are older"));
         }
         broker.follow_access(&copy).map_err(io::Error::other)?;

@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_amqp::{AccessVersion, Homes, Reached};
+use stafett_amqp::{AccessVersion, Home, Homes, Reached};
 use stafett_broker::Broker;
-use stafett_cluster::{Node, PEER, Wish, surplus};
+use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
 use stafett_model::Namespace;
-use stafett_net::{EVENTS, Stream};
-use tokio::net::TcpStream;
+use stafett_net::{Duplex, EVENTS};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::member::{Member, Move, Phase};
@@ -61,9 +60,25 @@ impl Member {
         others.iter().find(|member| member.cell == cell)
     }
 
-    /// Returns the number of cells, as far as this node knows it.
+    /// Notes the number of cells, which does not change any more.
+    pub(super) fn set_cell_count(&self, cells: u32) {
+        self.shared.cell_count.send_replace(cells);
+    }
+
+    /// Returns the number of cells. It is known before this node serves.
     pub(crate) fn cell_count(&self) -> u32 {
-        u32::try_from(self.view().cells.len()).unwrap_or(u32::MAX).max(1)
+        (*self.shared.cell_count.borrow()).max(1)
+    }
+
+    /// Waits until the number of cells is known, and returns it.
+    pub(crate) async fn count_cells(&self) -> u32 {
+        let mut counts = self.shared.cell_count.subscribe();
+        let counted = counts.wait_for(|count| *count > 0).await.map(|count| *count);
+        match counted {
+            Ok(count) => count,
+            // This holds the sender.
+            Err(_) => std::future::pending().await,
+        }
     }
 
     /// Returns true if other nodes can bring clients to this one.
@@ -80,14 +95,14 @@ impl Member {
         }
     }
 
-    /// Connects to a listener of the node that owns a cell, for a client. Waits for an owner where there is
-    /// none. It may be this node.
+    /// Connects to a listener of the node that owns a cell, for a client; also returns the incarnation of
+    /// that node, which may be this one. Waits for an owner where there is none.
     pub(crate) async fn reach_cell(
         &self,
         cell: u32,
         listener: &str,
         client: SocketAddr,
-    ) -> Option<TcpStream> {
+    ) -> Option<(Box<dyn Duplex>, Nonce)> {
         let wish = Wish::Relay {
             listener: listener.to_owned(),
             client,
@@ -99,9 +114,9 @@ impl Member {
             let view = views.borrow_and_update().of_cell(cell);
             if let Some(owner) = view.owner() {
                 match timeout_at(deadline, self.reach(owner, &wish)).await {
-                    Ok(Ok(stream)) => {
+                    Ok(Ok(link)) => {
                         self.metrics.passed.inc();
-                        return Some(stream);
+                        return Some((link.stream, owner.facts.incarnation));
                     }
                     Ok(Err(why)) => {
                         tracing::trace!(owner = %owner.facts.name, cell, %why, "the owner does not take a connection");
@@ -118,6 +133,23 @@ impl Member {
                 self.metrics.unserved.inc();
                 return None;
             }
+        }
+    }
+
+    /// Waits until a cell has another owner than a node, or nothing comes from that node for a lease. Returns
+    /// which, in words.
+    async fn lost(self: Arc<Self>, cell: u32, owner: Nonce) -> &'static str {
+        let mut views = self.view.subscribe();
+        let has_moved = |view: &Arc<View>| view.of_cell(cell).owner != Some(owner);
+        let silence = async {
+            match self.of_cell(cell) {
+                Some(member) => member.silence.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = views.wait_for(has_moved) => "has moved to another node",
+            () = silence => "is at a node that does not answer",
         }
     }
 
@@ -232,7 +264,11 @@ impl Homes for OtherCells {
         let cell = home(virtual_host, self.member.cell_count());
         Box::pin(async move {
             let reached = self.member.reach_cell(cell, "amqp", client).await;
-            reached.map(Stream::Plain)
+            let member = Arc::clone(&self.member);
+            reached.map(|(stream, owner)| Home {
+                stream,
+                lost: Box::pin(member.lost(cell, owner)),
+            })
         })
     }
 }

@@ -5,12 +5,11 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout};
 use stafett_broker::AccessControl;
-use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, View, Wish, nonce};
+use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, View, nonce};
 use stafett_http::Health;
 use stafett_model::Lock;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -19,9 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use super::audit::Stores;
 use super::doors::Doors;
+use super::link::Trust;
 use super::metrics::Metrics;
 use super::{peers, watch as watching};
-use crate::config::Settings;
+use crate::config::{ConfigError, Settings};
 use crate::failure::Failure;
 use crate::limits;
 use crate::node::told;
@@ -37,10 +37,6 @@ const RANKS: [&str; 8] = [
     "management",
     "management-tls",
 ];
-/// Time to connect to another node.
-const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// Time for another node's answer, which may still open the journal.
-const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// Time for another node to take the cell that this one let go.
 const TURN_LEASES: u32 = 3;
 
@@ -74,11 +70,15 @@ pub(super) struct Shared {
     pub(super) lease: Duration,
     name: String,
     key: Key,
+    pub(super) trust: Trust,
+    /// Number of cells; 0 before it is known.
+    pub(super) cell_count: watch::Sender<u32>,
     /// Address for other nodes; `None` if there is none.
     pub(super) peer: Option<String>,
     pub(super) directory: Arc<PostgresDirectory>,
     /// One for each connection that may be relayed.
     relay_turns: Arc<Semaphore>,
+    relays_max: usize,
 }
 
 /// The node, as a member of a cell.
@@ -154,15 +154,25 @@ impl Member {
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose();
         let address = address.context("the listener for other nodes has no address")?;
+        if let Some(address) = address.filter(|address| !address.ip().to_canonical().is_loopback())
+            && cluster.secret.is_none()
+        {
+            let address = address.to_string();
+            return Err(ConfigError::NoClusterSecret { address }.into());
+        }
+        let trust = Trust::new(cluster.secret.as_ref()).context("cluster.secret")?;
         let relays_max = limits::relays_max(cluster.relays_max, descriptors);
         let member = Arc::new(Self::new(
             Shared {
                 lease,
                 name: cluster.name.clone(),
                 key: Key::random(),
+                trust,
+                cell_count: watch::Sender::default(),
                 peer: address.map(|address| told(cluster.advertised.as_ref(), address)),
                 directory: Arc::new(directory),
                 relay_turns: Arc::new(Semaphore::new(relays_max)),
+                relays_max,
             },
             0,
             Weak::new(),
@@ -332,7 +342,7 @@ impl Member {
     }
 
     /// Returns the epoch of the last claim.
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.claimed.load(Ordering::Acquire)
     }
 
@@ -415,26 +425,6 @@ impl Member {
         turn.is_some_and(|(until, _)| Instant::now() < until)
     }
 
-    /// Connects to another node for a purpose.
-    pub(super) async fn reach(&self, node: &Node, wish: &Wish) -> anyhow::Result<TcpStream> {
-        let address = node
-            .facts
-            .address(PEER)
-            .context("it has no address for other nodes")?;
-        let connected = timeout(CONNECT_MAX, TcpStream::connect(address)).await;
-        let mut stream = connected.context("no answer")??;
-        stream.set_nodelay(true)?;
-        // Clients of a machine that vanished are to hear of its end.
-        let silence_max = u32::try_from(self.lease.as_millis()).unwrap_or(u32::MAX);
-        set_tcp_user_timeout(&stream, silence_max)?;
-        set_socket_keepalive(&stream, true)?;
-        set_tcp_keepidle(&stream, self.lease.max(Duration::from_secs(1)))?;
-        set_tcp_keepintvl(&stream, Duration::from_secs(1))?;
-        let asked = stafett_cluster::ask(&mut stream, &node.facts.key, wish);
-        timeout(ANSWER_MAX, asked).await.context("no answer")??;
-        Ok(stream)
-    }
-
     /// Notes whether the owner answers.
     pub(super) fn set_reaches_owner(&self, reaches: bool) {
         self.reaches_owner.store(reaches, Ordering::Release);
@@ -458,9 +448,15 @@ impl Member {
         self.ended.lock().take()
     }
 
-    /// Takes a place among the relayed connections; `None` if there are too many.
-    pub(super) fn relay_turn(&self) -> Option<OwnedSemaphorePermit> {
-        let turn = Arc::clone(&self.shared.relay_turns).try_acquire_owned().ok();
+    /// Returns the number of connections that may be relayed.
+    pub(super) fn relays_max(&self) -> usize {
+        self.shared.relays_max
+    }
+
+    /// Takes a place among the relayed connections; `None` if there are too many, or its listener has none.
+    pub(super) fn relay_turn(&self, has_own: bool) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.shared.relay_turns);
+        let turn = turn.try_acquire_owned().ok().filter(|_| has_own);
         if turn.is_none() {
             self.metrics.refused_relays.inc();
         }

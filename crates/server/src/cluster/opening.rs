@@ -214,11 +214,13 @@ async fn wait_for_claim(
             looking.on_ended(ended);
         }
         let gives_way = member.gives_way();
-        let objects = objects.cloned();
+        let (objects, counting) = (objects.cloned(), Arc::clone(member));
         let looked = spawn_blocking(move || {
-            let prepare = || {
-                looked_at.prepare()?;
-                check_store(&*looked_at, objects.as_ref())
+            let prepare = || -> Result<(), DatabaseError> {
+                let cells = looked_at.prepare()?;
+                check_store(&*looked_at, objects.as_ref())?;
+                counting.set_cell_count(cells);
+                Ok(())
             };
             if !is_prepared && let Err(error) = prepare() {
                 return (looking, Err(error));

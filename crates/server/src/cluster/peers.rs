@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_user_timeout;
-use stafett_cluster::{PeerError, Wish, answer, hear};
-use stafett_net::Handed;
+use stafett_cluster::{PeerError, Wish, answer};
+use stafett_net::{Handed, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -56,11 +56,11 @@ pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
     }
 }
 
-async fn serve(mut stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphorePermit) {
-    let heard = timeout(HEAR_MAX, hear(&mut stream, member.key())).await;
+async fn serve(stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphorePermit) {
+    let heard = timeout(HEAR_MAX, member.shared.trust.hear(stream, member.key())).await;
     drop(turn);
-    let wish = match heard {
-        Ok(Ok(wish)) => wish,
+    let (mut stream, wish) = match heard {
+        Ok(Ok(heard)) => heard,
         Ok(Err(error @ (PeerError::Stranger | PeerError::Malformed))) => {
             member.metrics.strangers.inc();
             tracing::debug!(%error, "a connection to the address for other nodes is refused");
@@ -101,7 +101,7 @@ async fn serves(member: &Member) -> bool {
 }
 
 /// Tells a node that this one lives, and when the cell is free.
-async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Result<()> {
+async fn tell(stream: &mut Stream, member: &Member, node: u32) -> std::io::Result<()> {
     let (mut let_go, mut reserved) = (member.let_go.subscribe(), member.reserved.subscribe());
     reserved.mark_changed();
     let owns = member.phase() != Phase::StandingBy;
@@ -119,16 +119,21 @@ async fn tell(stream: &mut TcpStream, member: &Member, node: u32) -> std::io::Re
                 if order.to.is_some_and(|to| to != node) {
                     sleep(LEAD).await;
                 }
-                return stream.write_all(&[FREE]).await;
+                return say(stream, FREE).await;
             }
             _ = reserved.changed() => {
                 let is_for_another = reserved.borrow_and_update().is_some_and(|to| to != node);
                 if is_for_another {
-                    stream.write_all(&[RESERVED]).await?;
+                    say(stream, RESERVED).await?;
                 }
             }
             _ = stream.read_u8() => return Ok(()),
-            () = sleep(member.lease / SIGNS) => stream.write_all(&[HERE]).await?,
+            () = sleep(member.lease / SIGNS) => say(stream, HERE).await?,
         }
     }
+}
+
+async fn say(stream: &mut Stream, word: u8) -> std::io::Result<()> {
+    stream.write_all(&[word]).await?;
+    stream.flush().await
 }

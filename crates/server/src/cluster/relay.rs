@@ -1,20 +1,23 @@
-//! Connections of clients while this node stands by: bytes go to the owner and back, TLS as it is.
+//! Connections of clients while this node stands by: bytes go to the owner and back. TLS of a client is left
+//! as it is; the bytes of others are encrypted between the nodes.
 //!
 //! A client that comes while there is no owner waits for a while. Its first byte is not read before a node
 //! takes the connection, so that attempts can be repeated. Those that wait and those that are relayed have
-//! one bound together.
+//! one bound together, of which each listener has three quarters at most.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_cluster::{Node, Wish};
-use stafett_net::{Connection, EVENTS, Handed, Protocol, Stream};
+use stafett_net::{Connection, EVENTS, Handed, Listener, Protocol, Stream, tls};
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::link::Link;
 use super::member::{Member, Phase};
 
 /// Time that a client waits for an owner: below the time-outs of clients' libraries.
@@ -46,34 +49,37 @@ pub(crate) struct Relay {
     listener: &'static str,
     /// A part of the process answers here, if only that nothing is served.
     answers: bool,
-    /// Its requests can be read.
-    is_plain: bool,
+    takes_plain: bool,
+    takes_tls: bool,
+    /// One for each connection of this listener that may be relayed.
+    turns: Semaphore,
 }
 
 /// Place for a connection.
 enum Found {
-    Owner(TcpStream, Arc<Node>),
+    Owner(Link, Arc<Node>),
     Here,
     /// There is no owner in time.
     Nowhere,
 }
 
 impl Relay {
-    pub(crate) fn new(member: &Arc<Member>, listener: &'static str) -> Self {
+    pub(crate) fn new(member: &Arc<Member>, listener: &Listener) -> Self {
         Self {
             member: Arc::clone(member),
-            listener,
+            listener: listener.name(),
             answers: false,
-            is_plain: false,
+            takes_plain: listener.takes_plain(),
+            takes_tls: listener.takes_tls(),
+            turns: Semaphore::new(turns_of_one(member.relays_max())),
         }
     }
 
     /// A part of the process answers connections that cannot be relayed, and requests about this node itself.
     #[must_use]
-    pub(crate) fn answering(self, is_plain: bool) -> Self {
+    pub(crate) fn answering(self) -> Self {
         Self {
             answers: true,
-            is_plain,
             ..self
         }
     }
@@ -86,17 +92,21 @@ impl Relay {
             return;
         };
         let peer = entry.peer;
-        if self.is_plain && asks_for_itself(&socket).await {
+        if self.answers && self.takes_plain && asks_for_itself(&socket).await {
             self.hand(socket, peer).await;
             return;
         }
-        let Some(turn) = self.member.relay_turn() else {
+        let own_turn = self.turns.try_acquire().ok();
+        let Some(turn) = self.member.relay_turn(own_turn.is_some()) else {
             tracing::debug!(target: EVENTS, kind = "connection.refused", via = self.listener, from = %peer,
-                "refused: this node relays as many connections as cluster.relays_max allows");
+                "refused: this node relays as many connections as cluster.relays_max allows, of this listener or of all");
             return;
         };
-        match self.find(peer, &drain).await {
-            Found::Owner(stream, owner) => self.copy(socket, stream, &owner, &drain).await,
+        // While the listener drains, this node serves or ends: nothing is relayed any more.
+        let has_tls = drain.run_until_cancelled(self.has_tls(&socket)).await;
+        let has_tls = has_tls.unwrap_or_default();
+        match self.find(peer, has_tls, &drain).await {
+            Found::Owner(link, owner) => self.copy(socket, link, &owner, &drain).await,
             Found::Here => {
                 drop(turn);
                 self.hand(socket, peer).await;
@@ -111,7 +121,16 @@ impl Relay {
         }
     }
 
+    /// Returns true if the client has TLS with the listener, as its first byte says where both are taken.
+    async fn has_tls(&self, socket: &TcpStream) -> bool {
+        if self.takes_plain && self.takes_tls {
+            return tls::speaks_tls(socket).await.unwrap_or(false);
+        }
+        self.takes_tls
+    }
+
     async fn hand(&self, stream: TcpStream, peer: SocketAddr) {
+        let stream = Stream::Plain(stream);
         self.member
             .doors
             .hand(self.listener, Handed { stream, peer })
@@ -119,7 +138,7 @@ impl Relay {
     }
 
     /// Finds the node that takes a connection, and waits for one where there is none.
-    async fn find(&self, client: SocketAddr, drain: &CancellationToken) -> Found {
+    async fn find(&self, client: SocketAddr, has_tls: bool, drain: &CancellationToken) -> Found {
         let member = &self.member;
         let wish = Wish::Relay {
             listener: self.listener.to_owned(),
@@ -139,9 +158,14 @@ impl Relay {
             let owner = owners.borrow_and_update().clone();
             let owner = owner.filter(|_| phase == Phase::StandingBy);
             let pause = if let Some(owner) = owner {
-                let reached = timeout_at(deadline, member.reach(&owner, &wish)).await;
-                match reached {
-                    Ok(Ok(stream)) => return Found::Owner(stream, owner),
+                let reaching = async {
+                    if has_tls {
+                        return member.reach_as_it_is(&owner, &wish).await;
+                    }
+                    member.reach(&owner, &wish).await
+                };
+                match timeout_at(deadline, reaching).await {
+                    Ok(Ok(link)) => return Found::Owner(link, owner),
                     Ok(Err(why)) => {
                         tracing::trace!(owner = %owner.facts.name, %why, "the owner does not take a connection");
                     }
@@ -162,13 +186,7 @@ impl Relay {
     }
 
     /// Passes bytes on until one side ends, another node owns the cell, or nothing comes from the owner.
-    async fn copy(
-        &self,
-        mut socket: TcpStream,
-        mut stream: TcpStream,
-        owner: &Node,
-        drain: &CancellationToken,
-    ) {
+    async fn copy(&self, mut socket: TcpStream, mut link: Link, owner: &Node, drain: &CancellationToken) {
         let metrics = &self.member.metrics;
         let (relays, open) = (metrics.relays.clone(), metrics.relays.inc());
         tracing::trace!(open, "relaying");
@@ -178,7 +196,7 @@ impl Relay {
             now.as_ref().map(|now| now.facts.incarnation) != Some(owner.facts.incarnation)
         };
         tokio::select! {
-            _ = copy_bidirectional_with_sizes(&mut socket, &mut stream, BUFFER_BYTES, BUFFER_BYTES) => {}
+            _ = copy_bidirectional_with_sizes(&mut socket, &mut link.stream, BUFFER_BYTES, BUFFER_BYTES) => {}
             _ = owners.wait_for(is_other) => {}
             () = self.member.silence.notified() => {}
             () = drain.cancelled() => {}
@@ -191,6 +209,11 @@ impl Protocol for Relay {
     async fn connection(&self, connection: Connection) {
         Box::pin(self.carry(connection)).await;
     }
+}
+
+/// Returns the largest number of connections of one listener: others have a quarter in any case.
+fn turns_of_one(all: usize) -> usize {
+    (all - all / 4).clamp(1, Semaphore::MAX_PERMITS)
 }
 
 /// Returns true if the first request of a connection is about this node itself. Nothing is read.
@@ -225,7 +248,12 @@ fn is_own(begin: &[u8]) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_own;
+    use super::{is_own, turns_of_one};
+
+    #[test]
+    fn one_listener_leaves_places_to_the_others() {
+        assert_eq!([1, 2, 4, 10_000].map(turns_of_one), [1, 2, 3, 7500]);
+    }
 
     #[test]
     fn requests_about_the_node_itself_are_told_from_their_first_bytes() {

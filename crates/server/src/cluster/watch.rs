@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_cluster::{Node, PeerError, Wish, ask};
+use stafett_cluster::{Node, PeerError, Wish};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
+use super::link::Link;
 use super::member::Member;
 use super::peers::{FREE, RESERVED};
 
@@ -41,18 +42,15 @@ pub(super) async fn run(member: Arc<Member>) {
             cell: member.cell,
         };
         match member.reach(&owner, &wish).await {
-            Ok(stream) => {
+            Ok(link) => {
                 is_said = false;
-                reached = stream
-                    .peer_addr()
-                    .ok()
-                    .map(|address| (owner.facts.incarnation, address));
+                reached = Some((owner.facts.incarnation, link.address));
                 member.set_reaches_owner(true);
                 let is_other = |now: &Option<Arc<Node>>| {
                     now.as_ref().map(|now| now.facts.incarnation) != Some(owner.facts.incarnation)
                 };
                 tokio::select! {
-                    () = until_end(stream, &owner, &member) => {}
+                    () = until_end(link, &owner, &member) => {}
                     _ = owners.wait_for(is_other) => {}
                 }
                 member.set_reaches_owner(false);
@@ -64,7 +62,7 @@ pub(super) async fn run(member: Arc<Member>) {
                 }
                 if let Some((incarnation, address)) = reached
                     && incarnation == owner.facts.incarnation
-                    && has_ended(address, &owner, member.cell, 1).await
+                    && has_ended(address, &owner, &member, 1).await
                 {
                     on_ended(&owner, &member);
                 }
@@ -78,14 +76,12 @@ pub(super) async fn run(member: Arc<Member>) {
 }
 
 /// Waits until the owner lets go of the cell, or its connection ends.
-async fn until_end(mut stream: TcpStream, owner: &Node, member: &Member) {
+async fn until_end(mut link: Link, owner: &Node, member: &Member) {
     let on_reserved = || member.give_way(owner.facts.incarnation);
-    match listen(&mut stream, member.lease, on_reserved).await {
+    match listen(&mut link.stream, member.lease, on_reserved).await {
         Heard::Free => member.on_free(),
         Heard::End => {
-            if let Ok(address) = stream.peer_addr()
-                && has_ended(address, owner, member.cell, ATTEMPTS).await
-            {
+            if has_ended(link.address, owner, member, ATTEMPTS).await {
                 on_ended(owner, member);
             }
         }
@@ -131,12 +127,16 @@ fn on_ended(owner: &Node, member: &Member) {
 
 /// Returns true if the process at an address has ended: its machine says that nothing listens there, or
 /// another program does. It did listen there, as it proved to know its key.
-async fn has_ended(address: SocketAddr, owner: &Node, cell: u32, attempts: u32) -> bool {
+async fn has_ended(address: SocketAddr, owner: &Node, member: &Member, attempts: u32) -> bool {
+    let cell = member.cell;
+    let trust = &member.shared.trust;
     for _ in 0..attempts {
         let asked = timeout(ATTEMPT_MAX, async {
-            let mut stream = TcpStream::connect(address).await?;
+            let stream = TcpStream::connect(address).await?;
             // A node that runs refuses a look at it, unless it owns the cell.
-            ask(&mut stream, &owner.facts.key, &Wish::Watch { node: 0, cell }).await
+            let look = Wish::Watch { node: 0, cell };
+            let looked = trust.ask(stream, &owner.facts.key, &look, true).await;
+            looked.map(drop)
         });
         match asked.await {
             Ok(Err(PeerError::Stranger)) => return true,

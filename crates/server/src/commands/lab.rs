@@ -37,14 +37,23 @@ pub(super) fn describe() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let own = env::current_exe().context("this program's own file is not known")?;
-    let program = own.with_file_name(PROGRAM);
     let arguments = matches.get_many::<OsString>(ARGUMENTS).into_iter().flatten();
+    replace(PROGRAM, NAME, arguments)
+}
+
+/// Replaces this process with a program that is in its folder.
+pub(super) fn replace<'a>(
+    program: &str,
+    name: &str,
+    arguments: impl Iterator<Item = &'a OsString>,
+) -> Result<(), Failure> {
+    let own = env::current_exe().context("this program's own file is not known")?;
+    let program = own.with_file_name(program);
     // Returns only if the program cannot be run.
-    let error = process::Command::new(&program).arg0(NAME).args(arguments).exec();
+    let error = process::Command::new(&program).arg0(name).args(arguments).exec();
     let program = program.display();
     Err(Failure::Start(if error.kind() == io::ErrorKind::NotFound {
-        anyhow!("{program}: there is no such program; `make build` builds both")
+        anyhow!("{program}: there is no such program; `make build` builds all")
     } else {
         anyhow!(error).context(format!("{program} cannot be run"))
     }))

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// Limits with a number of things.
 const NUMBERS: [(&str, &str); 5] = [
     ("connections", "Open connections of RabbitMQ's clients"),
-    ("channels", "Open channels of a user"),
+    ("channels", "Open channels"),
     ("queues", "Queues of a namespace"),
     ("topics", "Stored topics of a namespace"),
     ("messages", "Messages in the queues of a namespace"),

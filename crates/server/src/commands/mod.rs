@@ -32,6 +32,7 @@ mod quota;
 mod running_journal;
 mod serve;
 mod sink;
+mod sql;
 mod tls;
 mod token;
 mod topic;
@@ -68,6 +69,14 @@ const COMMANDS: &[Entry] = &[
     Entry {
         describe: sink::describe,
         run: sink::run,
+    },
+    Entry {
+        describe: sql::describe,
+        run: sql::run,
+    },
+    Entry {
+        describe: sink::rollup::describe,
+        run: sink::rollup::run,
     },
     Entry {
         describe: ingest::describe,

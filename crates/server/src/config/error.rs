@@ -90,6 +90,11 @@ pub(crate) enum ConfigError {
         "neither http.listen nor http.tls_listen (with a certificate) is set: the node could not be reached"
     )]
     NoHttp,
+    #[error(
+        "cluster.listen = {address} can be reached from other machines, and cluster.secret does not say by which secret \
+         nodes know each other: give all nodes the same, such as file:/etc/stafett/cluster-secret"
+    )]
+    NoClusterSecret { address: String },
     #[error(transparent)]
     Tls(#[from] stafett_net::TlsError),
 }

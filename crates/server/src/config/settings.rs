@@ -274,7 +274,7 @@ settings! {
     history: History {
         /// Memory for the histories of queues, topics, exchanges and groups: those that changed last have
         /// one, of an hour. A queue's takes 8 KiB. 0: none; the node's own is always kept.
-        bytes_max: Bytes = "64MiB", in 0..=TIB;
+        bytes_max: Bytes = "64MiB", in 0..=TIB, reloads true;
     }
     http: Http {
         /// Where `/health`, `/metrics`, the API (`/v1`) and live topics (`/live`) are served. Port 0 picks a
@@ -463,13 +463,18 @@ settings! {
         database_ca: OptionalFile = "";
 
         /// Where other nodes connect, which bring clients that came to them. Only nodes that read the same
-        /// database get an answer. Port 0 picks a free one. Empty: nowhere, so that clients have to come to
-        /// this node.
+        /// database and have the same `cluster.secret` get an answer, over TLS. Port 0 picks a free one.
+        /// Empty: nowhere, so that clients have to come to this node.
         listen: OptionalListen = "127.0.0.1:0";
 
         /// The address that other nodes are told to connect to. Empty: that of `cluster.listen`, with the
         /// address by which this node comes to the database if it listens on all.
         advertised: Advertised = "";
+
+        /// Secret that all nodes share, `env:NAME` or `file:PATH` of a text of at least 16 characters.
+        /// Several lines are several secrets: a node proves the first one, and takes all. Required if
+        /// `cluster.listen` is reached from other machines. Empty: the table of nodes is proof enough.
+        secret: OptionalLogin = "";
 
         /// Name of this node in lists. A node that comes back under its name keeps its number. Empty: the
         /// address of its first listener.
@@ -513,10 +518,10 @@ settings! {
         dir: OptionalFolder = "";
 
         /// Part of the requests that is written, 0 to 1.
-        share: Share = "0.01";
+        share: Share = "0.01", reloads true;
 
         /// Requests that took longer are written whatever the share. 0: they are not.
-        slow_ms: Time = "0", in 0..=DAY;
+        slow_ms: Time = "0", in 0..=DAY, reloads true;
 
         /// Bytes of all its files; the oldest go.
         bytes_max: Bytes = "1GiB", in MIB..=TIB;

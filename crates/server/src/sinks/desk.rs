@@ -157,6 +157,7 @@ impl SinkDesk for SinksHere {
             | TargetSpec::Postgres(_)
             | TargetSpec::Webhook(_)
             | TargetSpec::Ducklake(_)
+            | TargetSpec::Delta(_)
             | TargetSpec::Mongodb(_)
             | TargetSpec::Clickhouse(_) => None,
         };

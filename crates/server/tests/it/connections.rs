@@ -160,8 +160,20 @@ fn connections_that_are_not_there_and_wrong_queries_are_refused() {
     ] {
         assert!(matches!(ask(http, &format!("GET {path}")).0, 400 | 404), "{path}");
     }
-    for sort in ["since", "-received_bytes", "sent_bytes", "channels", "-name"] {
-        assert_eq!(ask(http, &format!("GET /v1/connections?sort={sort}")).0, 200);
+    for sort in [
+        "since",
+        "-received_bytes",
+        "sent_bytes",
+        "-received_rate",
+        "sent_rate",
+        "channels",
+        "-name",
+    ] {
+        let (status, listed) = ask(http, &format!("GET /v1/connections?sort={sort}"));
+        assert_eq!(status, 200);
+        // The connection that asks has sent something.
+        let rate = &listed["items"][0]["received_rate"];
+        assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{listed}");
     }
 }
 

@@ -67,7 +67,7 @@ fn without_the_lab_the_path_is_said_and_how_it_is_built() {
     assert_eq!(
         said,
         format!(
-            "stafett: {}: there is no such program; `make build` builds both\n",
+            "stafett: {}: there is no such program; `make build` builds all\n",
             tried.display()
         )
     );

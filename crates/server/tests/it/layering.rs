@@ -122,6 +122,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sinks",
         &["amqp-wire", "expr", "kafka-client", "model", "objects", "trust"],
     ),
+    ("sql", &["kafka-client", "model", "sinks", "trust"]),
     ("http", &["access", "net", "ws"]),
     (
         "lab",

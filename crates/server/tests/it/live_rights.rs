@@ -209,3 +209,18 @@ fn live_topics_come_out_of_the_quota() {
     let (status, _, said) = closed.ask("GET /live/events?client_id=s&topic=t", Some("root"), "");
     assert_eq!(status, 429, "{said}");
 }
+
+#[test]
+fn websockets_count_against_the_connections_of_a_user() {
+    let closed = with_rules();
+    let limit = r#"{"user": "eve", "connections": 1}"#;
+    let (status, _, said) = closed.ask("PUT /v1/limits", Some("root"), limit);
+    assert_eq!(status, 200, "{said}");
+    let first = Socket::live(closed.http, &basic("eve"));
+    let refused = Socket::head_of_live(closed.http, &basic("eve"));
+    assert!(refused.starts_with("http/1.1 409"), "{refused}");
+    // Requests without a connection of their own go on.
+    assert_eq!(closed.ask("GET /v1/whoami", Some("eve"), "").0, 200);
+    drop(first);
+    while !Socket::head_of_live(closed.http, &basic("eve")).starts_with("http/1.1 101") {}
+}

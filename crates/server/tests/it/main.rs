@@ -22,6 +22,9 @@ mod messages;
 mod node;
 mod permissions;
 mod policies;
+#[expect(clippy::unwrap_used, reason = "the helpers of tests fail as tests do")]
+#[path = "../../../sinks/tests/it/server.rs"]
+mod postgres;
 mod queues;
 mod refusals;
 mod reload;
@@ -34,6 +37,7 @@ mod sinks_claims;
 mod sinks_kept;
 mod sinks_lost;
 mod sinks_poison;
+mod sinks_queries;
 mod sinks_stores;
 mod sinks_tables;
 mod sinks_tls;

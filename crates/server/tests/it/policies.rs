@@ -154,7 +154,7 @@ fn limits_of_a_namespace_hold_over_http_and_after_a_restart() {
     assert_eq!(status, 200, "{said}");
     for (body, status, expected) in [
         (r#"{"user": "eve", "queues": 1}"#, 400, "bad_request"),
-        (r#"{"namespace": "/", "channels": 1}"#, 400, "bad_request"),
+        (r#"{"user": "eve", "messages": 1}"#, 400, "bad_request"),
         (r#"{"queues": 1}"#, 400, "bad_request"),
         (r#"{"namespace": "none", "queues": 1}"#, 404, "no_such_namespace"),
         (r#"{"user": "none", "connections": 1}"#, 404, "no_such_user"),

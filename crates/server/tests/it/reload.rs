@@ -63,14 +63,19 @@ fn rules_of_live_topics_and_the_log_level_change_while_it_runs() {
         assert!(publish(http, "songs/a", "1").contains(expected));
     }
     let logged = broker.reload(
-        "[live]\nduplicates = 'songs/=1h'\nlogs = 'charts/=charts,2'\nclients_max = 7\n[log]\nlevel = 'warn'\n",
+        "[live]\nduplicates = 'songs/=1h'\nlogs = 'charts/=charts,2'\nclients_max = 7\n\
+         [trace]\nshare = 0.5\nslow_ms = '10ms'\n[history]\nbytes_max = '1MiB'\n[log]\nlevel = 'warn'\n",
         "log.level",
     );
     assert!(
         logged.contains("setting needs a restart") && logged.contains("live.clients_max"),
         "{logged}"
     );
-    for key in ["live.logs", "live.duplicates", "log.level"] {
+    let numbers = ["trace.share", "trace.slow_ms", "history.bytes_max"];
+    for key in ["live.logs", "live.duplicates", "log.level"]
+        .into_iter()
+        .chain(numbers)
+    {
         let is_said = |line: &str| line.contains("setting changed") && line.contains(key);
         assert!(logged.lines().any(is_said), "{key}: {logged}");
     }

@@ -406,7 +406,7 @@ fn limits_are_of_a_namespace_or_a_user_that_is_there_and_hold_over_amqp() {
         (r#"{"queues": 1}"#, 400),
         (r#"{"user": "root", "namespace": "/", "connections": 1}"#, 400),
         (r#"{"user": "root", "queues": 1}"#, 400),
-        (r#"{"namespace": "/", "channels": 1}"#, 400),
+        (r#"{"user": "root", "topics": 1}"#, 400),
         (r#"{"namespace": "none", "queues": 1}"#, 404),
         (r#"{"user": "none", "channels": 1}"#, 404),
         (r#"{"namespace": "/", "queues": 1}"#, 200),

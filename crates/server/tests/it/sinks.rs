@@ -85,7 +85,7 @@ impl Scene {
         self.running.address("kafka")
     }
 
-    fn stafett(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn stafett(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stafett"));
         command
             .env_clear()

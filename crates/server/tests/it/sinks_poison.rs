@@ -81,6 +81,50 @@ fn a_batch_with_too_much_poison_passes_once_the_sink_is_resumed() {
 }
 
 #[test]
+fn a_batch_that_paused_the_sink_passes_in_a_process_that_was_started_since() {
+    // Resumed before the process that goes on is there, and while it is.
+    for is_early in [true, false] {
+        let scene = Scene::new();
+        scene.redefine("place = true", "place = true\npoison_max = \"3/h\"");
+        printed(scene.sink("apply", &[]).output().unwrap());
+        scene.shorten_time_out();
+        scene.produce(&poison(10));
+        let sink = scene.run();
+        let status = || printed(scene.sink("status", &[]).output().unwrap());
+        let begun = Instant::now();
+        while !status().contains("paused") {
+            assert!(begun.elapsed() < PATIENCE, "it is not paused");
+        }
+        wait_for_metric(&sink, |metrics| {
+            metrics.contains("stafett_sink_state{sink=\"events\",state=\"paused\"} 1")
+        });
+        sink.signal(Signal::TERM);
+        assert!(sink.end().0.success());
+        assert_eq!(scene.letters().len(), 0);
+        if is_early {
+            printed(scene.sink("resume", &[]).output().unwrap());
+        }
+        let sink = scene.run();
+        if !is_early {
+            while !status().contains("sink-") {
+                assert!(begun.elapsed() < PATIENCE, "{}", status());
+            }
+            printed(scene.sink("resume", &[]).output().unwrap());
+        }
+        scene.wait_for_position(11);
+        assert_eq!((scene.letters().len(), scene.rows().len()), (10, 1));
+        // The next one pauses the sink as the first one did.
+        scene.produce(&poison(10));
+        while !status().contains("paused") {
+            assert!(begun.elapsed() < PATIENCE, "it is not paused again");
+        }
+        assert_eq!(scene.position(), 11);
+        sink.signal(Signal::TERM);
+        assert!(sink.end().0.success());
+    }
+}
+
+#[test]
 fn a_sink_over_another_broker_is_resumed_after_too_much_poison() {
     let (source, scene) = (sinks_kept::Scene::new(), sinks_kept::Scene::new());
     let create = ["topic", "create", "log", "-p", "1"];

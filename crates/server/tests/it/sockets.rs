@@ -32,6 +32,20 @@ impl Socket {
     }
 
     fn open_at(address: SocketAddr, path: &str, protocol: &str, login: &str) -> Self {
+        let (socket, head) = Self::ask_for(address, path, protocol, login);
+        assert!(
+            head.starts_with("http/1.1 101") && head.contains(protocol),
+            "{head}"
+        );
+        socket
+    }
+
+    /// Returns the head of the answer to a client of live topics, in small letters.
+    pub(crate) fn head_of_live(address: SocketAddr, login: &str) -> String {
+        Self::ask_for(address, "/live", "stafett.live.json", login).1
+    }
+
+    fn ask_for(address: SocketAddr, path: &str, protocol: &str, login: &str) -> (Self, String) {
         let mut writer = connect(address);
         write!(
             writer,
@@ -48,11 +62,7 @@ impl Socket {
             head.extend(byte);
         }
         let head = String::from_utf8(head).unwrap().to_lowercase();
-        assert!(
-            head.starts_with("http/1.1 101") && head.contains(protocol),
-            "{head}"
-        );
-        Self { reader, writer }
+        (Self { reader, writer }, head)
     }
 
     /// Reads a message. `None` if the connection has ended.

@@ -22,7 +22,7 @@ use crate::secret::SecretError;
 use crate::transform::Step;
 use crate::turns::TurnRules;
 pub use sources::{BrokerSpec, QueueSpec, SourceSpec};
-pub use stores::{ClickhouseSpec, DucklakeSpec, MongodbSpec};
+pub use stores::{ClickhouseSpec, DeltaSpec, DucklakeSpec, MongodbSpec};
 use targets::target;
 pub use targets::{
     AmqpSpec, BodyForm, BucketSpec, Compression, FilesSpec, Format, PostgresSpec, TargetSpec, TopicSpec,
@@ -507,8 +507,8 @@ mod tests {
                 "columns.event_type.default: 3 is no text",
             ),
             (
-                ("to = \"postgres\"", "to = \"delta\""),
-                "sink.events-pg.to: the target delta is not built in yet",
+                ("to = \"postgres\"", "to = \"warehouse\""),
+                "sink.events-pg.to: rows go to a warehouse as files with manifests (to = \"files\"), which it copies",
             ),
             (
                 ("place = true", "quiet = [\"at noon\"]"),

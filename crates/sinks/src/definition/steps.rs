@@ -7,12 +7,14 @@ use toml::Value;
 use stafett_expr::{Expression, zone};
 
 use super::sources::login;
+use super::targets::address;
 use super::{DefinitionError, TargetSpec};
 use crate::columns::Kind;
 use crate::computed::{TwoTimes, Unit, VARIABLES};
 use crate::fields::Fields;
 use crate::lookup::{Lookup, Missing};
 use crate::personal::{HashKey, Mask};
+use crate::query::Query;
 use crate::transform::{Cast, Flatten, Step};
 
 /// Levels that are flattened, at most.
@@ -20,6 +22,9 @@ const DEPTH_MAX: u64 = 16;
 /// Memory of the table of a look-up, unless its step has another bound; and the highest one.
 const TABLE_BYTES: u64 = 64 << 20;
 const TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Time for which the row of a database counts as it was read, unless its step has another one.
+const CACHE_MS: u64 = 10 * 60 * 1000;
+const CACHE_MS_MIN: u64 = 1000;
 /// Memory of all tables of a sink.
 const TABLES_BYTES_MAX: usize = 1 << 30;
 
@@ -74,8 +79,10 @@ pub(super) fn verbs(fields: Fields) -> Result<Vec<Step>, DefinitionError> {
 fn same_rows(steps: &[Step]) -> Result<(), &'static str> {
     let mut is_behind = false;
     for step in steps {
-        if let Step::Lookup(lookup) = step {
-            if lookup.missing == Missing::Poison {
+        let lookup = step.lookup().map(|lookup| lookup.missing);
+        let missing = lookup.or_else(|| step.query().map(|query| query.missing));
+        if let Some(missing) = missing {
+            if missing == Missing::Poison {
                 return Err(
                     "a look-up into this target has missing = \"null\": tables change between attempts",
                 );
@@ -146,7 +153,14 @@ fn step(verb: &str, value: Value, bad: DefinitionError) -> Result<Step, Definiti
         },
         "set" => set(Fields::new("set", value)?),
         "time" => two_times(Fields::new("time", value)?).map(Step::Time),
-        "lookup" => lookup(Fields::new("lookup", value)?).map(Step::Lookup),
+        "lookup" => {
+            let fields = Fields::new("lookup", value)?;
+            if fields.has("url") {
+                query(fields).map(Step::Query)
+            } else {
+                lookup(fields).map(Step::Lookup)
+            }
+        }
         _ => Err(bad),
     }
 }
@@ -224,6 +238,35 @@ fn lookup(mut fields: Fields) -> Result<Lookup, DefinitionError> {
         table: Arc::default(),
         layout: Arc::default(),
     })
+}
+
+/// Reads a look-up in a table of PostgreSQL.
+fn query(mut fields: Fields) -> Result<Query, DefinitionError> {
+    let url = address(&mut fields, "url")?;
+    let key = expression("lookup.key".to_owned(), &fields.required("key")?)?;
+    let add = fields.texts("add")?.unwrap_or_default();
+    if add.is_empty() {
+        return Err(fields.bad("add", "a look-up adds at least one column of the row"));
+    }
+    let missing = fields.word("missing", &[("null", Missing::Null), ("poison", Missing::Poison)])?;
+    let cache_ms = fields.time("cache")?.unwrap_or(CACHE_MS);
+    if cache_ms < CACHE_MS_MIN {
+        return Err(fields.bad("cache", "rows are kept for at least 1s"));
+    }
+    let query = Query {
+        url,
+        ca: fields.text("ca")?,
+        schema: fields.text("schema")?.unwrap_or_else(|| "public".to_owned()),
+        table: fields.required("table")?,
+        column: fields.required("column")?,
+        key,
+        add,
+        missing: missing.unwrap_or(Missing::Null),
+        cache_ms,
+        cache: Arc::default(),
+    };
+    fields.end()?;
+    Ok(query)
 }
 
 fn is_cast(kind: Kind) -> bool {
@@ -306,6 +349,39 @@ mod tests {
             assert!(why.contains("missing = \"null\""), "{why}");
         }
         assert_eq!(refusal("webhook", &[strict, condition]), None);
+    }
+
+    #[test]
+    fn look_ups_in_a_database_are_read_and_keep_no_password() {
+        let query = |more: &str| {
+            format!(
+                "lookup = {{ url = \"env:APPS\", table = \"apps\", column = \"id\", key = \"key\", add = [\"zone\"]{more} }}"
+            )
+        };
+        assert_eq!(refusal("webhook", &[&query("")]), None);
+        assert_eq!(
+            refusal("webhook", &[&query(", cache = \"1s\", missing = \"poison\"")]),
+            None
+        );
+        for (more, why) in [
+            (", cache = \"10ms\"", "rows are kept for at least 1s"),
+            (", topic = \"apps\"", "lookup.topic: there is no such field"),
+        ] {
+            let refused = refusal("webhook", &[&query(more)]).unwrap();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let open = query("").replace("env:APPS", "postgres://u:secret@h/d");
+        let refused = refusal("webhook", &[&open]).unwrap();
+        assert!(
+            refused.contains("it has a password") && !refused.contains("secret"),
+            "{refused}"
+        );
+        for target in ["clickhouse", "mongodb"] {
+            let refused = refusal(target, &[&query(", missing = \"poison\"")]).unwrap();
+            assert!(refused.contains("missing = \"null\""), "{refused}");
+            let refused = refusal(target, &[&query(""), "where = \"value.zone != null\""]).unwrap();
+            assert!(refused.contains("where comes before a look-up"), "{refused}");
+        }
     }
 
     #[test]

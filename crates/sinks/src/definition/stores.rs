@@ -2,7 +2,7 @@
 
 use super::DefinitionError;
 use super::sources::login;
-use super::targets::{Compression, FilesSpec, Format, TIMEOUT_MS, TargetSpec, address, bucket};
+use super::targets::{BucketSpec, Compression, FilesSpec, Format, TIMEOUT_MS, TargetSpec, address, bucket};
 use crate::fields::Fields;
 use crate::secret::Secret;
 
@@ -18,6 +18,15 @@ pub struct DucklakeSpec {
     pub files: FilesSpec,
     /// PEM file of trusted authorities, of the database and the store. `None` is those of the system.
     pub ca: Option<String>,
+}
+
+/// A Delta table in a folder or a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeltaSpec {
+    /// Place of the table.
+    pub files: FilesSpec,
+    /// True if a missing table is made.
+    pub create: bool,
 }
 
 /// A collection of a MongoDB database.
@@ -62,16 +71,30 @@ pub(super) fn ducklake(fields: &mut Fields) -> Result<TargetSpec, DefinitionErro
             .unwrap_or_else(|| "public".to_owned()),
         schema: fields.text("schema")?.unwrap_or_else(|| "main".to_owned()),
         table: fields.required("table")?,
-        files: FilesSpec {
-            path,
-            bucket,
-            format: Format::Parquet,
-            compression: Compression::Zstd,
-            split_records: None,
-            header: false,
-        },
+        files: parquet_in(path, bucket),
         ca,
     }))
+}
+
+pub(super) fn delta(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {
+    let path = fields.required("path")?;
+    let bucket = bucket(fields, &path)?;
+    Ok(TargetSpec::Delta(DeltaSpec {
+        files: parquet_in(path, bucket),
+        create: fields.flag("create")?.unwrap_or(false),
+    }))
+}
+
+/// Returns the place of Parquet files that a table of a lake names.
+fn parquet_in(path: String, bucket: Option<BucketSpec>) -> FilesSpec {
+    FilesSpec {
+        path,
+        bucket,
+        format: Format::Parquet,
+        compression: Compression::Zstd,
+        split_records: None,
+        header: false,
+    }
 }
 
 pub(super) fn mongodb(fields: &mut Fields) -> Result<TargetSpec, DefinitionError> {

@@ -6,14 +6,14 @@ use stafett_model::Codec;
 
 use super::DefinitionError;
 use super::sources::{broker_of, login};
-use super::stores::{self, ClickhouseSpec, DucklakeSpec, MongodbSpec};
+use super::stores::{self, ClickhouseSpec, DeltaSpec, DucklakeSpec, MongodbSpec};
 use crate::columns::{Column, Kind};
 use crate::fields::Fields;
 pub use stafett_objects::bucket::BucketSpec;
 
 use crate::secret::Secret;
 use crate::target::files::parquet;
-use crate::target::{clickhouse, mongodb};
+use crate::target::{clickhouse, delta, mongodb};
 
 pub(super) const TIMEOUT_MS: u64 = 30_000;
 /// Header names and values of a webhook, at most.
@@ -28,6 +28,7 @@ pub enum TargetSpec {
     Amqp(AmqpSpec),
     Webhook(WebhookSpec),
     Ducklake(DucklakeSpec),
+    Delta(DeltaSpec),
     Mongodb(MongodbSpec),
     Clickhouse(ClickhouseSpec),
 }
@@ -129,6 +130,7 @@ impl TargetSpec {
             Self::Amqp(_) => "amqp",
             Self::Webhook(_) => "webhook",
             Self::Ducklake(_) => "ducklake",
+            Self::Delta(_) => "delta",
             Self::Mongodb(_) => "mongodb",
             Self::Clickhouse(_) => "clickhouse",
         }
@@ -137,9 +139,12 @@ impl TargetSpec {
     /// True if the target itself knows how far it is.
     pub(super) fn holds_positions(&self) -> bool {
         match self {
-            Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Ducklake(_) | Self::Mongodb(_) => {
-                true
-            }
+            Self::Files(_)
+            | Self::Postgres(_)
+            | Self::Topic(_)
+            | Self::Ducklake(_)
+            | Self::Delta(_)
+            | Self::Mongodb(_) => true,
             Self::Amqp(_) | Self::Clickhouse(_) => false,
             Self::Webhook(spec) => spec.position_url.is_some(),
         }
@@ -154,7 +159,9 @@ impl TargetSpec {
     /// Records of a flush, if the definition does not say.
     pub(super) fn flush_records(&self) -> u64 {
         match self {
-            Self::Files(_) | Self::Postgres(_) | Self::Ducklake(_) | Self::Clickhouse(_) => 30_000,
+            Self::Files(_) | Self::Postgres(_) | Self::Ducklake(_) | Self::Delta(_) | Self::Clickhouse(_) => {
+                30_000
+            }
             Self::Topic(_) | Self::Amqp(_) => 10_000,
             Self::Mongodb(_) => 500,
             Self::Webhook(_) => 100,
@@ -170,6 +177,7 @@ impl TargetSpec {
             | Self::Postgres(_)
             | Self::Webhook(_)
             | Self::Ducklake(_)
+            | Self::Delta(_)
             | Self::Mongodb(_)
             | Self::Clickhouse(_) => return Vec::new(),
         };
@@ -185,7 +193,7 @@ impl TargetSpec {
     pub(super) fn takes_json(&self) -> bool {
         match self {
             Self::Files(spec) => spec.format == Format::Ndjson,
-            Self::Postgres(_) | Self::Ducklake(_) | Self::Clickhouse(_) => false,
+            Self::Postgres(_) | Self::Ducklake(_) | Self::Delta(_) | Self::Clickhouse(_) => false,
             Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) | Self::Mongodb(_) => true,
         }
     }
@@ -194,7 +202,7 @@ impl TargetSpec {
     pub(super) fn takes(&self, columns: &[Column]) -> Result<(), String> {
         let digits_max = match self {
             Self::Files(spec) if spec.format == Format::Parquet => parquet::DIGITS_MAX,
-            Self::Ducklake(_) => parquet::DIGITS_MAX,
+            Self::Ducklake(_) | Self::Delta(_) => parquet::DIGITS_MAX,
             Self::Mongodb(_) => mongodb::DIGITS_MAX,
             Self::Clickhouse(_) => clickhouse::DIGITS_MAX,
             Self::Files(_) | Self::Postgres(_) | Self::Topic(_) | Self::Amqp(_) | Self::Webhook(_) => {
@@ -207,6 +215,11 @@ impl TargetSpec {
             {
                 return Err(format!(
                     "{name} is {kind}: this target has {digits_max} digits at most"
+                ));
+            }
+            if matches!(self, Self::Delta(_)) && delta::type_of(*kind).is_none() {
+                return Err(format!(
+                    "{name} is {kind}, and a Delta table has no such type: text or timestamptz"
                 ));
             }
             if matches!(self, Self::Mongodb(_)) && name == mongodb::ID {
@@ -229,10 +242,14 @@ pub(super) fn target(fields: &mut Fields) -> Result<TargetSpec, DefinitionError>
         "clickhouse" => stores::clickhouse(fields),
         "parquet" => Err(fields.bad("to", "Parquet is a format: to = \"files\", format = \"parquet\"")),
         "ducklake" => stores::ducklake(fields),
-        "delta" | "warehouse" => Err(fields.bad("to", format!("the target {kind} is not built in yet"))),
+        "delta" => stores::delta(fields),
+        "warehouse" => {
+            let why = "rows go to a warehouse as files with manifests (to = \"files\"), which it copies";
+            Err(fields.bad("to", why))
+        }
         _ => {
             let why = format!(
-                "there is no target {kind:?}: files, postgres, topic, amqp, webhook, ducklake, mongodb or clickhouse"
+                "there is no target {kind:?}: files, postgres, topic, amqp, webhook, ducklake, delta, mongodb or clickhouse"
             );
             Err(fields.bad("to", why))
         }

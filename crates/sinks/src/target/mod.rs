@@ -6,6 +6,7 @@
 
 pub mod amqp;
 pub mod clickhouse;
+pub mod delta;
 pub mod files;
 mod ledger;
 pub mod mongodb;
@@ -26,6 +27,7 @@ use crate::definition::{Definition, SourceSpec, TargetSpec};
 use crate::rows::Slice;
 use amqp::AmqpTarget;
 use clickhouse::Clickhouse;
+use delta::Delta;
 use files::{Files, WallClock};
 pub use ledger::Ledger;
 use mongodb::Mongodb;
@@ -228,6 +230,7 @@ pub fn target_of(definition: &Definition, surroundings: &Surroundings) -> Box<dy
         TargetSpec::Amqp(spec) => Box::new(AmqpTarget::new(name, spec, columns, surroundings)),
         TargetSpec::Webhook(spec) => Box::new(Webhook::new(name, spec, columns, surroundings)),
         TargetSpec::Ducklake(spec) => Box::new(Postgres::of_lake(name, spec, columns, steps)),
+        TargetSpec::Delta(spec) => Box::new(Delta::new(name, spec, columns, surroundings.wall, steps)),
         TargetSpec::Mongodb(spec) => Box::new(Mongodb::new(name, spec, columns, steps)),
         TargetSpec::Clickhouse(spec) => Box::new(Clickhouse::new(name, spec, columns, surroundings)),
     }

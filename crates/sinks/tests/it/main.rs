@@ -11,6 +11,8 @@
 
 mod between;
 mod clickhouse;
+mod compare;
+mod delta;
 mod ducklake;
 mod eyes;
 mod fake;

@@ -191,7 +191,7 @@ async fn several_partitions_add_to_the_same_rows_at_once() {
     client.batch_execute(more).await.unwrap();
     let rows = stafett_sinks::rows::Rows::new(sink.columns.len());
     let refused = store
-        .replace_figures(&found, &rows)
+        .replace_figures(&found, &rows, false)
         .await
         .unwrap_err()
         .to_string();

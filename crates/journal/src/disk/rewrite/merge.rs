@@ -114,6 +114,22 @@ pub(super) fn is_unchanged(
     Ok(true)
 }
 
+/// Reads the live frames of a segment, which could not be read before: nothing is written for one that still
+/// cannot.
+pub(super) fn check(core: &Engine, segment: SegmentId) -> Result<(), MergeError> {
+    let input = Input::open(core, segment)?;
+    let (mut entries, mut alive) = (input.entries(), LivenessCheck::new(core));
+    let (mut buffer, mut budget) = (Vec::new(), Budget::new(core));
+    while let Some(entry) = entries.next()? {
+        if alive.is(entry.log, entry.end()) {
+            let bytes = entry.stored_bytes();
+            read_frame(&input, entry.byte, u32_of(bytes), &mut buffer)?;
+            budget.spend_read(core, entry.bytes.into())?;
+        }
+    }
+    Ok(())
+}
+
 struct Merge<'a> {
     core: &'a Engine,
     output: Output<'a>,

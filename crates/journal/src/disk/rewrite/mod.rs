@@ -182,7 +182,10 @@ impl Rewriter {
         filter: Option<&mut RecordFilter>,
     ) -> Merged {
         inputs.truncate(neighbours(core, &inputs));
-        match merge::merge(core, &inputs, filter) {
+        let merged = self
+            .check_failed(core, &inputs)
+            .and_then(|()| merge::merge(core, &inputs, filter));
+        match merged {
             Ok(outputs) => Merged::Done { inputs, outputs },
             Err(merge::MergeError::Stopped) => Merged::Failed,
             Err(merge::MergeError::Damaged { segment, byte }) => {
@@ -209,6 +212,14 @@ impl Rewriter {
                 Merged::Failed
             }
         }
+    }
+
+    /// Reads inputs that could not be read before.
+    fn check_failed(&mut self, core: &Engine, inputs: &[SegmentId]) -> Result<(), merge::MergeError> {
+        for id in inputs.iter().filter(|id| self.postponed.has_failed(**id)) {
+            merge::check(core, *id)?;
+        }
+        Ok(())
     }
 
     fn swap(&mut self, core: &Engine, inputs: &[SegmentId], outputs: Vec<MergedSegment>) -> bool {

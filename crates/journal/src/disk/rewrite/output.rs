@@ -72,7 +72,7 @@ impl<'a> Output<'a> {
                 let written = writing.write_group(self.core)?;
                 // Synced group by group: an append waiting for a sync of the journal would otherwise wait for
                 // all of it.
-                writing.file.sync()?;
+                writing.file.sync_ahead()?;
                 self.budget.spend(self.core, written)?;
             }
             let fits = usize_of(writing.at) + writing.group.len() + bytes
@@ -96,9 +96,9 @@ impl<'a> Output<'a> {
         let runs = count_runs(&writing.index);
         sort(&mut writing.index);
         writing.write_head(self.core)?;
-        writing.file.sync()?;
-        // Reserved space that is not used is freed.
+        // Reserved space that is not used is freed, and not synced.
         writing.file.set_bytes(writing.at.into())?;
+        writing.file.sync()?;
         let latest = writing.index.iter().map(|entry| entry.date).max();
         let summary = Summary {
             segment: id,

@@ -43,6 +43,11 @@ impl Postponed {
         self.0.remove(&id).is_some()
     }
 
+    /// Returns true if a read of a segment has failed, whether it is to be left alone or not.
+    pub(super) fn has_failed(&self, id: SegmentId) -> bool {
+        self.0.contains_key(&id)
+    }
+
     /// Keeps failures of some segments alone.
     pub(super) fn retain(&mut self, is_there: impl Fn(SegmentId) -> bool) {
         self.0.retain(|id, _| is_there(*id));

@@ -4,7 +4,7 @@
 //! all of its logs have freed it. Then the frames themselves are examined, but not every time that something
 //! is freed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +22,8 @@ pub(crate) struct Statistics {
     /// Value of the counter `freed` at the last computation.
     computed_at: Option<u64>,
     postponed: Postponed,
+    /// Segments that could not be measured when something was freed.
+    stale: BTreeSet<SegmentId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +46,7 @@ impl Statistics {
         let freed = core.freed.load(Ordering::Acquire);
         let again = self.computed_at != Some(freed);
         for segment in core.segments.all() {
-            if !again && self.known.contains_key(&segment.id) {
+            if !again && self.known.contains_key(&segment.id) && !self.stale.contains(&segment.id) {
                 continue;
             }
             let before = self.known.get(&segment.id);
@@ -54,16 +56,19 @@ impl Statistics {
             }
             let now = core.now_ms();
             if self.postponed.has(segment.id, now) {
+                self.stale.insert(segment.id);
                 continue;
             }
             match measure(core, &segment, before) {
                 Ok(known) => {
                     self.postponed.forget(segment.id);
+                    self.stale.remove(&segment.id);
                     self.known.insert(segment.id, known);
                 }
                 // The active segment, and segments without a sidecar yet.
                 Err(SidecarError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
+                    self.stale.insert(segment.id);
                     if self.postponed.on_failed(segment.id, now) {
                         tracing::error!(%error, segment = segment.id.0, "a sidecar cannot be read");
                     }
@@ -77,6 +82,7 @@ impl Statistics {
         for id in ids {
             self.known.remove(id);
             self.postponed.forget(*id);
+            self.stale.remove(id);
         }
     }
 

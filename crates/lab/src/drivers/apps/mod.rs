@@ -68,8 +68,8 @@ impl Apps {
             "worker_timeout_ms": millis(session.worker_timeout.0),
             "time": {"clock": "wall"},
             "tables": {TABLE: {}},
-            // A record with which several workers were killed is passed on by the broker.
-            "dead_letter": seat.onward.as_ref().and_then(|onward| onward.names.first()),
+            // Workers are killed on purpose: no record or timer is to blame for it.
+            "attempts_max": u32::MAX,
         });
         ask(&self.server, "PUT", app, &definition.to_string()).await?;
         if self.declared.lock().insert(app.to_owned()) {

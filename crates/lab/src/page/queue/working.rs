@@ -16,7 +16,8 @@ use crate::run::{live, now_ms};
 /// Begins runs, one after the other.
 pub(in super::super) async fn run(lab: Lab) {
     loop {
-        if lab.under_way().await.is_none()
+        if !lab.jobs.is_busy()
+            && lab.under_way().await.is_none()
             && let Some(next) = lab.take_next()
         {
             lab.run_now(&next).await;
@@ -112,6 +113,7 @@ impl Lab {
             Ok(Some(text)) => Some(text),
             Err(error) => Some(format!("the program cannot be started: {error}")),
         };
+        self.gather_logs(&item.arguments, &folder).await;
         let mut notes = Notes::read(&folder);
         notes.refused = reason;
         // Without space the reason is in the log of the program alone.

@@ -137,13 +137,14 @@ impl Lab {
         let waiting = self.queue.waiting().into_iter().find(|it| it.id == id);
         // In this order: a run that begins meanwhile is alive.
         let is_starting = self.queue.is_starting(id, &folder);
-        let is_alive = live::is_alive(&folder).await;
+        // Behind its program, logs of other machines are brought.
+        let is_alive = live::is_alive(&folder).await || self.queue.is_started(id);
         // Read last: a run that has just ended is no interrupted one.
         let run = self.runs.read(id, &folder);
         let state = match &run {
             _ if waiting.is_some() => RunState::Queued,
-            _ if is_alive => RunState::Running,
             _ if is_starting => RunState::Starting,
+            _ if is_alive => RunState::Running,
             None => RunState::Refused,
             Some(run) => match run.status {
                 Status::Finished => RunState::Finished,

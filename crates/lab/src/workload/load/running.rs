@@ -234,13 +234,17 @@ impl Running<'_> {
             let per_second = |count: u64| count as f64 / seconds.max(1e-9);
             second.rate += per_second(sample.acknowledged);
             received += per_second(sample.received);
-            second.p99_us = second.p99_us.max(sample.p99_us);
+            second.take(&sample);
         }
+        second.received_rate = received;
         if second.rate == 0.0 {
             second.rate = received;
         }
         for process in watched.iter_mut() {
             process.sample(at_s, seconds);
+            if let Some(sample) = process.last_sample(at_s) {
+                second.take_process(process.kind(), &sample);
+            }
         }
         let fresh = self.load.stage.fresh.lock().split_off(0).into_iter();
         watched.extend(fresh.map(|pid| Watched::new(ProcessKind::Broker, pid)));

@@ -4,9 +4,10 @@ use anyhow::anyhow;
 use clap::ArgMatches;
 use hyper::Method;
 use serde_json::{Value, json};
+use stafett_sinks::target::Place;
 
-use super::look::place_and_offset;
-use super::{DRY_RUN, FROM, NAME, SET, deletion, documents};
+use super::replay::Places;
+use super::{DRY_RUN, INTO, NAME, deletion, documents};
 use crate::client::http::{self, Question, word};
 use crate::client::table::{Side, Table};
 use crate::failure::Failure;
@@ -116,19 +117,18 @@ pub(super) fn positions(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 pub(super) fn replay(matches: &ArgMatches) -> Result<(), Failure> {
-    let from = matches.get_one::<String>(FROM);
-    let mut positions = Vec::new();
-    for text in matches.get_many::<String>(SET).into_iter().flatten() {
-        let (place, next) =
-            place_and_offset(text).ok_or_else(|| anyhow!("{text:?} is not TOPIC/PARTITION=OFFSET"))?;
-        positions.push(json!({"topic": place.topic, "partition": place.partition, "next": next}));
-    }
-    let body = match (from, positions.is_empty()) {
-        (Some(from), true) => json!({"from": from}),
-        (None, false) => json!({"positions": positions}),
-        _ => return Err(anyhow!("a replay has --from, or --set for single partitions").into()),
+    let own = name(matches)?;
+    let body = match Places::of(matches)? {
+        Places::From(from) => json!({"from": from}),
+        Places::Single(positions) => {
+            let position = |(place, next): &(Place, u64)| json!({"topic": place.topic, "partition": place.partition, "next": next});
+            json!({"positions": positions.iter().map(position).collect::<Vec<_>>()})
+        }
     };
-    let question = Question::new(Method::POST, SINKS).at(name(matches)?).at("replay");
+    if matches.contains_id(INTO) {
+        return Err(anyhow!("another place needs the definition of the sink: -f FILE").into());
+    }
+    let question = Question::new(Method::POST, SINKS).at(own).at("replay");
     shown(matches, &http::ask(matches, question.with_body(&body))?)
 }
 

@@ -4,6 +4,8 @@ mod keep;
 mod kept;
 mod look;
 mod metrics;
+mod replay;
+pub(super) mod rollup;
 mod run;
 mod runner;
 mod verify;
@@ -26,6 +28,12 @@ const LAST: &str = "last";
 const METRICS: &str = "metrics";
 const WEBHOOK_ALLOW: &str = "webhook-allow";
 const FROM: &str = "from";
+const TO: &str = "to";
+const BY: &str = "by";
+const STRICT: &str = "strict";
+const FILES: &str = "files";
+const INTO: &str = "into";
+const AS: &str = "as";
 const DRY_RUN: &str = "dry-run";
 
 fn file() -> Arg {
@@ -48,6 +56,29 @@ fn allow() -> Arg {
 
 fn name() -> Arg {
     Arg::new(NAME).help("Only the sink of this name")
+}
+
+/// Names of the sinks of which roll-ups or stores are compared.
+fn names() -> Arg {
+    Arg::new(NAME)
+        .num_args(0..=2)
+        .help("Only the roll-up of this name; or two sinks whose stores are compared")
+}
+
+/// Bounds of a comparison.
+fn bounds() -> [Arg; 2] {
+    [
+        option(FROM, "TIME", "Only buckets, or rows, from this time on"),
+        option(TO, "TIME", "Only those before this time"),
+    ]
+}
+
+fn by() -> Arg {
+    option(
+        BY,
+        "COLUMN",
+        "Time of rows, where stores are compared; the first one of both by default",
+    )
 }
 
 /// A command about the sinks of a file.
@@ -105,11 +136,13 @@ pub(super) fn describe() -> Command {
             of(
                 "verify",
                 "Compare roll-ups with what their topics say; exit code 1 if there is a difference",
-            ),
+            )
+            .args(bounds()),
             of(
                 "recompute",
                 "Compute roll-ups again from their topics, up to where they are",
-            ),
+            )
+            .args(bounds()),
         ])
         .subcommands(of_kept())
 }
@@ -141,10 +174,22 @@ fn of_kept() -> [Command; 10] {
             "positions",
             "Read the positions out of the target of a sink that the broker keeps",
         ),
-        kept("replay", "Have a sink write records again, or pass over some")
-            .arg(option(FROM, "PLACE", "earliest, latest or a time"))
-            .arg(position.action(ArgAction::Append))
-            .after_help("Examples:\n  stafett sink replay events-pg --from 2026-11-01T00:00:00Z"),
+        either(
+            "replay",
+            "Have a sink write records again, or pass over some: of a file, stopped, or one that the broker keeps",
+        )
+        .arg(option(FROM, "PLACE", "earliest, latest or a time"))
+        .arg(position.action(ArgAction::Append))
+        .arg(option(
+            INTO,
+            "PLACE",
+            "Another table, collection, folder or topic, by a sink of its own",
+        ))
+        .arg(option(AS, "NAME", "Name of that sink; NAME-replay by default").requires(INTO))
+        .after_help(
+            "Examples:\n  stafett sink replay events-pg --from 2026-11-01T00:00:00Z\n  \
+             stafett sink replay -f sinks.toml events-pg --set EventLog/0=1200 --into event_log_new >> sinks.toml",
+        ),
         Command::new("runner")
             .about("Run the sinks of a broker, which starts this by itself")
             .hide(true),
@@ -161,9 +206,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "define" => return keep::define(matches),
         "delete" => return keep::delete(matches),
         "positions" => return keep::positions(matches),
-        "replay" => return keep::replay(matches),
         "pause" | "resume" if !matches.contains_id(FILE) => return keep::pause(matches, word),
         "accept-gap" if !matches.contains_id(FILE) => return keep::accept_gap(matches),
+        "replay" if !matches.contains_id(FILE) => return keep::replay(matches),
+        "replay" => return Ok(replay::replay(matches)?),
         "runner" => return Ok(runner::run()?),
         _ => {}
     }
@@ -179,7 +225,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "resume" => look::pause(matches, &sinks, false),
         "accept-gap" => look::accept_gap(matches, &sinks),
         "dry-run" => look::dry_run(matches, &sinks),
-        "verify" => verify::compare(matches, &sinks),
+        "verify" => verify::compare(matches, &sinks, None),
         "recompute" => verify::again(matches, &sinks),
         _ => Ok(()),
     }?)
@@ -190,19 +236,31 @@ fn definitions(matches: &ArgMatches) -> anyhow::Result<Vec<Definition>> {
     Ok(documents(matches)?.into_iter().map(|(sink, _)| sink).collect())
 }
 
+/// Returns all sinks of the file.
+fn all(matches: &ArgMatches) -> anyhow::Result<Vec<Definition>> {
+    Ok(all_documents(matches)?
+        .into_iter()
+        .map(|(sink, _)| sink)
+        .collect())
+}
+
 /// As [`definitions`], each with its fields as JSON.
 fn documents(matches: &ArgMatches) -> anyhow::Result<Vec<(Definition, String)>> {
+    let mut sinks = all_documents(matches)?;
+    if let Some(name) = matches.get_one::<String>(NAME) {
+        sinks.retain(|(sink, _)| sink.name == *name);
+        if sinks.is_empty() {
+            bail!("the file has no sink {name}");
+        }
+    }
+    Ok(sinks)
+}
+
+fn all_documents(matches: &ArgMatches) -> anyhow::Result<Vec<(Definition, String)>> {
     let Some(path) = matches.get_one::<PathBuf>(FILE) else {
         bail!("a file with definitions is needed: -f FILE");
     };
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
-    let mut sinks = Definition::documents(&text).with_context(|| shown.to_string())?;
-    if let Some(name) = matches.get_one::<String>(NAME) {
-        sinks.retain(|(sink, _)| sink.name == *name);
-        if sinks.is_empty() {
-            bail!("{shown} has no sink {name}");
-        }
-    }
-    Ok(sinks)
+    Definition::documents(&text).with_context(|| shown.to_string())
 }

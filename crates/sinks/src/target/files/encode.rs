@@ -14,10 +14,10 @@ use crate::target::TargetError;
 
 #[derive(Debug)]
 pub(super) struct Encoder {
-    columns: Vec<Column>,
-    format: Format,
-    compression: Compression,
-    header: bool,
+    pub(super) columns: Vec<Column>,
+    pub(super) format: Format,
+    pub(super) compression: Compression,
+    pub(super) header: bool,
 }
 
 impl Encoder {

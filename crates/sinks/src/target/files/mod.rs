@@ -18,6 +18,8 @@
 //! says from which manifest on earlier ones no longer count, as their records are written again.
 
 mod bucket;
+mod contents;
+mod decode;
 mod encode;
 mod folder;
 mod manifest;
@@ -33,6 +35,7 @@ use uuid::Uuid;
 use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::FilesSpec;
+pub(crate) use contents::Counting;
 use encode::Encoder;
 use manifest::{Bounds, FileEntry, Manifest};
 use storage::{Storage, computed};

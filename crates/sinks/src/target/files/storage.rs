@@ -85,6 +85,14 @@ impl Storage {
         }
     }
 
+    /// Makes sure that a second file of one name is refused.
+    pub(crate) async fn check(&mut self, writer: &str) -> Result<(), TargetError> {
+        match self {
+            Self::Folder(_) => Ok(()),
+            Self::Bucket(bucket) => bucket.check(writer).await,
+        }
+    }
+
     /// Makes a place ready for files.
     pub(super) async fn make(&mut self, place: &Place, writer: &str) -> Result<(), TargetError> {
         match self {
@@ -128,7 +136,7 @@ impl Storage {
     }
 
     /// Returns the bytes of a file, if it is there.
-    pub(super) async fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>, TargetError> {
+    pub(crate) async fn read(&mut self, path: &str) -> Result<Option<Vec<u8>>, TargetError> {
         match self {
             Self::Folder(folder) => {
                 let path = path.to_owned();
@@ -182,7 +190,7 @@ impl Storage {
     }
 
     /// Puts a file, unless there is another one of its name. Returns false if there is.
-    pub(super) async fn put_if_absent(
+    pub(crate) async fn put_if_absent(
         &mut self,
         path: &str,
         writer: &str,

@@ -31,7 +31,7 @@ pub(super) fn refused(error: &Error) -> TargetError {
 }
 
 /// Sorts the error of a statement without rows.
-pub(super) fn stopped(error: &Error) -> TargetError {
+pub(crate) fn stopped(error: &Error) -> TargetError {
     let Some(why) = error.as_db_error() else {
         // A wrong address, a refused login without words: the same thing may be mended elsewhere.
         return TargetError::Retry(words(error));

@@ -78,17 +78,21 @@ impl Postgres {
         Ok(found)
     }
 
-    /// Replaces all rows by others, if all positions are still those of `figures`. Writers that are at work
-    /// go on behind them.
-    pub async fn replace_figures(&mut self, figures: &Figures, rows: &Rows) -> Result<(), TargetError> {
+    /// Replaces rows by others, if all positions are still those of `figures`: all rows, or the buckets of
+    /// those that `figures` has. Writers that are at work go on behind them.
+    pub async fn replace_figures(
+        &mut self,
+        figures: &Figures,
+        rows: &Rows,
+        is_part: bool,
+    ) -> Result<(), TargetError> {
         let (sink, columns, tables) = (self.sink.clone(), self.columns.clone(), self.tables.clone());
         let client = self.client().await?;
         client.batch_execute("BEGIN").await.map_err(|why| stopped(&why))?;
         let replaced = async {
             check_positions(client, &tables.positions(), &sink, figures).await?;
             for table in [Some(tables.table()), tables.members()].into_iter().flatten() {
-                let deleted = client.batch_execute(&format!("DELETE FROM {table}")).await;
-                deleted.map_err(|why| stopped(&why))?;
+                delete(client, &table, figures, is_part).await?;
             }
             let staged = client.batch_execute(&tables.make_staging()).await;
             staged.map_err(|why| stopped(&why))?;
@@ -104,6 +108,26 @@ impl Postgres {
         }
         replaced
     }
+}
+
+/// Deletes all rows of a table, or the buckets of some.
+async fn delete(client: &Client, table: &str, figures: &Figures, is_part: bool) -> Result<(), TargetError> {
+    let statement = format!("DELETE FROM {table}");
+    if !is_part {
+        let deleted = client.batch_execute(&statement).await;
+        return deleted.map_err(|why| stopped(&why));
+    }
+    let column = |place: usize| {
+        let cells = figures.rows.iter().map(|row| row.get(place).cloned().flatten());
+        cells.collect::<Vec<Option<String>>>()
+    };
+    let (every, bucket, zone) = (column(0), column(1), column(2));
+    let statement = format!(
+        "{statement} WHERE (every, bucket, zone) IN \
+         (SELECT * FROM unnest($1::text[], $2::text[]::timestamp[], $3::text[]))"
+    );
+    let deleted = client.execute(&statement, &[&every, &bucket, &zone]).await;
+    deleted.map_err(|why| stopped(&why)).map(|_| ())
 }
 
 /// Returns the statement about positions and the flushes up to them.

@@ -12,21 +12,20 @@
 
 mod binary;
 mod closing;
+mod connect;
 mod errors;
 mod figures;
 mod lake;
 mod stats;
+mod sums;
 mod tables;
 
 use std::pin::pin;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use stafett_trust::PostgresTls;
 use tokio::task::JoinSet;
-use tokio_postgres::config::SslMode;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 use uuid::Uuid;
 
 use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
@@ -34,17 +33,16 @@ use crate::columns::Column;
 use crate::definition::{DucklakeSpec, Mode, PostgresSpec};
 use crate::rows::Slice;
 use closing::Closing;
-use errors::{refused, stopped};
+pub(crate) use connect::connect;
+use errors::refused;
+pub(crate) use errors::stopped;
 pub use figures::{Figures, Summed};
 use lake::Lake;
 use tables::Tables;
+pub(crate) use tables::quoted;
 
 /// Bytes that are sent to the server at a time.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Time for a connection, for each address of the server.
-const CONNECT: Duration = Duration::from_secs(10);
-/// Silence of the server's system after which a connection ends. Statements may take longer.
-const SILENCE: Duration = Duration::from_secs(30);
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'; SET client_min_messages = 'error'; \
                        SET synchronous_commit = 'on'";
 
@@ -124,37 +122,7 @@ impl Postgres {
     }
 
     async fn connect(&self) -> Result<Connected, TargetError> {
-        let url = self
-            .spec
-            .url
-            .resolve()
-            .map_err(|why| TargetError::Stop(format!("{}: {why}", self.spec.url)))?;
-        let mut config: Config = url.parse().map_err(|_| {
-            let place = &self.spec.url;
-            TargetError::Stop(format!(
-                "{place} is no address such as postgres://USER@HOST/DATABASE"
-            ))
-        })?;
-        notice_silence(&mut config);
-        let mut task = JoinSet::new();
-        let client = if config.get_ssl_mode() == SslMode::Require {
-            let connector = stafett_trust::connector(self.spec.ca.as_deref()).map_err(TargetError::Stop)?;
-            let (client, connection) = config
-                .connect(PostgresTls(connector))
-                .await
-                .map_err(|why| stopped(&why))?;
-            task.spawn(async move {
-                // Its error is that of the request that fails.
-                let _ = connection.await;
-            });
-            client
-        } else {
-            let (client, connection) = config.connect(NoTls).await.map_err(|why| stopped(&why))?;
-            task.spawn(async move {
-                let _ = connection.await;
-            });
-            client
-        };
+        let (client, task) = connect(&self.spec.url, self.spec.ca.as_deref()).await?;
         client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
         Ok(Connected {
             client,
@@ -284,25 +252,6 @@ impl Postgres {
             .await
             .map_err(|why| refused(&why))?;
         steps.reach("commit")
-    }
-}
-
-/// Has a connection end whose server is gone without a word, unless the address says otherwise.
-fn notice_silence(config: &mut Config) {
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE);
-    }
-    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
-        config.keepalives_idle(SILENCE / 2);
-    }
-    if config.get_keepalives_interval().is_none() {
-        config.keepalives_interval(SILENCE / 6);
-    }
-    if config.get_keepalives_retries().is_none() {
-        config.keepalives_retries(3);
     }
 }
 
@@ -444,28 +393,5 @@ impl Target for Postgres {
 
     fn promise(&self) -> Promise {
         Promise::ExactlyOnce
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_is_gone_is_noticed_unless_the_address_says_otherwise() {
-        let mut config: Config = "postgres://u@h/d".parse().unwrap();
-        notice_silence(&mut config);
-        assert_eq!(config.get_connect_timeout(), Some(&CONNECT));
-        assert_eq!(config.get_tcp_user_timeout(), Some(&SILENCE));
-        assert_eq!(config.get_keepalives_idle(), SILENCE / 2);
-        assert_eq!(config.get_keepalives_interval(), Some(SILENCE / 6));
-        let own = "connect_timeout=2&tcp_user_timeout=3&keepalives_idle=4&keepalives_interval=5";
-        let mut config: Config = format!("postgres://u@h/d?{own}").parse().unwrap();
-        notice_silence(&mut config);
-        let seconds = Duration::from_secs;
-        assert_eq!(config.get_connect_timeout(), Some(&seconds(2)));
-        assert_eq!(config.get_tcp_user_timeout(), Some(&seconds(3)));
-        assert_eq!(config.get_keepalives_idle(), seconds(4));
-        assert_eq!(config.get_keepalives_interval(), Some(seconds(5)));
     }
 }

@@ -34,7 +34,7 @@ struct There {
 }
 
 /// Returns an identifier in quotes.
-pub(super) fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

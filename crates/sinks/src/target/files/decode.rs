@@ -1,0 +1,242 @@
+//! Rows of a file, read back: the inverse of `encode`.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use ruzstd::decoding::StreamingDecoder;
+
+use super::encode::Encoder;
+use crate::cells;
+use crate::columns::{Column, Kind};
+use crate::definition::{Compression, Format};
+use crate::document::Document;
+use crate::rows::{Cell, Cells, Rows};
+
+impl Encoder {
+    /// Returns the rows of a file of these columns. A column that the file lacks is null.
+    pub(super) fn decode(&self, bytes: Vec<u8>) -> Result<Rows, String> {
+        if self.format == Format::Parquet {
+            return of_parquet(&self.columns, bytes);
+        }
+        let text = self.plain(bytes)?;
+        let mut rows = Rows::new(self.columns.len());
+        match self.format {
+            Format::Ndjson | Format::Parquet => {
+                for line in text.lines() {
+                    let document = Document::parse(line)?;
+                    rows.push(0, |row| {
+                        for column in &self.columns {
+                            let json = document.get(&column.name).unwrap_or("null");
+                            cells::write(row, column.kind, json)?;
+                        }
+                        Ok::<_, String>(())
+                    })?;
+                }
+            }
+            Format::Csv => {
+                let mut rest = text.as_str();
+                if self.header {
+                    csv_line(&mut rest);
+                }
+                while let Some(fields) = csv_line(&mut rest) {
+                    rows.push(0, |row| {
+                        for (place, column) in self.columns.iter().enumerate() {
+                            let field = fields.get(place).cloned().flatten();
+                            cells::write(row, column.kind, &json_of(column.kind, field))?;
+                        }
+                        Ok::<_, String>(())
+                    })?;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    fn plain(&self, bytes: Vec<u8>) -> Result<String, String> {
+        let mut text = String::new();
+        let read = match self.compression {
+            Compression::None => return String::from_utf8(bytes).map_err(|why| why.to_string()),
+            Compression::Gzip => GzDecoder::new(&*bytes).read_to_string(&mut text),
+            Compression::Zstd => {
+                let mut decoder = StreamingDecoder::new(&*bytes).map_err(|why| why.to_string())?;
+                decoder.read_to_string(&mut text)
+            }
+        };
+        read.map_err(|why| why.to_string())?;
+        Ok(text)
+    }
+}
+
+/// Returns a field of CSV as JSON.
+fn json_of(kind: Kind, field: Option<Cow<'_, str>>) -> String {
+    let Some(text) = field else {
+        return "null".to_owned();
+    };
+    match kind {
+        Kind::Boolean | Kind::Bigint | Kind::Double | Kind::Numeric { .. } | Kind::Jsonb => text.into_owned(),
+        Kind::Text | Kind::Timestamptz | Kind::Timestamp | Kind::Date | Kind::Uuid | Kind::Bytea => {
+            serde_json::to_string(&*text).unwrap_or_default()
+        }
+    }
+}
+
+/// Takes the fields of a line of CSV. An empty field without quotes is `None`.
+fn csv_line<'a>(rest: &mut &'a str) -> Option<Vec<Option<Cow<'a, str>>>> {
+    if rest.is_empty() {
+        return None;
+    }
+    let mut fields = Vec::new();
+    loop {
+        let (field, behind) = csv_field(rest);
+        fields.push(field);
+        *rest = behind;
+        if let Some(behind) = rest.strip_prefix(',') {
+            *rest = behind;
+        } else {
+            *rest = rest.strip_prefix('\n').unwrap_or_default();
+            return Some(fields);
+        }
+    }
+}
+
+/// Returns a field, and the text behind it.
+fn csv_field(text: &str) -> (Option<Cow<'_, str>>, &str) {
+    let Some(mut inner) = text.strip_prefix('"') else {
+        let end = text.find([',', '\n']).unwrap_or(text.len());
+        let (field, behind) = text.split_at_checked(end).unwrap_or((text, ""));
+        return ((!field.is_empty()).then_some(Cow::Borrowed(field)), behind);
+    };
+    let mut field = String::new();
+    while let Some((part, behind)) = inner.split_once('"') {
+        field.push_str(part);
+        match behind.strip_prefix('"') {
+            Some(more) => {
+                field.push('"');
+                inner = more;
+            }
+            None => return (Some(Cow::Owned(field)), behind),
+        }
+    }
+    (Some(Cow::Owned(field)), "")
+}
+
+fn of_parquet(columns: &[Column], bytes: Vec<u8>) -> Result<Rows, String> {
+    let text = |why: parquet::errors::ParquetError| why.to_string();
+    let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(text)?;
+    let mut rows = Rows::new(columns.len());
+    for found in reader.get_row_iter(None).map_err(text)? {
+        let found = found.map_err(text)?;
+        rows.push(0, |row| {
+            for column in columns {
+                let field = found.get_column_iter().find(|(name, _)| **name == column.name);
+                let cell = match field {
+                    Some((_, field)) => parquet_cell(row, column.kind, field),
+                    None => Some(Cell::Null),
+                };
+                row.push(cell.ok_or_else(|| format!("{}: no {} in the file", column.name, column.kind))?);
+            }
+            Ok::<_, String>(())
+        })?;
+    }
+    Ok(rows)
+}
+
+/// Returns a value of Parquet as a cell. `None` for a type that the sink does not write.
+fn parquet_cell(row: &mut Cells<'_>, kind: Kind, field: &Field) -> Option<Cell> {
+    if let Field::Null = field {
+        return Some(Cell::Null);
+    }
+    Some(match (kind, field) {
+        (Kind::Text, Field::Str(text)) => Cell::Text(row.piece(text.as_bytes())),
+        (Kind::Jsonb, Field::Str(text)) => Cell::Json(row.piece(text.as_bytes())),
+        (Kind::Boolean, Field::Bool(it)) => Cell::Boolean(*it),
+        (Kind::Bigint, Field::Long(it)) => Cell::Integer(*it),
+        (Kind::Double, Field::Double(it)) => Cell::Double(*it),
+        (Kind::Numeric { .. }, Field::Decimal(decimal)) => {
+            let negative = decimal.data().first().is_some_and(|byte| byte & 0x80 != 0);
+            let start = if negative { -1_i128 } else { 0 };
+            let units = decimal
+                .data()
+                .iter()
+                .fold(start, |units, byte| (units << 8) | i128::from(*byte));
+            let scale = u16::try_from(decimal.scale()).ok()?;
+            let text = cells::decimal(&cells::unscaled(units, scale), 1000, scale)?;
+            Cell::Numeric(row.piece(text.as_bytes()))
+        }
+        (Kind::Timestamptz, Field::TimestampMicros(it)) => Cell::Instant(*it),
+        (Kind::Timestamp, Field::TimestampMicros(it)) => Cell::Local(*it),
+        (Kind::Date, Field::Date(it)) => Cell::Date(*it),
+        (Kind::Uuid, Field::Bytes(bytes)) => Cell::Uuid(row.piece(bytes.data())),
+        (Kind::Bytea, Field::Bytes(bytes)) => Cell::Bytes(row.piece(bytes.data())),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{Definition, TargetSpec};
+
+    const COLUMNS: &str = "[sink.a.columns]\n\
+        t = { type = \"text\" }\nb = { type = \"boolean\" }\ni = { type = \"bigint\" }\nd = { type = \"double\" }\n\
+        n = { type = \"numeric(10,3)\" }\nl = { type = \"numeric(30,4)\" }\nz = { type = \"timestamptz\" }\n\
+        w = { type = \"timestamp\" }\ny = { type = \"date\" }\nu = { type = \"uuid\" }\nx = { type = \"bytea\" }\n\
+        j = { type = \"jsonb\" }\n";
+
+    #[test]
+    fn a_file_has_the_rows_that_were_written() {
+        let full = r#"{"t":"a\"b,c\nd\u00e9","b":true,"i":-7,"d":-1.5e300,"n":-12.5,"l":-123456789012345678901234.5,
+            "z":"1969-12-31T23:59:59.999999Z","w":"2026-11-22T10:20:00.000001","y":"1969-12-31",
+            "u":"67e55044-10b1-426f-9247-bb680e5fe0c8","x":"AAE=","j":{"k":[1,"\""]}}"#;
+        let empty = r#"{"t":"","b":false,"i":0,"d":-0.0,"n":0,"l":1,"z":null,"x":""}"#;
+        for (format, compression) in [
+            ("ndjson", "none"),
+            ("ndjson", "gzip"),
+            ("ndjson", "zstd"),
+            ("csv", "none"),
+            ("csv", "gzip"),
+            ("parquet", "zstd"),
+            ("parquet", "none"),
+        ] {
+            let text = format!(
+                "[sink.a]\nfrom = \"t\"\nto = \"files\"\npath = \"/none\"\nformat = \"{format}\"\n\
+                 compression = \"{compression}\"\n{COLUMNS}"
+            );
+            let sink = Definition::parse(&text).unwrap().remove(0);
+            let TargetSpec::Files(spec) = &sink.target else {
+                panic!("files");
+            };
+            let mut rows = Rows::new(sink.columns.len());
+            for json in [full, empty, "{}"] {
+                let document = Document::parse(json).unwrap();
+                rows.push(0, |row| {
+                    for column in &sink.columns {
+                        let json = document.get(&column.name).unwrap_or("null");
+                        cells::write(row, column.kind, json)?;
+                    }
+                    Ok::<_, String>(())
+                })
+                .unwrap();
+            }
+            let encoder = Encoder::new(spec, &sink.columns);
+            let read = encoder.decode(encoder.encode(&rows.all()).unwrap()).unwrap();
+            assert_eq!(read.len(), 3, "{format}");
+            for row in 0..3 {
+                let shown = |rows: &Rows| {
+                    let mut all = Vec::new();
+                    for cell in rows.row(row) {
+                        let mut text = Vec::new();
+                        crate::convert::write_plain(&mut text, rows, *cell);
+                        all.push((*cell == Cell::Null, String::from_utf8(text).unwrap()));
+                    }
+                    all
+                };
+                assert_eq!(shown(&read), shown(&rows), "{format} {compression}");
+            }
+        }
+    }
+}

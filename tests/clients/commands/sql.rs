@@ -1,0 +1,94 @@
+//! `stafett sql`, by the program beside the binary.
+
+use std::fs;
+
+use super::cli::Cli;
+use crate::broker::build_folder;
+
+pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
+    if !build_folder().join("stafett-sql").exists() {
+        crate::peer::skip("stafett-sql", "cargo build -p stafett-sql");
+        return;
+    }
+    let ask = |question: &str| cli.text(&["sql", question]);
+    cli.text(&["topic", "create", "Events.full", "-p", "3"]);
+    let mut lines = String::new();
+    for n in 0..3000 {
+        let (kind, zone) = (["QUIT", "PING"][n % 2], n % 3);
+        lines.push_str(&format!(
+            "k{}:{{\"n\":{n},\"type\":\"{kind}\",\"c\":{{\"z\":{zone}}}}}\n",
+            n % 50
+        ));
+    }
+    cli.produce(&["Events.full", "-K", ":"], lines.as_bytes());
+    let found = ask("SELECT count(*), sum(value ->> 'n'), count(DISTINCT partition) FROM \"Events.full\"");
+    assert_eq!(found.lines().nth(1), Some("3000\t4498500\t3"));
+    let found = ask(
+        "SELECT value ->> 'type' AS type, value ->> '$.c.z' AS z, count(*) FROM \"Events.full\" \
+         GROUP BY 1, 2 ORDER BY 1, 2",
+    );
+    assert_eq!(
+        found,
+        "type\tz\tcount(*)\nPING\t0\t500\nPING\t1\t500\nPING\t2\t500\nQUIT\t0\t500\nQUIT\t1\t500\nQUIT\t2\t500\n"
+    );
+    // Bounds are exact, whichever of them narrows what is read.
+    let all = "SELECT count(*) FROM \"Events.full\" WHERE ";
+    let count = |condition: &str| {
+        let found = ask(&format!("{all}{condition}"));
+        found.lines().nth(1).unwrap().parse::<i64>().unwrap()
+    };
+    let first = count("partition = 0");
+    assert_eq!(
+        count("partition = 0 AND \"offset\" >= 10 AND \"offset\" < 20"),
+        10
+    );
+    assert_eq!(
+        count("partition = 0 AND \"offset\" > 10 AND \"offset\" <= 20"),
+        10
+    );
+    assert_eq!(count("partition = 0 AND \"offset\" < 10.5"), 11);
+    assert_eq!(count("partition = '0'"), first);
+    assert_eq!(count("partition < 0 OR partition > 2"), 0);
+    assert_eq!(count("timestamp >= 0 AND time > '2000-01-01'"), 3000);
+    assert_eq!(count("timestamp > 99999999999999"), 0);
+    let join = "WITH keys AS MATERIALIZED (SELECT DISTINCT key FROM \"Events.full\") \
+        SELECT count(*) FROM keys JOIN (SELECT key, count(*) AS c FROM \"Events.full\" GROUP BY 1) USING (key)";
+    assert_eq!(ask(join).lines().nth(1), Some("50"));
+    for (arguments, why) in [
+        (vec!["sql", "SELECT * FROM Events"], "there is no topic Events"),
+        (
+            vec!["sql", "SELECT * FROM Events.full"],
+            "a name with dots or dashes stands in double quotes",
+        ),
+        (vec!["sql", "DELETE FROM \"Events.full\""], "nothing is changed"),
+        (
+            vec![
+                "sql",
+                "--time",
+                "200ms",
+                "SELECT count(*) FROM \"Events.full\" a, \"Events.full\" b, \"Events.full\" c",
+            ],
+            "longer than --time allows",
+        ),
+    ] {
+        let said = cli.failure(&arguments);
+        assert!(said.contains(why), "{said}");
+    }
+    let few = cli.text(&[
+        "sql",
+        "--rows",
+        "2",
+        "--json",
+        "SELECT \"offset\" FROM \"Events.full\" WHERE partition = 1",
+    ]);
+    assert_eq!(few, "{\"offset\":0}\n{\"offset\":1}\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sinks.toml");
+    fs::write(
+        &file,
+        "[sink.s]\nfrom = \"t\"\nto = \"files\"\npath = \"/none\"\n",
+    )
+    .unwrap();
+    let said = cli.failure(&["sql", "-f", file.to_str().unwrap(), "SELECT * FROM s"]);
+    assert!(said.contains("the sink s writes no files with columns"), "{said}");
+}
