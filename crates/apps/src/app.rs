@@ -318,15 +318,14 @@ impl App {
 
     /// Adds a worker, or a later session of it. [`Self::settled`] has to follow before positions are read.
     pub fn join(&self, worker: &str, spec: JoinSpec) -> Result<Joined, AppError> {
-        let is_sliced = || self.stored().tasks.keys().any(|task| !task.slice().is_whole());
-        if !spec.deliver && is_sliced() {
-            return Err(AppError::Bad {
-                field: "deliver",
-                why: "tasks of the app are slices: a worker that reads by itself has whole partitions"
-                    .to_owned(),
-            });
-        }
-        let joined = self.step(|machine, now, effects| machine.join(worker, spec, now, effects))?;
+        let joined = self.step(|machine, now, effects| {
+            if !spec.deliver && machine.is_sliced() {
+                let why = "tasks of the app are slices: a worker that reads by itself has whole partitions";
+                let (field, why) = ("deliver", why.to_owned());
+                return Err(AppError::Bad { field, why });
+            }
+            Ok(machine.join(worker, spec, now, effects)?)
+        })?;
         for (task, _) in &joined.resumed {
             if let Some(slot) = self.slot(*task) {
                 // The later session may lack the deliveries of the earlier one.

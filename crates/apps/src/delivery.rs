@@ -180,8 +180,7 @@ impl Delivery {
         raise(&mut self.clear, next);
         self.join_apart();
         // Its worker has done with those that came before the place, and may have others in hand.
-        self.told
-            .retain(|_, behind| next.iter().zip(&**behind).all(|(next, behind)| next <= behind));
+        self.told.retain(|_, behind| is_behind(behind, next));
         self.alone = None;
     }
 
@@ -247,6 +246,7 @@ impl Delivery {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.merge_reached(other);
         let told = other.told.iter();
+        let told = told.filter(|(_, behind)| is_behind(behind, &self.base));
         self.told
             .extend(told.map(|(timer, behind)| (*timer, Arc::clone(behind))));
     }
@@ -298,9 +298,12 @@ impl Delivery {
         }
     }
 
-    fn may_rise(&self, input: usize) -> bool {
+    /// False if a fetch from a place on waits for a commit. What was read before may be read again.
+    fn may_rise(&self, input: usize, place: u64) -> bool {
         let rises = self.rises.get(input);
-        rises.is_none_or(|rises| rises.len() < AHEAD_MAX)
+        rises.is_none_or(|rises| {
+            rises.len() < AHEAD_MAX || rises.back().is_some_and(|(behind, _)| place < *behind)
+        })
     }
 
     fn note_time(&mut self, input: usize, record: &StoredRecord) {
@@ -355,7 +358,7 @@ impl Delivery {
         let began = *next;
         let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
         let (mut bytes, hold) = (0, mark.hold(input));
-        while fetched.records.len() < limits.records && bytes < limits.bytes && self.may_rise(input) {
+        while fetched.records.len() < limits.records && bytes < limits.bytes && self.may_rise(input, *next) {
             match tail.item() {
                 Some(RecordItem::Record(record)) if record.offset.0 >= hold => break,
                 Some(RecordItem::Record(record)) => {
@@ -433,6 +436,11 @@ impl Delivery {
     }
 }
 
+/// True for a place that is not before another one, in any input.
+fn is_behind(place: &[u64], other: &[u64]) -> bool {
+    place.iter().zip(other).all(|(place, other)| place >= other)
+}
+
 impl Gap {
     fn of(input: usize, skipped: Skipped) -> Self {
         let why = match skipped.why {
@@ -445,5 +453,25 @@ impl Gap {
             to: skipped.to.0,
             why,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A commit that has passed a timer by has it come again.
+    #[test]
+    fn a_fetch_that_a_commit_overtakes_brings_back_no_timer_before_its_place() {
+        let mut known = Delivery {
+            base: vec![3, 2],
+            ..Delivery::default()
+        };
+        let mut other = Delivery::default();
+        for (at, behind) in [[3, 1], [3, 2], [4, 2]].iter().enumerate() {
+            other.note_told(&[(0, at as u64)], behind);
+        }
+        known.merge(&other);
+        assert!(known.told.keys().eq(&[(0, 1), (0, 2)]));
     }
 }

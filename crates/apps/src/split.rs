@@ -24,7 +24,7 @@ use crate::error::AppError;
 use crate::failure::Failure;
 use crate::failures::Failures;
 use crate::joint::{joint_position, lowest};
-use crate::machine::{Machine, Reason};
+use crate::machine::Reason;
 use crate::mark::Mark;
 use crate::registry::{Apps, TASKS_MAX, deletions, log_spec};
 use crate::slot::Slot;
@@ -65,7 +65,7 @@ impl Apps {
             if !stored.tasks.contains_key(&task) {
                 return Err(AppError::NoSuchTask(task));
             }
-            if !stored.definition.splittable || !app.with_machine(Machine::delivers_to_all) {
+            if !stored.definition.splittable {
                 return Err(AppError::NotSplittable);
             }
             if !into.is_power_of_two() || into < 2 {
@@ -77,7 +77,12 @@ impl Apps {
                 let (what, max) = ("the number of tasks", TASKS_MAX as u64);
                 return Err(AppError::TooLarge { what, max });
             }
-            apps.recast(&app, &[task], &new, Reason::Split).await
+            if !app.step(|machine, _, _| machine.begin_cut()) {
+                return Err(AppError::NotSplittable);
+            }
+            let cut = apps.recast(&app, &[task], &new, Reason::Split).await;
+            app.step(|machine, _, _| machine.end_cut());
+            cut
         })
     }
 

@@ -178,19 +178,22 @@ impl App {
         let time = slot.delivery.lock().time_at(rules, &fetched.next);
         let now_ms = self.parts.clock.wall_ms();
         let prepared = slot.with_state(|state| {
-            if state.position.next != fetched.position {
+            let is_there = |timer: &DueTimer| state.timer(&timer.key, &timer.name) == Some(timer.due);
+            if state.position.next != fetched.position || !fetched.due.iter().all(is_there) {
                 return Ok(None);
             }
             let position = state.position.moved_to(&fetched.next, time);
             only_position(&slot, state, claim, position, (&fetched.due, now_ms)).map(Some)
         })?;
-        let Some(prepared) = prepared else {
+        let passed = match prepared {
+            Some(prepared) => self.store(&slot, claim, prepared).await.map(|_| true),
+            None => Ok(false),
+        };
+        if passed != Ok(true) {
             // Its worker does not have them.
             slot.delivery.lock().told.clear();
-            return Ok(false);
-        };
-        self.store(&slot, claim, prepared).await?;
-        Ok(true)
+        }
+        passed
     }
 
     /// Stores the place before which nothing is left for a task, now and then: its worker has nothing to
@@ -241,8 +244,7 @@ fn only_position(
     let mut build = Build::new(now_ms);
     build.push(POSITION, Some(&position.encode()), Applied::Position)?;
     build.push_rest(state, &position)?;
-    let is_there = |timer: &&DueTimer| state.timer(&timer.key, &timer.name) == Some(timer.due);
-    for timer in fired.iter().filter(is_there) {
+    for timer in fired {
         let record = timer_key(&timer.key, &timer.name);
         let change = Applied::Timer(state.hash(&record), None);
         build.push(&record, None, change)?;

@@ -245,18 +245,23 @@ impl App {
 
     /// Notes the delivery, unless the claim has ended or something was committed meanwhile.
     fn keep(&self, slot: &Slot, claim: Claim, mut delivery: Delivery) -> Result<(), AppError> {
-        let mut known = slot.delivery.lock();
-        if known.epoch != claim.epoch {
-            return Err(self.lost(claim));
-        }
-        if known.base != delivery.base {
-            // Its worker goes on behind it, or from the commit on.
-            known.merge(&delivery);
-            return Ok(());
-        }
-        delivery.merge_reached(&known);
-        *known = delivery;
-        Ok(())
+        let is_kept = slot.with_state(|state| {
+            let mut known = slot.delivery.lock();
+            if known.epoch != claim.epoch {
+                return Ok(false);
+            }
+            // A commit may have changed them meanwhile.
+            delivery.told.retain(|timer, _| state.has_timer(*timer));
+            if known.base == delivery.base {
+                delivery.merge_reached(&known);
+                *known = delivery;
+            } else {
+                // Its worker goes on behind it, or from the commit on.
+                known.merge(&delivery);
+            }
+            Ok(true)
+        })?;
+        if is_kept { Ok(()) } else { Err(self.lost(claim)) }
     }
 
     pub(crate) fn lost(&self, claim: Claim) -> AppError {

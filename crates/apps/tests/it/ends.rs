@@ -1,17 +1,11 @@
 //! Ends of apps, topics and workers while something is under way.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_apps::machine::{JoinSpec, Machine};
-use stafett_apps::{
-    AppError, Appended, NewCommit, QueueMessages, QueueRefusal, QueueResults, Session, TaskId,
-};
-use stafett_journal::Append;
+use stafett_apps::{AppError, NewCommit, Session, TaskId};
 use stafett_model::Message;
-use stafett_store::NotStored;
-use stafett_topics::{Outcome, Topic, TopicCatalog};
-use tokio::sync::Notify;
+use stafett_topics::Topic;
 
 use crate::world::{ALL, Worker, World, definition, put};
 
@@ -57,36 +51,12 @@ async fn a_fetch_names_the_topic_that_went_meanwhile() {
     assert_eq!(fetched.unwrap_err(), AppError::NoSuchTopic("b".into()));
 }
 
-/// An owner of queues that stores once it is told to.
-#[derive(Debug)]
-struct Later {
-    catalog: Arc<TopicCatalog>,
-    go: Arc<Notify>,
-}
-
-impl QueueResults for Later {
-    fn append(&self, append: Append, _: QueueMessages) -> Appended {
-        let (catalog, go) = (Arc::clone(&self.catalog), Arc::clone(&self.go));
-        Box::pin(async move {
-            go.notified().await;
-            let Some(Outcome::Committed(placed)) = catalog.append(vec![append]).await.pop() else {
-                return Err(QueueRefusal::NotStored(NotStored::Unknown));
-            };
-            Ok(placed.iter().map(|batch| batch.base.0).collect())
-        })
-    }
-}
-
 /// A task without a worker takes no memory, once nothing of it is under way.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_outlives_the_last_worker_is_answered() {
     let world = World::new();
     world.topic("in", 1).await;
-    let go = Arc::new(Notify::new());
-    world.apps.set_queues(Arc::new(Later {
-        catalog: Arc::clone(&world.catalog),
-        go: Arc::clone(&go),
-    }));
+    let go = world.stores_later();
     let app = world.declare("app", definition(&["in"])).await;
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     let commit = NewCommit {
@@ -120,4 +90,31 @@ async fn a_worker_that_reads_by_itself_has_whole_partitions() {
         matches!(refused, Err(AppError::Bad { field: "deliver", .. })),
         "{refused:?}"
     );
+}
+
+/// The cut waits for a commit that is being stored.
+#[tokio::test(start_paused = true)]
+async fn no_worker_that_reads_by_itself_joins_while_a_task_is_being_cut() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let go = world.stores_later();
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let commit = NewCommit {
+        seq: 1,
+        messages: vec![("queue".into(), Message::default())],
+        ..NewCommit::default()
+    };
+    let storing = app.commit(worker.session(), worker.claim(TASK), commit);
+    let cutting = world.apps.split("app", TASK, 2);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(app.stored().tasks.len(), 1);
+    app.join("reader", READER).unwrap_err();
+    go.notify_one();
+    storing.await.unwrap();
+    assert_eq!(cutting.await.unwrap().tasks.len(), 2);
+    world.apps.merge("app", TASK).await.unwrap();
+    app.join("reader", READER).unwrap();
+    let refused = world.apps.split("app", TASK, 2).await;
+    assert_eq!(refused, Err(AppError::NotSplittable));
 }

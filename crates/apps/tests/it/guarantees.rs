@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stafett_apps::{App, AppError, Emitted, Guarantee, NewCommit, TaskId};
+use stafett_model::Message;
 
 use crate::world::{Worker, World, definition, put, result};
 
@@ -151,4 +152,41 @@ async fn at_most_once_no_timer_that_was_delivered_comes_again() {
         1,
         "the other one"
     );
+}
+
+/// As of a worker that has fetched again because no answer came.
+#[tokio::test]
+async fn at_most_once_one_of_two_fetches_has_a_timer() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.send("in", &[("a", "1", 1000)]).await;
+    let mut definition = definition(&["in"]);
+    definition.guarantee = Guarantee::AtMostOnce;
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 1);
+    let set = NewCommit {
+        seq: 1,
+        timers: vec![("a".into(), "n".into(), Some(500))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    // Both have read the timer before one of them is stored.
+    let go = world.stores_later();
+    let commit = NewCommit {
+        seq: 2,
+        messages: vec![("queue".into(), Message::default())],
+        ..NewCommit::default()
+    };
+    let storing = app.commit(worker.session(), worker.claim(TASK), commit);
+    tokio::task::yield_now().await;
+    let storing = async {
+        go.notify_one();
+        storing.await
+    };
+    let fetch = || worker.fetch(&app, TASK);
+    let (one, other, stored) = tokio::join!(fetch(), fetch(), storing);
+    stored.unwrap();
+    assert_eq!(one.unwrap().due.len() + other.unwrap().due.len(), 1);
 }

@@ -327,6 +327,9 @@ async fn a_worker_that_fetches_far_ahead_waits_for_its_commit() {
         next = fetched.next[0];
     }
     assert_eq!(next, AHEAD_MAX);
+    // One that has lost them begins anew.
+    let fetched = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!((fetched.records.len(), &fetched.next[..]), (1000, &[1000][..]));
     let commit = NewCommit {
         seq: 1,
         next: vec![Some(1000)],
