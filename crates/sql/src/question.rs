@@ -134,7 +134,7 @@ fn write_rows(
     if !statement.readonly() || statement.column_count() == 0 {
         bail!(READ_ONLY);
     }
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     if form == Form::Lines {
         writeln!(out, "{}", names.join("\t"))?;
     }

@@ -3,13 +3,8 @@
 use std::fs;
 
 use super::cli::Cli;
-use crate::broker::build_folder;
 
 pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
-    if !build_folder().join("stafett-sql").exists() {
-        crate::peer::skip("stafett-sql", "cargo build -p stafett-sql");
-        return;
-    }
     let ask = |question: &str| cli.text(&["sql", question]);
     cli.text(&["topic", "create", "Events.full", "-p", "3"]);
     let mut lines = String::new();

@@ -103,7 +103,14 @@ impl Pipeline {
 
     /// Compares the table with the files. Returns the code and all that is printed.
     fn compared(&self) -> (Option<i32>, String) {
-        let arguments = ["rollup", "verify", "-f", "pipeline.toml", "events-pg", "events-parquet"];
+        let arguments = [
+            "rollup",
+            "verify",
+            "-f",
+            "pipeline.toml",
+            "events-pg",
+            "events-parquet",
+        ];
         let output = self.run(binary().to_str().unwrap(), &arguments);
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8(text).unwrap())
@@ -240,7 +247,11 @@ fn check_of_rows(pipeline: &Pipeline) {
     let (code, shown) = pipeline.compared();
     assert_eq!(code, Some(1), "{shown}");
     let only_in = |store: &str| shown.lines().filter(|line| line.starts_with(store)).count();
-    assert_eq!((only_in("events-pg"), only_in("events-parquet")), (1, 1), "{shown}");
+    assert_eq!(
+        (only_in("events-pg"), only_in("events-parquet")),
+        (1, 1),
+        "{shown}"
+    );
     let copies = shown.lines().find(|line| line.starts_with("events-pg")).unwrap();
     assert_eq!(copies.split_whitespace().nth(1), Some("2"), "{shown}");
 }

@@ -78,11 +78,14 @@ fn scripts_are_small() {
     for page in ["index.html", "lab.html"] {
         let text = std::str::from_utf8(&files[page]).unwrap();
         let is_loaded = |name: &str| name.strip_suffix(".js").is_some() && text.contains(name);
-        let sizes = files.iter().filter(|(name, _)| is_loaded(name)).map(|(_, bytes)| {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap().len()
-        });
+        let sizes = files
+            .iter()
+            .filter(|(name, _)| is_loaded(name))
+            .map(|(_, bytes)| {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap().len()
+            });
         let all: usize = sizes.sum();
         assert!((50_000..=SCRIPT_BYTES_MAX).contains(&all), "{page}: {all} bytes");
     }

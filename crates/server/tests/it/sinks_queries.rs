@@ -6,6 +6,7 @@ use std::fs;
 use std::time::Instant;
 
 use rustix::process::Signal;
+use tokio_postgres::Client;
 
 use crate::common::{Running, get};
 use crate::postgres::Server;
@@ -65,7 +66,7 @@ async fn records_get_the_fields_of_a_table_of_a_database() {
     let first = ["a/NO \"Åsa \\\"x\\\"\"", "b'; DROP TABLE apps; --/SE null"];
     assert_eq!(texts(&scene), first);
 
-    // Another process has a cache of its own. Its metrics count each look-up once.
+    // Another process has a cache of its own. A record that waits for its second row is looked up again.
     client
         .batch_execute("UPDATE apps SET country = 'FI' WHERE id = 'a'")
         .await
@@ -73,9 +74,12 @@ async fn records_get_the_fields_of_a_table_of_a_database() {
     let sink = Running::start(scene.sink("run", &["--metrics", "127.0.0.1:0"]));
     let begun = Instant::now();
     scene.produce("k:{\"app\":\"a\"}\nk:{\"app\":\"a\"}\nk:{\"app\":\"a\"}\n");
-    let found = "stafett_sink_lookups_total{sink=\"events\",result=\"found\"} 6\n";
+    let found = "stafett_sink_lookups_total{sink=\"events\",result=\"found\"}";
     let metrics = || get(sink.address("metrics"), "/metrics");
-    while !metrics().contains(found) {
+    while !["6", "7"]
+        .iter()
+        .any(|count| metrics().contains(&format!("{found} {count}\n")))
+    {
         assert!(begun.elapsed() < PATIENCE, "{}", metrics());
     }
     sink.signal(Signal::TERM);
@@ -147,15 +151,11 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     let scene = Scene::new();
     define_three(&scene, &server);
     printed(scene.sink("apply", &[]).output().unwrap());
-    let lines: String = (0..60)
-        .map(|n| {
-            format!(
-                "k{n}:{{\"n\":{n},\"at\":\"2026-11-{:02}T12:00:00Z\"}}\n",
-                n % 30 + 1
-            )
-        })
-        .collect();
-    scene.produce(&lines);
+    let lines = (0..60).map(|n| {
+        let day = n % 30 + 1;
+        format!("k{n}:{{\"n\":{n},\"at\":\"2026-11-{day:02}T12:00:00Z\"}}\n")
+    });
+    scene.produce(&lines.collect::<Vec<_>>().concat());
     scene.run_to_the_end(180);
     let file = scene.file();
     let rollup = |words: &[&str]| {
@@ -191,15 +191,8 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     assert!(said.contains("2 rows in table, 2 in files"), "{said}");
     assert_eq!(rollup(&["verify"]).0, Some(1));
     assert_eq!(rollup(&[&["verify", "sums"], &november[..]].concat()).0, Some(0));
-    let day = [
-        "recompute",
-        "sums",
-        "--from",
-        "2026-11-08T10:00:00Z",
-        "--to",
-        "2026-11-08T11:00:00Z",
-    ];
-    let (code, said) = rollup(&day);
+    let hour = ["--from", "2026-11-08T10:00:00Z", "--to", "2026-11-08T11:00:00Z"];
+    let (code, said) = rollup(&[&["recompute", "sums"], &hour[..]].concat());
     assert!(
         code == Some(0) && said.contains("2 rows computed again"),
         "{said}"
@@ -215,7 +208,13 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
         loose.contains("month | 2026-11-01T00:00:00 | UTC |  | 60 | 1770"),
         "{loose}"
     );
+    written_again(&scene, &client).await;
+    let (code, said) = rollup(&["verify", "again", "files"]);
+    assert_eq!(code, Some(0), "{said}");
+}
 
+/// Writes the records of the table again into another one.
+async fn written_again(scene: &Scene, client: &Client) {
     let into = ["table", "--from", "earliest", "--into", "t_new", "--as", "again"];
     let made = printed(scene.sink("replay", &into).output().unwrap());
     assert!(
@@ -228,6 +227,4 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     let statement = "SELECT count(*), count(DISTINCT n) FROM t_new";
     let row = client.query_one(statement, &[]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (60, 60));
-    let (code, said) = rollup(&["verify", "again", "files"]);
-    assert_eq!(code, Some(0), "{said}");
 }

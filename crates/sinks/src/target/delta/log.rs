@@ -8,6 +8,8 @@
 //!
 //! Files of the table are of no use to a writer that only adds some, and are passed over.
 
+#![expect(clippy::indexing_slicing, reason = "a field that a JSON value lacks is null")]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -21,6 +23,8 @@ use crate::target::TargetError;
 use crate::target::files::storage::Storage;
 
 pub(super) const FOLDER: &str = "_delta_log";
+/// Limit on the files of a checkpoint.
+const PARTS_MAX: u64 = 10_000;
 /// Actions of a checkpoint that a writer heeds.
 const HEEDED: [&str; 3] = ["protocol", "metaData", "txn"];
 /// Features of a table under which a writer that only adds files may do so, unless a column or a setting
@@ -102,6 +106,11 @@ impl Log {
         let name = format!("{FOLDER}/{version:020}.checkpoint");
         let names: Vec<String> = match last["parts"].as_u64() {
             None => vec![format!("{name}.parquet")],
+            Some(parts) if parts > PARTS_MAX => {
+                return Err(stop(format!(
+                    "the checkpoint of commit {version} has {parts} parts"
+                )));
+            }
             Some(parts) => (1..=parts)
                 .map(|part| format!("{name}.{part:010}.{parts:010}.parquet"))
                 .collect(),

@@ -97,16 +97,12 @@ impl Delta {
                 return Err(stop(format!("{path} has no Delta table: create = true makes it")));
             }
             self.storage.make_parent(&log::path(0)).await?;
-            let lines = [self.protocol(), self.metadata()];
+            let lines = [protocol(), self.metadata()];
             // Another writer may be faster: its table is checked.
             self.put(0, &lines).await?;
             self.log.follow(&mut self.storage).await?;
         }
         self.log.check(&self.columns)
-    }
-
-    fn protocol(&self) -> Value {
-        json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
     }
 
     fn metadata(&self) -> Value {
@@ -186,6 +182,11 @@ impl Delta {
             "dataChange": true, "stats": stats,
         }}))
     }
+}
+
+/// Returns what a reader and a writer of the table have to know: as little as there is.
+fn protocol() -> Value {
+    json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
 }
 
 #[async_trait]
@@ -288,7 +289,7 @@ impl Target for Delta {
             missing.push(self.missing());
             if make {
                 self.storage.make_parent(&log::path(0)).await?;
-                let lines = [self.protocol(), self.metadata()];
+                let lines = [protocol(), self.metadata()];
                 self.put(0, &lines).await?;
             }
         }
