@@ -9,9 +9,9 @@
 //! - `definition`: apps as they are stored; `registry`: all apps
 //! - `app`: one app and the commands of workers; `work`: records and state; `committing`: commits;
 //!   `storing`: appends of tasks; `view`: tasks as they are shown
-//! - `entry`: records of a task's log; `index`: where the entries are; `timer_index`: timers; `done`: finished
-//!   keys; `state`: a task's state; `commit`: checks and builds an append; `delivery`: records for a worker;
-//!   `mark`: state that decides about them; `slot`: a task with all this
+//! - `entry`: records of a task's log; `index`: where the entries are; `timer_index`: timers; `done`:
+//!   finished keys; `state`: a task's state; `commit`: checks and builds an append;
+//!   `delivery`: records for a worker; `mark`: state that decides about them; `slot`: a task with all this
 //! - `failure`: a record or timer that fails, as it is stored; `failures`: those of a task; `fail`,
 //!   `fail_timer`: attempts; `letters`: dead letters
 //! - `split`: tasks cut into slices, and joined again; `joint`: their places

@@ -164,8 +164,8 @@ impl App {
         }
     }
 
-    /// Stores the place behind a delivery before its worker has it, and clears its timers, for an app that does
-    /// nothing twice. Returns false if the task has moved on meanwhile.
+    /// Stores the place behind a delivery before its worker has it, and clears its timers, for an app that
+    /// does nothing twice. Returns false if the task has moved on meanwhile.
     pub(crate) async fn pass(
         &self,
         session: Session<'_>,

@@ -1,5 +1,5 @@
-//! Workers of two apps, at the level of the core verbs behind `/v1/apps`: they join, work, fall silent, leave,
-//! and commit under claims that are over, while tasks are split, merged and drained.
+//! Workers of two apps, at the level of the core verbs behind `/v1/apps`: they join, work, fall silent,
+//! leave, and commit under claims that are over, while tasks are split, merged and drained.
 //!
 //! One app counts records by key ([`counts`]), the other one passes amounts from account to account
 //! ([`transfers`]). After each start the state of every key is the fold of its records before the position,
