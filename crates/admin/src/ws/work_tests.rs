@@ -181,6 +181,22 @@ async fn at_most_once_any_commit_brings_the_credit_back() {
     }
 }
 
+/// At once, before its silence counts.
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_told_that_its_app_was_deleted() {
+    let world = world().await;
+    let (mut worker, _) = Worker::join(&world, "w", json!({})).await;
+    worker.event("claimed").await;
+    world.send("DELETE /v1/apps/sum?force=true", "").await;
+    while !worker.pushed.iter().any(|message| message["notice"] == "over") {
+        let ready = timeout(Duration::from_secs(1), worker.session.ready());
+        ready.await.expect("a notice");
+        worker.session.push(&mut worker.out).unwrap();
+        let came = worker.came();
+        worker.pushed.extend(came);
+    }
+}
+
 #[tokio::test]
 async fn refusals_have_the_codes_of_the_routes() {
     let world = world().await;

@@ -12,6 +12,8 @@ use crate::world::{ALL, Worker, World, definition, put};
 const TASK: TaskId = TaskId::whole(0);
 /// Guard against a hanging test, in simulated time.
 const LIMIT: Duration = Duration::from_hours(1);
+/// Less than the time for which a worker may be silent.
+const SOON: Duration = Duration::from_secs(1);
 /// A worker that reads by itself.
 const READER: JoinSpec = JoinSpec {
     weight: 1,
@@ -27,7 +29,7 @@ async fn a_poll_ends_when_its_app_is_deleted() {
     let app = world.declare("app", definition(&["in"])).await;
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     let polling = app.poll(worker.session(), worker.after, 10, std::future::pending());
-    let polling = tokio::time::timeout(LIMIT, polling);
+    let polling = tokio::time::timeout(SOON, polling);
     let (polled, deleted) = tokio::join!(polling, world.apps.delete("app", true));
     deleted.unwrap();
     assert_eq!(polled.unwrap(), Err(AppError::NoSuchApp));
