@@ -7,14 +7,11 @@ use super::cli::Cli;
 pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
     let ask = |question: &str| cli.text(&["sql", question]);
     cli.text(&["topic", "create", "Events.full", "-p", "3"]);
-    let mut lines = String::new();
-    for n in 0..3000 {
-        let (kind, zone) = (["QUIT", "PING"][n % 2], n % 3);
-        lines.push_str(&format!(
-            "k{}:{{\"n\":{n},\"type\":\"{kind}\",\"c\":{{\"z\":{zone}}}}}\n",
-            n % 50
-        ));
-    }
+    let lines = (0..3000).map(|n| {
+        let (key, kind, zone) = (n % 50, ["QUIT", "PING"][n % 2], n % 3);
+        format!("k{key}:{{\"n\":{n},\"type\":\"{kind}\",\"c\":{{\"z\":{zone}}}}}\n")
+    });
+    let lines = lines.collect::<Vec<_>>().concat();
     cli.produce(&["Events.full", "-K", ":"], lines.as_bytes());
     let found = ask("SELECT count(*), sum(value ->> 'n'), count(DISTINCT partition) FROM \"Events.full\"");
     assert_eq!(found.lines().nth(1), Some("3000\t4498500\t3"));
@@ -26,7 +23,12 @@ pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
         found,
         "type\tz\tcount(*)\nPING\t0\t500\nPING\t1\t500\nPING\t2\t500\nQUIT\t0\t500\nQUIT\t1\t500\nQUIT\t2\t500\n"
     );
-    // Bounds are exact, whichever of them narrows what is read.
+    bounds_are_exact(&ask);
+    refused(cli);
+}
+
+/// Whichever of them narrows what is read.
+fn bounds_are_exact(ask: &impl Fn(&str) -> String) {
     let all = "SELECT count(*) FROM \"Events.full\" WHERE ";
     let count = |condition: &str| {
         let found = ask(&format!("{all}{condition}"));
@@ -49,6 +51,9 @@ pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
     let join = "WITH keys AS MATERIALIZED (SELECT DISTINCT key FROM \"Events.full\") \
         SELECT count(*) FROM keys JOIN (SELECT key, count(*) AS c FROM \"Events.full\" GROUP BY 1) USING (key)";
     assert_eq!(ask(join).lines().nth(1), Some("50"));
+}
+
+fn refused(cli: &Cli) {
     for (arguments, why) in [
         (vec!["sql", "SELECT * FROM Events"], "there is no topic Events"),
         (

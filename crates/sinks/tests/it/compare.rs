@@ -32,7 +32,7 @@ fn log() -> Vec<StoredRecord> {
              \"local\":\"2026-11-22T10:20:00.{:06}\",\"day\":\"19{:02}-03-01\",\
              \"id\":\"67e55044-10b1-426f-9247-{:012x}\",\"bytes\":\"AAE=\",\"more\":[{n}]}}",
             n % 7,
-            n % 2 == 0,
+            n.is_multiple_of(2),
             n * n,
             n,
             at,
@@ -57,20 +57,15 @@ fn files_of(folder: &Path, fields: &str) -> Definition {
 }
 
 fn target(sink: &Definition) -> Box<dyn Target> {
-    match &sink.target {
-        TargetSpec::Files(spec) => Box::new(Files::new(
-            &sink.name,
-            spec,
-            &sink.columns,
-            || 0,
-            Steps::default(),
-        )),
-        TargetSpec::Postgres(spec) => {
-            let (columns, mode) = (&sink.columns, &sink.mode);
-            Box::new(Postgres::new(&sink.name, spec, columns, mode, Steps::default()))
-        }
-        other => panic!("{}", other.word()),
+    if let TargetSpec::Files(spec) = &sink.target {
+        let files = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
+        return Box::new(files);
     }
+    let TargetSpec::Postgres(spec) = &sink.target else {
+        panic!("{}", sink.target.word());
+    };
+    let (columns, mode) = (&sink.columns, &sink.mode);
+    Box::new(Postgres::new(&sink.name, spec, columns, mode, Steps::default()))
 }
 
 async fn fill(sink: &Definition) {

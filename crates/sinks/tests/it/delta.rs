@@ -66,10 +66,10 @@ fn field<'a>(row: &'a Row, wanted: &str) -> &'a Field {
 }
 
 fn number(row: &Row, name: &str) -> u64 {
-    match field(row, name) {
-        Field::Long(number) => u64::try_from(*number).unwrap(),
-        other => panic!("{other}"),
-    }
+    let Field::Long(number) = field(row, name) else {
+        panic!("{name}: {}", field(row, name));
+    };
+    u64::try_from(*number).unwrap()
 }
 
 #[async_trait]
