@@ -133,8 +133,10 @@ class MemoryTask:
         batch, self._cache = Batch(self, self._memory._handlers, self._cache), {}
         while (delivery := self._delivery()) is not None:
             if self._memory._handlers.passes_first:
-                # The place is stored before the records come.
+                # The place is stored, and timers are cleared, before the handlers run.
                 self._pass(delivery.next)
+                for timer in delivery.due:
+                    del self.timers[timer.key, timer.name]
             try:
                 await batch.work(delivery)
             except (WorkerDied, Refused):

@@ -258,7 +258,8 @@ export class Batch {
   }
 }
 
-function timerId(key: Key, name: Key): string {
+/** Id of a timer among those of a task. */
+export function timerId(key: Key, name: Key): string {
   return `${keyId(key)}\n${keyId(name)}`;
 }
 

@@ -7,7 +7,7 @@
 
 import { Ahead } from "./ahead.js";
 import type { App } from "./app.js";
-import { Batch, type Cache, type Delivery, type Handlers, type NewCommit, type Source } from "./batch.js";
+import { Batch, type Cache, type Delivery, type Handlers, type NewCommit, type Source, timerId } from "./batch.js";
 import { type Key, type Record, type Timer, keyId, readKey, readValue, Refused, showKey } from "./types.js";
 
 /** A record to feed: key, value, timestamp in ms, and headers. */
@@ -176,8 +176,11 @@ class MemoryTask implements Source {
     let batch = new Batch(this, this.shared.handlers, this.cache);
     this.cache = new Map();
     for (let delivery = this.delivery(); delivery; delivery = this.delivery()) {
-      // The place is stored before the records come.
-      if (this.shared.handlers.passesFirst) this.pass(delivery.next);
+      if (this.shared.handlers.passesFirst) {
+        // The place is stored, and timers are cleared, before the handlers run.
+        this.pass(delivery.next);
+        for (const { key, name } of delivery.due) this.timers.delete(timerId(key, name));
+      }
       try {
         await batch.work(delivery);
       } catch (error) {
@@ -235,7 +238,7 @@ class MemoryTask implements Source {
     }
     for (const [shown, due, named] of read.timers) {
       const [key, name] = [readKey(shown), named === undefined ? "" : readKey(named)];
-      const id = `${keyId(key)}\n${keyId(name)}`;
+      const id = timerId(key, name);
       this.timerAttempts.delete(id);
       if (due === null) this.timers.delete(id);
       else this.timers.set(id, { key, name, due });
@@ -267,7 +270,7 @@ class MemoryTask implements Source {
   }
 
   async failTimer(timer: Timer, error: string, retry: boolean): Promise<void> {
-    const id = `${keyId(timer.key)}\n${keyId(timer.name)}`;
+    const id = timerId(timer.key, timer.name);
     const attempts = (this.timerAttempts.get(id) ?? 0) + 1;
     this.timerAttempts.set(id, attempts);
     if (retry && attempts < this.shared.attemptsMax) return;

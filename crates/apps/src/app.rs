@@ -22,6 +22,9 @@ use crate::slot::Slot;
 use crate::state::StateTotals;
 use crate::task::TaskId;
 
+/// Time after which idle tasks are looked at again of which one was still storing something.
+const IDLE_AGAIN_MS: i64 = 1000;
+
 /// Parts of the broker that apps use.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -229,8 +232,18 @@ impl App {
                 .map(|task| task.task)
                 .collect()
         });
-        for slot in idle.iter().filter_map(|task| self.slot(*task)) {
-            slot.drop_state();
+        let slots = idle.iter().filter_map(|task| self.slot(*task));
+        if slots.filter(|slot| !slot.drop_state()).count() > 0 {
+            self.schedule(self.parts.clock.now_ms() + IDLE_AGAIN_MS);
+        }
+    }
+
+    /// Ends all polls and fetches of an app that was deleted.
+    pub(crate) fn on_deleted(&self) {
+        self.is_deleted.store(true, Ordering::Release);
+        for wake in self.wakes.lock().values() {
+            wake.notify_waiters();
+            wake.notify_one();
         }
     }
 
@@ -257,6 +270,9 @@ impl App {
             }
             app.step(|machine, now, effects| {
                 machine.on_claimed(task, epoch, claimed.is_ok(), now, effects);
+                if let Err(why) = &claimed {
+                    machine.skip_epochs(task, why.later_epoch());
+                }
             });
             claimed
         });
@@ -268,7 +284,7 @@ impl App {
         let _turn = slot.turn().await;
         slot.store_epoch(&self.parts.catalog, claim.epoch, self.wait())
             .await?;
-        slot.load(&self.parts.catalog, &self.inputs()).await?;
+        slot.load(&self.parts, &self.inputs()).await?;
         self.note_expiry(&slot);
         if let Some(worker) = died {
             self.note_death(&slot, claim, &worker).await?;
@@ -302,7 +318,14 @@ impl App {
 
     /// Adds a worker, or a later session of it. [`Self::settled`] has to follow before positions are read.
     pub fn join(&self, worker: &str, spec: JoinSpec) -> Result<Joined, AppError> {
-        let joined = self.step(|machine, now, effects| machine.join(worker, spec, now, effects))?;
+        let joined = self.step(|machine, now, effects| {
+            if !spec.deliver && machine.is_sliced() {
+                let why = "tasks of the app are slices: a worker that reads by itself has whole partitions";
+                let (field, why) = ("deliver", why.to_owned());
+                return Err(AppError::Bad { field, why });
+            }
+            Ok(machine.join(worker, spec, now, effects)?)
+        })?;
         for (task, _) in &joined.resumed {
             if let Some(slot) = self.slot(*task) {
                 // The later session may lack the deliveries of the earlier one.

@@ -12,10 +12,11 @@ use crate::delivery::Delivery;
 use crate::done::is_kept;
 use crate::entry::{NEVER, POSITION, Position, done_key, offsets_value, state_key, state_value, timer_key};
 use crate::error::AppError;
-use crate::failure::{Failure, TIMER};
+use crate::failure::Failure;
+use crate::failures::FailurePlace;
 use crate::index::OFFSETS_MAX;
 use crate::queues::QueueMessages;
-use crate::state::{Applied, TaskState};
+use crate::state::{Applied, StoredEntry, TaskState};
 use crate::task::Slice;
 
 /// Limits of every task.
@@ -169,18 +170,22 @@ impl Build {
         Ok(())
     }
 
-    /// Stores the failing record of an input, or forgets it.
-    pub(crate) fn push_failure(&mut self, input: u8, failure: Option<Failure>) -> Result<(), AppError> {
+    /// Stores a failure, or forgets it.
+    pub(crate) fn push_failure(
+        &mut self,
+        place: FailurePlace,
+        failure: Option<Failure>,
+    ) -> Result<(), AppError> {
         let value = failure.as_ref().map(Failure::encode);
-        self.push(&[b'f', input], value.as_deref(), Applied::Failure(input, failure))
+        self.push(&place.key(), value.as_deref(), Applied::Failure(place, failure))
     }
 
     /// Stores the rest of failures that a position has passed.
     pub(crate) fn push_rest(&mut self, state: &TaskState, position: &Position) -> Result<(), AppError> {
-        for (input, known) in state.failures() {
-            let next = position.next.get(usize::from(*input));
+        for (place, known) in state.failures().iter() {
+            let next = position.next.get(usize::from(place.input));
             if let Some(next) = next.filter(|next| known.offset < **next) {
-                self.push_failure(*input, known.rest(*next))?;
+                self.push_failure(place, known.rest(*next))?;
             }
         }
         Ok(())
@@ -206,7 +211,7 @@ impl CommitContext<'_> {
         self,
         state: &TaskState,
         commit: &NewCommit,
-        failure: Option<(u8, Failure)>,
+        failure: Option<(FailurePlace, Failure)>,
     ) -> Result<Prepared, AppError> {
         let position = self.position(state, commit)?;
         let mut build = Build::new(self.now_ms);
@@ -215,8 +220,8 @@ impl CommitContext<'_> {
         self.push_entries(state, commit, &mut build)?;
         self.push_timers(state, commit, &mut build)?;
         build.push_rest(state, &position)?;
-        if let Some((input, failure)) = failure {
-            build.push_failure(input, Some(failure))?;
+        if let Some((place, failure)) = failure {
+            build.push_failure(place, Some(failure))?;
         }
         let growth = state.growth(&build.changes);
         let max = self.definition.state_bytes_max;
@@ -394,7 +399,11 @@ impl CommitContext<'_> {
             let ttl_ms = entry.ttl_ms.or(rules.ttl_ms);
             let expiry = ttl_ms.map_or(NEVER, |ttl| self.now_ms.saturating_add_unsigned(ttl));
             let value = state_value(expiry, value);
-            let entry = (key.len() + value.len(), expiry);
+            let entry = StoredEntry {
+                bytes: key.len() + value.len(),
+                written_ms: self.now_ms,
+                expiry,
+            };
             build.push(&key, Some(&value), Applied::State(hash, Some(entry)))?;
         }
         Ok(())
@@ -431,12 +440,8 @@ impl CommitContext<'_> {
             let timer = due.map(|due| (due, record.len()));
             let change = Applied::Timer(state.hash(&record), timer);
             build.push(&record, value.as_ref().map(|value| &value[..]), change)?;
-            let failed = state
-                .failures()
-                .get(&TIMER)
-                .and_then(|failure| failure.timer.as_ref());
-            if failed.is_some_and(|failed| failed.key == *key && failed.name == *name) {
-                build.push_failure(TIMER, None)?;
+            if let Some((place, _)) = state.failures().of_timer(key, name) {
+                build.push_failure(place, None)?;
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stafett_store::Changing;
+use tokio::sync::SemaphorePermit;
 
 use crate::app::{App, Claim, Session};
 use crate::commit::{CommitContext, Committed, NewCommit, Prepared};
@@ -10,6 +11,7 @@ use crate::entry::Position;
 use crate::error::AppError;
 use crate::machine::WorkerError;
 use crate::slot::Slot;
+use crate::state::TaskState;
 
 /// Commits of one request.
 const TOGETHER_MAX: usize = 1000;
@@ -81,9 +83,9 @@ impl App {
             let Some((claim, commit)) = commits.get_mut(*at) else {
                 continue;
             };
-            // The claim may have ended while others had their turns.
-            self.claimed(session, *claim)?;
-            match self.prepare(session, slot, *claim, commit).await? {
+            // It may have ended while others had their turns.
+            self.in_turn(session, *claim, slot).await?;
+            match self.prepare(session, slot, *claim, commit)? {
                 Some(ready) => prepared.push((*at, slot, *claim, ready)),
                 None => repeated.push((*claim, commit.seq)),
             }
@@ -113,16 +115,31 @@ impl App {
     }
 
     /// Checks a commit in its task's turn. `None` if it was stored before.
-    async fn prepare(
+    fn prepare(
         &self,
         session: Session<'_>,
-        slot: &Arc<Slot>,
+        slot: &Slot,
         claim: Claim,
         commit: &NewCommit,
     ) -> Result<Option<Prepared>, AppError> {
-        slot.load(&self.parts.catalog, &self.inputs()).await?;
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(slot, delivers)?;
+        self.prepare_in(slot, claim, &reached, |context, state| {
+            if is_repeated(&state.position, claim, commit.seq)? {
+                return Ok(None);
+            }
+            context.prepare(state, commit, None).map(Some)
+        })
+    }
+
+    /// Prepares an append of a claim with its surroundings.
+    pub(crate) fn prepare_in<T>(
+        &self,
+        slot: &Slot,
+        claim: Claim,
+        reached: &[u64],
+        prepare: impl FnOnce(CommitContext<'_>, &TaskState) -> Result<T, AppError>,
+    ) -> Result<T, AppError> {
         let stored = self.stored();
         let context = CommitContext {
             catalog: &self.parts.catalog,
@@ -130,16 +147,29 @@ impl App {
             log: slot.log,
             slice: slot.task.slice(),
             epoch: claim.epoch,
-            reached: &reached,
+            reached,
             delivery: &slot.delivery.lock().clone(),
             now_ms: self.parts.clock.wall_ms(),
         };
-        slot.with_state(|state| {
-            if is_repeated(&state.position, claim, commit.seq)? {
-                return Ok(None);
-            }
-            context.prepare(state, commit, None).map(Some)
-        })
+        slot.with_state(|state| prepare(context, state))
+    }
+
+    /// Waits for the turn of a claimed task. The claim may have ended meanwhile.
+    pub(crate) async fn turn_of<'a>(
+        &self,
+        session: Session<'_>,
+        claim: Claim,
+        slot: &'a Slot,
+    ) -> Result<SemaphorePermit<'a>, AppError> {
+        let turn = slot.turn().await;
+        self.in_turn(session, claim, slot).await?;
+        Ok(turn)
+    }
+
+    /// Checks a claim in the turn of its task, and reads the state if it is not in memory.
+    async fn in_turn(&self, session: Session<'_>, claim: Claim, slot: &Slot) -> Result<(), AppError> {
+        self.claimed(session, claim)?;
+        slot.load(&self.parts, &self.inputs()).await
     }
 
     /// Bounds of the offsets that a commit may name.

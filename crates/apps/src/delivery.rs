@@ -4,7 +4,8 @@
 //! behind the last commit. So a lost answer loses nothing. A new claim begins at the safe offset, and
 //! leaves out the records of finished keys.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use stafett_journal::Visibility;
 use stafett_model::{LogId, Offset, StoredRecord};
@@ -20,7 +21,13 @@ use crate::task::Slice;
 /// Bytes that one fetch reads from a log, at most: some may have nothing for the task.
 const READ_BYTES_MAX: usize = 16 << 20;
 /// Timers in one delivery, at most.
-pub(crate) const DUE_MAX: usize = 1000;
+const DUE_MAX: usize = 1000;
+/// Timers that are delivered and not committed, and rises of the highest timestamp in records that are, at
+/// most: a fetch ahead of them waits for a commit.
+const AHEAD_MAX: usize = 1 << 16;
+
+/// Timers by time and place, with the place behind their delivery, per input.
+pub(crate) type Told = BTreeMap<(i64, u64), Arc<[u64]>>;
 
 /// Deliveries of one claim.
 #[derive(Debug, Clone, Default)]
@@ -50,8 +57,8 @@ pub(crate) struct Delivery {
     pub(crate) idle_ms: i64,
     /// Steady time since which nothing waits in any input.
     pub(crate) idle_since_ms: Option<i64>,
-    /// Timers that were delivered since the last commit.
-    pub(crate) told: BTreeSet<(i64, u64)>,
+    /// Timers that were delivered, and that no commit has changed or passed since.
+    pub(crate) told: Told,
     pub(crate) gap: Option<Gap>,
     /// Record that is delivered alone, and not committed: its input and offset.
     pub(crate) alone: Option<(usize, u64)>,
@@ -172,8 +179,21 @@ impl Delivery {
         self.lowest.on_commit(position);
         raise(&mut self.clear, next);
         self.join_apart();
-        self.told.clear();
+        // Its worker has done with those that came before the place, and may have others in hand.
+        self.told.retain(|_, behind| is_behind(behind, next));
         self.alone = None;
+    }
+
+    /// Returns the number of timers that may be delivered.
+    pub(crate) fn due_max(&self) -> usize {
+        AHEAD_MAX.saturating_sub(self.told.len()).min(DUE_MAX)
+    }
+
+    /// Notes timers that are delivered.
+    pub(crate) fn note_told(&mut self, due: &[(i64, u64)], next: &[u64]) {
+        let behind: Arc<[u64]> = next.into();
+        let due = due.iter().map(|timer| (*timer, Arc::clone(&behind)));
+        self.told.extend(due);
     }
 
     /// Returns the place before which nothing is left for the task, and its time; `None` while a timer or a
@@ -222,6 +242,15 @@ impl Delivery {
         raise(&mut self.reached, &other.reached);
     }
 
+    /// Takes what another fetch of the claim has delivered, while a commit was stored.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.merge_reached(other);
+        let told = other.told.iter();
+        let told = told.filter(|(_, behind)| is_behind(behind, &self.base));
+        self.told
+            .extend(told.map(|(timer, behind)| (*timer, Arc::clone(behind))));
+    }
+
     /// Moves places over records that are not for the task.
     pub(crate) fn pass_clear(&self, places: &mut [u64]) {
         raise(places, &self.clear);
@@ -267,6 +296,14 @@ impl Delivery {
             high,
             time: i64::MIN,
         }
+    }
+
+    /// False if a fetch from a place on waits for a commit. What was read before may be read again.
+    fn may_rise(&self, input: usize, place: u64) -> bool {
+        let rises = self.rises.get(input);
+        rises.is_none_or(|rises| {
+            rises.len() < AHEAD_MAX || rises.back().is_some_and(|(behind, _)| place < *behind)
+        })
     }
 
     fn note_time(&mut self, input: usize, record: &StoredRecord) {
@@ -321,12 +358,12 @@ impl Delivery {
         let began = *next;
         let mut tail = RecordTail::new(*log, Offset(began), limits.bytes.max(1), Visibility::Committed);
         let (mut bytes, hold) = (0, mark.hold(input));
-        while fetched.records.len() < limits.records && bytes < limits.bytes {
+        while fetched.records.len() < limits.records && bytes < limits.bytes && self.may_rise(input, *next) {
             match tail.item() {
                 Some(RecordItem::Record(record)) if record.offset.0 >= hold => break,
                 Some(RecordItem::Record(record)) => {
                     let (offset, is_own) = (record.offset.0, source.slice.has(record.key.as_deref()));
-                    let is_left = !is_own || mark.is_done(input, &record) || mark.is_passed(input, &record);
+                    let is_left = !is_own || mark.is_left(input, &record);
                     let is_alone = !is_left && mark.is_alone(input, offset);
                     if is_alone && self.alone.is_some_and(|known| known != (input, offset)) {
                         break;
@@ -399,6 +436,11 @@ impl Delivery {
     }
 }
 
+/// True for a place that is not before another one, in any input.
+fn is_behind(place: &[u64], other: &[u64]) -> bool {
+    place.iter().zip(other).all(|(place, other)| place >= other)
+}
+
 impl Gap {
     fn of(input: usize, skipped: Skipped) -> Self {
         let why = match skipped.why {
@@ -411,5 +453,25 @@ impl Gap {
             to: skipped.to.0,
             why,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A commit that has passed a timer by has it come again.
+    #[test]
+    fn a_fetch_that_a_commit_overtakes_brings_back_no_timer_before_its_place() {
+        let mut known = Delivery {
+            base: vec![3, 2],
+            ..Delivery::default()
+        };
+        let mut other = Delivery::default();
+        for (at, behind) in [[3, 1], [3, 2], [4, 2]].iter().enumerate() {
+            other.note_told(&[(0, at as u64)], behind);
+        }
+        known.merge(&other);
+        assert!(known.told.keys().eq(&[(0, 1), (0, 2)]));
     }
 }

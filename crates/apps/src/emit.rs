@@ -47,8 +47,7 @@ impl App {
                 why: "results go within commits, unless the app is declared as at-least-once".to_owned(),
             });
         }
-        let _turn = slot.turn().await;
-        self.claimed(session, claim)?;
+        let _turn = self.turn_of(session, claim, &slot).await?;
         let (log, owner) = (slot.log, OwnerEpoch(claim.epoch));
         let mut append = Append::default();
         append.frames.push(Frame::Claim { log, owner });

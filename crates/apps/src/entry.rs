@@ -11,7 +11,7 @@
 //! t key length u32 · key · name            due i64, ms since 1970
 //! s table u16 · key                        expiry i64 (MAX for never), ms since 1970 · value
 //! f input u8 (255 for timers)              record that fails: offset u64 · retry i64 (MAX for never)
-//!                                          · attempts u32 · last ones u8 · (time i64, worker text, error text)*
+//!   · number u16, if it is not 0           · attempts u32 · last ones u8 · (time i64, worker text, error text)*
 //!                                          · deaths u32 · delivered alone before u64
 //!                                          of a timer also: due i64 · key length u32 · key · name
 //! ```
@@ -22,6 +22,7 @@ use bytes::Bytes;
 use stafett_model::codec::get;
 use stafett_topics::{SkipReason, Skipped};
 
+use crate::failures::FailurePlace;
 use crate::task::Slice;
 
 /// Version of positions without slices ahead.
@@ -65,7 +66,7 @@ pub(crate) enum EntryKey {
     Forgotten { input: u8 },
     Timer { key: Bytes, name: Bytes },
     State { table: u16, key: Bytes },
-    Failure { input: u8 },
+    Failure(FailurePlace),
 }
 
 impl EntryKey {
@@ -89,14 +90,17 @@ impl EntryKey {
                 let key = tail(rest);
                 Some(Self::State { table, key })
             }
-            kind @ (b'f' | b'x') => {
+            b'f' => {
                 let [input] = get(&mut rest)?;
-                let key = if *kind == b'f' {
-                    Self::Failure { input }
-                } else {
-                    Self::Forgotten { input }
-                };
-                rest.is_empty().then_some(key)
+                let mut place = FailurePlace::first(input);
+                if !rest.is_empty() {
+                    place.number = u16::from_le_bytes(get(&mut rest)?);
+                }
+                rest.is_empty().then_some(Self::Failure(place))
+            }
+            b'x' => {
+                let [input] = get(&mut rest)?;
+                rest.is_empty().then_some(Self::Forgotten { input })
             }
             _ => None,
         }
@@ -265,7 +269,7 @@ pub(crate) fn key_of_entry(record_key: &Bytes) -> Option<Bytes> {
         | EntryKey::Done(_)
         | EntryKey::Forgotten { .. }
         | EntryKey::Timer { .. }
-        | EntryKey::Failure { .. } => None,
+        | EntryKey::Failure(_) => None,
     }
 }
 
@@ -293,6 +297,10 @@ mod tests {
             prop_assert_eq!(EntryKey::decode(&timer_key(&key, &name).into()), Some(timer));
             let state = EntryKey::State { table, key: own };
             prop_assert_eq!(EntryKey::decode(&state_key(table, &key).into()), Some(state));
+            for number in [0, table] {
+                let place = FailurePlace { input: 7, number };
+                prop_assert_eq!(EntryKey::decode(&place.key().into()), Some(EntryKey::Failure(place)));
+            }
         }
 
         #[test]

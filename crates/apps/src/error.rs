@@ -1,5 +1,6 @@
 //! Refusals of commands.
 
+use stafett_journal::Refusal;
 use stafett_store::NotStored;
 use stafett_topics::{ReadEnd, RecordError};
 
@@ -42,10 +43,12 @@ pub enum AppError {
     NoSuchTask(TaskId),
     #[error("task {0} cannot be cut into as many slices: a slice has 10 bits at most")]
     TooFine(TaskId),
-    #[error("the app, or the worker of the task, reads whole partitions")]
+    #[error("the app, or a worker of it, reads whole partitions")]
     NotSplittable,
     #[error("task {0} has entries in tables whose entries belong to the task as a whole")]
     NotKeyed(TaskId),
+    #[error("task {task} has an entry or a timer under {key:?}, a key of another slice: delete it first")]
+    Stray { task: TaskId, key: Box<str> },
     #[error("there is no queue {0:?}")]
     NoSuchQueue(Box<str>),
     #[error("queue {0:?} is as long as it may be")]
@@ -100,6 +103,17 @@ pub enum AppError {
     Input(ReadEnd),
     #[error(transparent)]
     NotStored(#[from] NotStored),
+}
+
+impl AppError {
+    /// Returns the epoch of a later owner of a task's log, for a refusal that tells of one; else 0.
+    pub(crate) fn later_epoch(&self) -> u64 {
+        if let Self::NotStored(NotStored::Refused(Refusal::StaleOwner { current, .. })) = self {
+            current.0
+        } else {
+            0
+        }
+    }
 }
 
 impl From<AssignError> for AppError {

@@ -47,16 +47,10 @@ type Expired = (Bytes, u64);
 impl App {
     /// Takes care that a task is swept when its first entry expires.
     pub(crate) fn note_expiry(&self, slot: &Slot) {
-        let mut state = slot.state.lock();
-        let Some(state) = state.as_mut() else { return };
-        if state.first_expiry < NEVER {
-            let first = self.parts.clock.steady_ms(state.first_expiry);
-            state.expires_ms = state.expires_ms.min(first);
-            state.first_expiry = NEVER;
-        }
-        if state.expires_ms == i64::MAX {
+        let state = slot.state.lock();
+        let Some(state) = state.as_ref().filter(|state| state.expires_ms < NEVER) else {
             return;
-        }
+        };
         let at_ms = state.expires_ms.max(state.sweep_from_ms);
         if at_ms < self.sweep_ms.fetch_min(at_ms, Ordering::AcqRel) {
             self.schedule(at_ms);
@@ -94,7 +88,7 @@ impl App {
                 .as_mut()
                 .filter(|state| state.expires_ms <= now_ms && state.sweep_from_ms <= now_ms);
             let Some(state) = due else { return Ok(()) };
-            state.expires_ms = i64::MAX;
+            state.expires_ms = NEVER;
             let rest = i64::try_from(state.totals().bytes).unwrap_or(i64::MAX) / BYTES_PER_REST_MS;
             state.sweep_from_ms = now_ms.saturating_add(REST_MS + rest);
         }

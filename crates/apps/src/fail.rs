@@ -5,19 +5,20 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use stafett_journal::Visibility;
 use stafett_model::{Offset, StoredRecord};
 use stafett_store::Changing;
-use stafett_topics::{NewRecord, ReadEnd, RecordItem, RecordTail};
+use stafett_topics::{ReadEnd, RecordItem, RecordTail};
 
 use crate::app::{App, Claim, Session};
-use crate::commit::{CommitContext, NewCommit};
+use crate::commit::NewCommit;
 use crate::committing::is_repeated;
 use crate::definition::Definition;
 use crate::entry::Position;
 use crate::error::AppError;
 use crate::failure::{Attempt, ERROR_BYTES_MAX, Failure};
+use crate::failures::{FailurePlace, Failures};
+use crate::mark::Mark;
 use crate::slot::Slot;
 use crate::state::TaskState;
 use crate::task::TaskId;
@@ -72,23 +73,22 @@ impl App {
         new: NewFailure,
     ) -> Result<Failed, AppError> {
         let slot = self.claimed(session, claim)?;
-        let _turn = slot.turn().await;
-        self.claimed(session, claim)?;
-        slot.load(&self.parts.catalog, &self.inputs()).await?;
-        let definition = self.stored().definition.clone();
+        let _turn = self.turn_of(session, claim, &slot).await?;
+        let stored = self.stored();
+        let definition = &stored.definition;
         let input = u8::try_from(new.input).unwrap_or(u8::MAX);
-        let (repeated, known, position) = slot.with_state(|state| {
+        let (repeated, known, mark) = slot.with_state(|state| {
             let repeated = is_repeated(&state.position, claim, new.seq)?;
-            let known = state.failures().get(&input).cloned();
-            Ok((repeated, known, state.position.clone()))
+            let known = state.failures().of_record(input, new.offset);
+            let known = known.map(|(_, failure)| failure.clone());
+            Ok((repeated, known, Mark::of_done(state)))
         })?;
         if repeated {
-            let known = known.filter(|known| known.offset == new.offset);
-            let dead_letter = definition.dead_letter.filter(|_| known.is_none());
+            let dead_letter = definition.dead_letter.clone().filter(|_| known.is_none());
             return Ok(answer(new.seq, true, &known.unwrap_or_default(), dead_letter));
         }
-        let next = position.next.get(new.input).copied().unwrap_or(0);
-        let record = self.undone(&slot, new.input, next, &position).await?;
+        let next = mark.position.next.get(new.input).copied().unwrap_or(0);
+        let record = self.undone(&slot, new.input, next, &mark).await?;
         let at = record.as_ref().map_or(next, |record| record.offset.0);
         let record = record.filter(|_| at == new.offset);
         let record = record.ok_or_else(|| AppError::BadOffset {
@@ -98,25 +98,20 @@ impl App {
             from: at,
             to: at,
         })?;
-        let mut failure = failure_of(known, new.offset);
+        let (place, mut failure) =
+            slot.with_state(|state| Ok(failure_of(state.failures(), input, new.offset)))?;
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
         failure.note(self.attempt(session.worker, &new.error), is_last);
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(&slot, delivers)?;
         let noted = Noted {
             seq: new.seq,
-            input,
+            place,
             record,
             failure: failure.clone(),
         };
         let dead_letter = self.store_failure(&slot, claim, noted, &reached).await?;
         Ok(answer(new.seq, false, &failure, dead_letter))
-    }
-
-    /// Returns true if the app has a topic for dead letters, and the attempts that it allows.
-    pub(crate) fn letters(&self) -> (bool, u32) {
-        let definition = &self.stored().definition;
-        (definition.dead_letter.is_some(), definition.attempts_max)
     }
 
     pub(crate) fn attempt(&self, worker: &str, error: &str) -> Attempt {
@@ -138,24 +133,24 @@ impl App {
     ) -> Result<Option<Box<str>>, AppError> {
         let Noted {
             seq,
-            input,
+            place,
             record,
             failure,
         } = noted;
-        let definition = self.stored().definition.clone();
-        let position = slot.with_state(|state| Ok(state.position.clone()))?;
-        let dead_letter = definition.dead_letter.clone().filter(|_| failure.is_last());
-        let (commit, kept) = match &dead_letter {
-            Some(topic) => {
-                let mut commit = passing(seq, usize::from(input), failure.offset, &position);
-                let letter = self.letter(claim, &definition.topic(input.into()), record, &failure);
-                commit.emit.push((topic.clone(), letter));
-                (commit, None)
-            }
-            None => (numbered(seq), Some((input, failure))),
+        let letters = self.letters_to().filter(|_| failure.is_last());
+        let Some(topic) = letters else {
+            let kept = Some((place, failure));
+            self.store_attempt((slot, claim), &numbered(seq), kept, reached)
+                .await?;
+            return Ok(None);
         };
-        self.store_attempt((slot, claim), &commit, kept, reached).await?;
-        Ok(dead_letter)
+        let input = usize::from(place.input);
+        let commit = slot.with_state(|state| Ok(passing(seq, input, failure.offset, &state.position)))?;
+        let of = self.stored().definition.topic(input);
+        let letter = |form| self.letter(claim, &of, &record, &failure, form);
+        self.store_letter((slot, claim), commit, &topic, reached, letter)
+            .await?;
+        Ok(Some(topic))
     }
 
     /// Stores an attempt: the failure that is kept, or a commit with a dead letter.
@@ -163,23 +158,16 @@ impl App {
         &self,
         (slot, claim): (&Slot, Claim),
         commit: &NewCommit,
-        kept: Option<(u8, Failure)>,
+        kept: Option<(FailurePlace, Failure)>,
         reached: &[u64],
     ) -> Result<(), AppError> {
-        let stored = self.stored();
-        let context = CommitContext {
-            catalog: &self.parts.catalog,
-            definition: &stored.definition,
-            log: slot.log,
-            slice: slot.task.slice(),
-            epoch: claim.epoch,
-            reached,
-            delivery: &slot.delivery.lock().clone(),
-            now_ms: self.parts.clock.wall_ms(),
-        };
         let is_last = kept.is_none();
-        let prepared = slot.with_state(|state| context.prepare(state, commit, kept))?;
+        let prepared = self.prepare_in(slot, claim, reached, |context, state| {
+            context.prepare(state, commit, kept)
+        })?;
         self.store(slot, claim, prepared).await?;
+        // What was delivered beside it comes again.
+        slot.delivery.lock().told.clear();
         self.counts.failed.inc();
         self.counts.dead_lettered.inc_by(u64::from(is_last));
         Ok(())
@@ -200,26 +188,26 @@ impl App {
         }
         let input = delivery.last_input();
         let known_input = u8::try_from(input).unwrap_or(u8::MAX);
-        let (known, position) = slot.with_state(|state| {
-            Ok((
-                state.failures().get(&known_input).cloned(),
-                state.position.clone(),
-            ))
+        let (stops, mark) = slot.with_state(|state| {
+            let mut failures = state.failures().of_input(known_input);
+            let stops = failures.any(|(_, failure)| failure.is_last());
+            Ok((stops, Mark::of_done(state)))
         })?;
         let place = |places: &[u64]| places.get(input).copied().unwrap_or(0);
-        let (next, reached) = (place(&position.next), place(&delivery.reached));
-        let (has_topic, attempts_max) = self.letters();
-        if next >= reached || !has_topic && known.as_ref().is_some_and(Failure::is_last) {
+        let (next, reached) = (place(&mark.position.next), place(&delivery.reached));
+        if next >= reached || stops && self.letters_to().is_none() {
             return Ok(());
         }
-        let record = match self.undone(slot, input, next, &position).await {
+        let record = match self.undone(slot, input, next, &mark).await {
             Ok(record) => record.filter(|record| record.offset.0 < reached),
             // Without the record there is nothing to blame.
             Err(_) => None,
         };
         let Some(record) = record else { return Ok(()) };
-        let mut failure = failure_of(known, record.offset.0);
+        let (place, mut failure) =
+            slot.with_state(|state| Ok(failure_of(state.failures(), known_input, record.offset.0)))?;
         let attempt = self.attempt(worker, "the worker fell silent with it");
+        let attempts_max = self.stored().definition.attempts_max;
         let is_last = failure.note_death(attempt, attempts_max, reached);
         self.counts.deaths.inc();
         if is_last {
@@ -228,8 +216,8 @@ impl App {
         }
         let noted = Noted {
             // It is no commit of a worker's.
-            seq: position.seq,
-            input: known_input,
+            seq: mark.position.seq,
+            place,
             record,
             failure,
         };
@@ -244,7 +232,7 @@ impl App {
         slot: &Slot,
         input: usize,
         next: u64,
-        position: &Position,
+        mark: &Mark,
     ) -> Result<Option<StoredRecord>, AppError> {
         let topics = self.topics()?;
         let topic = topics.get(input);
@@ -256,8 +244,7 @@ impl App {
                 let RecordItem::Record(record) = item else {
                     continue;
                 };
-                let key = record.key.as_deref();
-                if slot.task.slice().has(key) && !position.is_passed(input, record.offset.0, key) {
+                if slot.task.slice().has(record.key.as_deref()) && !mark.is_left(input, &record) {
                     return Ok(Some(record));
                 }
             }
@@ -268,75 +255,30 @@ impl App {
             }
         }
     }
-
-    /// Returns the headers of a dead letter: app, task, `place`, and the history of the failure.
-    pub(crate) fn headers_of<const N: usize>(
-        &self,
-        claim: Claim,
-        place: [Header; N],
-        failure: &Failure,
-    ) -> Vec<Header> {
-        let mut headers = vec![
-            header("stafett-app", self.name.to_string()),
-            header("stafett-task", claim.task.to_string()),
-        ];
-        headers.extend(place);
-        headers.push(header("stafett-attempts", failure.attempts.to_string()));
-        headers.push(header("stafett-error", failure.last_error().to_owned()));
-        for attempt in &failure.history {
-            let Attempt { at_ms, worker, error } = attempt;
-            headers.push(header("stafett-attempt", format!("{at_ms} {worker}: {error}")));
-        }
-        headers
-    }
-
-    /// Returns the dead letter of a record: it, and the history of its failure in headers.
-    fn letter(&self, claim: Claim, topic: &str, record: StoredRecord, failure: &Failure) -> NewRecord {
-        let own = record.headers.iter();
-        let own = own.map(|(name, value)| (Bytes::copy_from_slice(name), value.map(Bytes::copy_from_slice)));
-        let place = [
-            header("stafett-topic", topic.to_owned()),
-            header("stafett-partition", claim.task.partition.to_string()),
-            header("stafett-offset", record.offset.to_string()),
-        ];
-        let headers = own.chain(self.headers_of(claim, place, failure)).collect();
-        NewRecord {
-            partition: None,
-            key: record.key,
-            value: record.value,
-            headers,
-            timestamp: Some(record.timestamp),
-        }
-    }
-}
-
-/// Header of a record.
-pub(crate) type Header = (Bytes, Option<Bytes>);
-
-pub(crate) fn header(name: &'static str, value: String) -> Header {
-    (Bytes::from_static(name.as_bytes()), Some(value.into()))
 }
 
 /// A failure to store.
 struct Noted {
     /// Number of its commit.
     seq: u64,
-    input: u8,
+    place: FailurePlace,
     record: StoredRecord,
     failure: Failure,
 }
 
-/// Returns the failure of a record so far. Of an earlier record's, the stretch of records that are delivered
-/// alone is left.
-fn failure_of(known: Option<Failure>, offset: u64) -> Failure {
-    match known {
-        Some(known) if known.offset == offset => known,
-        known => Failure {
-            offset,
-            alone_before: known.map_or(0, |known| known.alone_before),
-            ..Failure::default()
-        },
+/// Returns the failure of a record so far, and its place. Of an earlier record's, the stretch of records that
+/// are delivered alone is left.
+fn failure_of(failures: &Failures, input: u8, offset: u64) -> (FailurePlace, Failure) {
+    if let Some((place, known)) = failures.of_record(input, offset) {
+        return (place, known.clone());
     }
+    let (place, alone_before) = failures.place_for_other(input);
+    let failure = Failure {
+        offset,
+        alone_before,
+        ..Failure::default()
+    };
+    (place, failure)
 }
 
 pub(crate) fn numbered(seq: u64) -> NewCommit {
@@ -360,15 +302,15 @@ fn passing(seq: u64, failed: usize, offset: u64, position: &Position) -> NewComm
     commit
 }
 
-/// Returns an error if a record or a timer has failed for the last time, and there is no topic for it.
+/// Returns an error if a record or a timer has failed for the last time, and the task `stops` at it.
 pub(crate) fn refuse_stopped(
     task: TaskId,
     state: &TaskState,
     definition: &Definition,
+    stops: bool,
 ) -> Result<(), AppError> {
-    let stopped = state.failures().iter().find(|(_, failure)| failure.is_last());
-    let stopped = stopped.filter(|_| definition.dead_letter.is_none());
-    let Some((input, failure)) = stopped else {
+    let mut failures = state.failures().iter().filter(|_| stops);
+    let Some((place, failure)) = failures.find(|(_, failure)| failure.is_last()) else {
         return Ok(());
     };
     if let Some(timer) = &failure.timer {
@@ -381,7 +323,7 @@ pub(crate) fn refuse_stopped(
     }
     Err(AppError::Failed {
         task,
-        topic: definition.topic(usize::from(*input)),
+        topic: definition.topic(usize::from(place.input)),
         offset: failure.offset,
         attempts: failure.attempts,
         error: failure.last_error().into(),

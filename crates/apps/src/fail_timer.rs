@@ -3,17 +3,16 @@
 //! While a timer waits for its next attempt the task delivers nothing, so no record passes it. A commit that
 //! sets or clears the timer ends its failure.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_store::Changing;
-use stafett_topics::NewRecord;
 
 use crate::app::{App, Claim, Session};
 use crate::committing::is_repeated;
+use crate::delivery::Told;
 use crate::error::AppError;
-use crate::fail::{Failed, answer, header, numbered};
+use crate::fail::{Failed, answer, numbered};
 use crate::failure::{FailedTimer, Failure, TIMER};
 use crate::slot::Slot;
 use crate::state::{DueTimer, read_places, timer_of};
@@ -53,33 +52,31 @@ impl App {
         new: NewTimerFailure,
     ) -> Result<Failed, AppError> {
         let slot = self.claimed(session, claim)?;
-        let _turn = slot.turn().await;
-        self.claimed(session, claim)?;
-        slot.load(&self.parts.catalog, &self.inputs()).await?;
-        let definition = self.stored().definition.clone();
+        let _turn = self.turn_of(session, claim, &slot).await?;
+        let stored = self.stored();
+        let definition = &stored.definition;
+        let (key, name) = (new.key, new.name);
         let (repeated, known, due) = slot.with_state(|state| {
             let repeated = is_repeated(&state.position, claim, new.seq)?;
-            let known = state.failures().get(&TIMER).cloned();
-            Ok((repeated, known, state.timer(&new.key, &new.name)))
+            let known = state.failures().of_timer(&key, &name);
+            let known = known.map(|(_, failure)| failure.clone());
+            Ok((repeated, known, state.timer(&key, &name)))
         })?;
-        let is_same = |timer: &FailedTimer| timer.key == new.key && timer.name == new.name;
-        let known = known.filter(|known| known.timer.as_ref().is_some_and(is_same));
         if repeated {
-            let dead_letter = definition.dead_letter.filter(|_| known.is_none());
+            let dead_letter = definition.dead_letter.clone().filter(|_| known.is_none());
             return Ok(answer(new.seq, true, &known.unwrap_or_default(), dead_letter));
         }
         let due = due.ok_or_else(|| AppError::Bad {
             field: "timer",
             why: "the key has no timer of this name".to_owned(),
         })?;
-        let (key, name) = (new.key, new.name);
-        let mut failure = Failure {
-            timer: Some(FailedTimer { key, name, due }),
-            ..known.unwrap_or_default()
-        };
+        let mut failure = known.unwrap_or_default();
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
         failure.note(self.attempt(session.worker, &new.error), is_last);
-        let dead_letter = self.store_timer((&slot, claim), new.seq, &failure).await?;
+        let timer = FailedTimer { key, name, due };
+        let dead_letter = self
+            .store_timer((&slot, claim), new.seq, &timer, &failure)
+            .await?;
         Ok(answer(new.seq, false, &failure, dead_letter))
     }
 
@@ -89,22 +86,30 @@ impl App {
         &self,
         (slot, claim): (&Slot, Claim),
         seq: u64,
+        timer: &FailedTimer,
         failure: &Failure,
     ) -> Result<Option<Box<str>>, AppError> {
-        let dead_letter = self.stored().definition.dead_letter.clone();
-        let dead_letter = dead_letter.filter(|_| failure.is_last());
-        let mut commit = numbered(seq);
-        let mut kept = Some((TIMER, failure.clone()));
-        if let (Some(topic), Some(timer)) = (&dead_letter, &failure.timer) {
-            let FailedTimer { key, name, .. } = timer.clone();
-            commit.timers.push((key, name, None));
-            let letter = self.timer_letter(claim, timer.clone(), failure);
-            commit.emit.push((topic.clone(), letter));
-            kept = None;
-        }
         let reached = self.reached(slot, true)?;
-        self.store_attempt((slot, claim), &commit, kept, &reached).await?;
-        Ok(dead_letter)
+        let mut commit = numbered(seq);
+        let Some(topic) = self.letters_to().filter(|_| failure.is_last()) else {
+            let place = slot.with_state(|state| {
+                let known = state.failures().of_timer(&timer.key, &timer.name);
+                let known = known.map(|(place, _)| place);
+                Ok(known.unwrap_or_else(|| state.failures().place_for_other(TIMER).0))
+            })?;
+            let failure = Failure {
+                timer: Some(timer.clone()),
+                ..failure.clone()
+            };
+            let kept = Some((place, failure));
+            self.store_attempt((slot, claim), &commit, kept, &reached).await?;
+            return Ok(None);
+        };
+        commit.timers.push((timer.key.clone(), timer.name.clone(), None));
+        let letter = |form| self.timer_letter(claim, timer, failure, form);
+        self.store_letter((slot, claim), commit, &topic, &reached, letter)
+            .await?;
+        Ok(Some(topic))
     }
 
     /// Notes that a worker fell silent, for the first timer that was delivered and not committed: a worker
@@ -115,9 +120,10 @@ impl App {
         slot: &Slot,
         claim: Claim,
         worker: &str,
-        (told, time): (&BTreeSet<(i64, u64)>, i64),
+        (told, time): (&Told, i64),
     ) -> Result<bool, AppError> {
-        let Some((due, place)) = told.first().copied().filter(|(due, _)| *due <= time) else {
+        let first = told.first_key_value().map(|(timer, _)| *timer);
+        let Some((due, place)) = first.filter(|(due, _)| *due <= time) else {
             return Ok(false);
         };
         let read = read_places(&self.parts.catalog, slot.log, &[Some(place)]).await;
@@ -128,45 +134,24 @@ impl App {
         let DueTimer { key, name, due } = timer;
         let timer = FailedTimer { key, name, due };
         let (seq, known) = slot.with_state(|state| {
-            let known = state.failures().get(&TIMER);
-            let known = known.filter(|known| known.timer.as_ref() == Some(&timer));
-            Ok((state.position.seq, known.cloned().unwrap_or_default()))
+            let known = state.failures().of_timer(&timer.key, &timer.name);
+            let known = known.filter(|(_, known)| known.timer.as_ref() == Some(&timer));
+            let known = known.map(|(_, failure)| failure.clone());
+            Ok((state.position.seq, known.unwrap_or_default()))
         })?;
-        let (has_topic, attempts_max) = self.letters();
-        if known.is_last() && !has_topic {
+        if known.is_last() && self.letters_to().is_none() {
             return Ok(true);
         }
-        let mut failure = Failure {
-            timer: Some(timer),
-            ..known
-        };
+        let mut failure = known;
         let attempt = self.attempt(worker, "the worker fell silent with it");
+        let attempts_max = self.stored().definition.attempts_max;
         let is_last = failure.note_death(attempt, attempts_max, 0);
         self.counts.deaths.inc();
         if is_last {
             tracing::warn!(app = &*self.name, task = %claim.task, due,
                 "workers fall silent with this timer: it is taken to have failed");
         }
-        self.store_timer((slot, claim), seq, &failure).await?;
+        self.store_timer((slot, claim), seq, &timer, &failure).await?;
         Ok(true)
-    }
-
-    /// Returns the dead letter of a timer: its key, and in headers its name, its time, and the history of its
-    /// failure.
-    fn timer_letter(
-        &self,
-        claim: Claim,
-        FailedTimer { key, name, due }: FailedTimer,
-        failure: &Failure,
-    ) -> NewRecord {
-        let place = [
-            (Bytes::from_static(b"stafett-timer"), Some(name)),
-            header("stafett-due", due.to_string()),
-        ];
-        NewRecord {
-            key: Some(key),
-            headers: self.headers_of(claim, place, failure),
-            ..NewRecord::default()
-        }
     }
 }

@@ -9,12 +9,12 @@
 //! - `definition`: apps as they are stored; `registry`: all apps
 //! - `app`: one app and the commands of workers; `work`: records and state; `committing`: commits;
 //!   `storing`: appends of tasks; `view`: tasks as they are shown
-//! - `entry`: records of a task's log; `index`: where the entries are; `done`: finished keys;
-//!   `state`: a task's state; `commit`: checks and builds an append; `delivery`: records for a worker;
-//!   `mark`: state that decides about them; `slot`: a task with all this
-//! - `failure`: a record or timer that fails, as it is stored; `fail`, `fail_timer`: attempts and dead
-//!   letters
-//! - `split`: tasks cut into slices, and joined again
+//! - `entry`: records of a task's log; `index`: where the entries are; `timer_index`: timers; `done`:
+//!   finished keys; `state`: a task's state; `commit`: checks and builds an append;
+//!   `delivery`: records for a worker; `mark`: state that decides about them; `slot`: a task with all this
+//! - `failure`: a record or timer that fails, as it is stored; `failures`: those of a task; `fail`,
+//!   `fail_timer`: attempts; `letters`: dead letters
+//! - `split`: tasks cut into slices, and joined again; `joint`: their places
 //! - `reset`: positions set by an operator, and settings changed; `lost_topics`: topics that were deleted,
 //!   and made again
 //! - `emit`: results outside of commits; `queues`: results that go into queues
@@ -38,7 +38,10 @@ mod expiry;
 mod fail;
 mod fail_timer;
 mod failure;
+mod failures;
 mod index;
+mod joint;
+mod letters;
 mod lost_topics;
 pub mod machine;
 mod mark;
@@ -52,6 +55,7 @@ mod split;
 mod state;
 mod storing;
 mod task;
+mod timer_index;
 mod view;
 mod work;
 

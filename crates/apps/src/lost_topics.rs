@@ -60,6 +60,12 @@ impl App {
         .collect()
     }
 
+    /// Returns the error of a fetch whose topic went while it was read.
+    pub(crate) fn gone_topic(&self) -> AppError {
+        let first = || AppError::NoSuchTopic(self.stored().definition.topic(0));
+        self.topics().err().unwrap_or_else(first)
+    }
+
     /// Number of partitions that the app reads of each topic.
     pub fn partitions(&self) -> u32 {
         let stored = self.stored();

@@ -1,13 +1,14 @@
 //! Part of a task's state that decides about its deliveries: finished keys, timers, and failures.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_model::StoredRecord;
 
+use crate::delivery::Told;
 use crate::entry::Position;
-use crate::failure::{FailedTimer, Failure, TIMER};
+use crate::failure::{FailedTimer, Failure};
 use crate::state::TaskState;
 
 /// Part of the state that a fetch needs.
@@ -30,20 +31,21 @@ pub(crate) struct Mark {
 impl Mark {
     pub(crate) fn of(state: &TaskState, now_ms: i64, stops: bool, time: i64) -> Self {
         let inputs = 0..u8::try_from(state.position.next.len()).unwrap_or(u8::MAX);
-        let timer = state.failures().get(&TIMER);
-        let holds_timers = timer.is_some_and(|timer| timer.is_held(now_ms, stops));
-        let is_due = |failure: &Failure| failure.timer.as_ref().is_some_and(|timer| timer.due <= time);
-        let lone_timer = timer.filter(|timer| !holds_timers && timer.comes_alone() && is_due(timer));
+        let failures = state.failures();
+        let is_held = |failure: &Failure| failure.is_held(now_ms, stops);
+        let holds_timers = failures.of_timers().any(|(_, failure)| is_held(failure));
+        let mut timers = failures.of_timers().filter(|_| !holds_timers);
+        let lone_timer = timers.find(|(timer, failure)| failure.comes_alone() && timer.due <= time);
         let hold = |input| {
             if holds_timers || lone_timer.is_some() {
                 return Some(0);
             }
-            let failure = state.failures().get(&input)?;
-            failure.is_held(now_ms, stops).then_some(failure.offset)
+            let held = failures.of_input(input).filter(|(_, failure)| is_held(failure));
+            held.map(|(_, failure)| failure.offset).min()
         };
         let alone_before = |input| {
-            let failure = state.failures().get(&input);
-            failure.map_or(0, |failure| failure.alone_before)
+            let before = failures.of_input(input).map(|(_, failure)| failure.alone_before);
+            before.max().unwrap_or(0)
         };
         Self {
             position: state.position.clone(),
@@ -51,19 +53,33 @@ impl Mark {
             next_timer: None,
             holds: inputs.clone().map(hold).collect(),
             holds_timers,
-            lone_timer: lone_timer.and_then(|timer| timer.timer.clone()),
+            lone_timer: lone_timer.map(|(timer, _)| timer.clone()),
             alone_before: inputs.map(alone_before).collect(),
         }
     }
 
+    /// Returns the part that says which records were done.
+    pub(crate) fn of_done(state: &TaskState) -> Self {
+        Self {
+            position: state.position.clone(),
+            done: Arc::clone(state.done().keys()),
+            ..Self::default()
+        }
+    }
+
+    /// True for a record that is left out: it was passed on, or done by a slice that is ahead.
+    pub(crate) fn is_left(&self, input: usize, record: &StoredRecord) -> bool {
+        self.is_done(input, record) || self.is_passed(input, record)
+    }
+
     /// Takes timers that are delivered now.
-    pub(crate) fn told(self, state: &TaskState, told: &BTreeSet<(i64, u64)>) -> Self {
+    pub(crate) fn told(self, state: &TaskState, told: &Told) -> Self {
         let next_timer = state.next_timer_but(told);
         Self { next_timer, ..self }
     }
 
     /// True for a record that was passed on already.
-    pub(crate) fn is_done(&self, input: usize, record: &StoredRecord) -> bool {
+    fn is_done(&self, input: usize, record: &StoredRecord) -> bool {
         let Some(key) = record.key.as_ref().filter(|_| self.is_before(input, record)) else {
             return false;
         };
@@ -72,13 +88,7 @@ impl Mark {
     }
 
     /// Returns the timers that a fetch delivers: due, and not `told`.
-    pub(crate) fn due(
-        &self,
-        state: &TaskState,
-        time: i64,
-        told: &BTreeSet<(i64, u64)>,
-        max: usize,
-    ) -> Vec<(i64, u64)> {
+    pub(crate) fn due(&self, state: &TaskState, time: i64, told: &Told, max: usize) -> Vec<(i64, u64)> {
         if self.holds_timers {
             return Vec::new();
         }
@@ -86,7 +96,7 @@ impl Mark {
             return state.due(time, told, max);
         };
         let lone = state.timer_place(key, name);
-        let is_due = |timer: &(i64, u64)| timer.0 <= time && !told.contains(timer);
+        let is_due = |timer: &(i64, u64)| timer.0 <= time && !told.contains_key(timer);
         lone.filter(is_due).into_iter().collect()
     }
 
@@ -117,7 +127,7 @@ impl Mark {
     }
 
     /// True for a record of a slice that is ahead.
-    pub(crate) fn is_passed(&self, input: usize, record: &StoredRecord) -> bool {
+    fn is_passed(&self, input: usize, record: &StoredRecord) -> bool {
         let key = record.key.as_deref();
         self.position.is_passed(input, record.offset.0, key)
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use prometheus_client::registry::Registry;
@@ -280,8 +279,8 @@ impl Apps {
             let row = spaces::APPS.delete(name.as_bytes().to_vec());
             let frames: Vec<Frame> = deletions(&stored.tasks).into_iter().chain([row]).collect();
             store_synced(&*apps.journal, frames).await?;
-            app.is_deleted.store(true, Ordering::Release);
             apps.by_name.write().remove(&name);
+            app.on_deleted();
             Ok(())
         })
     }

@@ -44,12 +44,22 @@ pub enum ResetTo {
     Offsets(Vec<Option<u64>>),
 }
 
-/// Positions of a task before and after, per input.
+/// Positions of a task before and after, per input. Before is 0 where the log of the task is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskReset {
     pub task: TaskId,
     pub from: Vec<u64>,
     pub to: Vec<u64>,
+}
+
+impl Reset {
+    /// True if no place stays as it is.
+    fn names_all(&self, inputs: usize) -> bool {
+        match &self.to {
+            ResetTo::Place(_) => true,
+            ResetTo::Offsets(offsets) => offsets.len() >= inputs && offsets.iter().all(Option::is_some),
+        }
+    }
 }
 
 impl Apps {
@@ -63,7 +73,15 @@ impl Apps {
         };
         let mut plan = Vec::with_capacity(tasks.len());
         for task in tasks {
-            let from = app.position(task).await?.next;
+            let from = match app.position(task).await {
+                // It begins anew, wherever it was.
+                Err(why @ AppError::Unreadable { .. }) if reset.drops_state => {
+                    let known = app.known(task).map(|known| known.position.next);
+                    let of_any = || reset.names_all(topics.len()).then(|| vec![0; topics.len()]);
+                    known.or_else(of_any).ok_or(why)?
+                }
+                found => found?.next,
+            };
             let to = match &reset.to {
                 ResetTo::Offsets(offsets) => {
                     let given = |(at, was): (usize, &u64)| offsets.get(at).copied().flatten().unwrap_or(*was);
@@ -214,7 +232,7 @@ impl App {
         if !self.is_current(slot) {
             return Ok(());
         }
-        slot.load(&self.parts.catalog, &self.inputs()).await?;
+        slot.load(&self.parts, &self.inputs()).await?;
         let known = self.with_machine(|machine| machine.task(slot.task));
         let epoch = known.map_or(0, |task| task.epoch);
         let now_ms = self.parts.clock.wall_ms();
@@ -231,8 +249,9 @@ impl App {
                 // The keys may be more than one append holds.
                 build.push(&[b'x', *input], Some(&[]), Applied::Forget(*input))?;
             }
-            for input in state.failures().keys().filter(|input| places.contains(input)) {
-                build.push_failure(*input, None)?;
+            let failures = state.failures().iter();
+            for (place, _) in failures.filter(|(place, _)| places.contains(&place.input)) {
+                build.push_failure(place, None)?;
             }
             finish(slot, build, position, epoch)
         })?;

@@ -9,6 +9,7 @@ use stafett_store::only_outcome;
 use stafett_topics::{Topic, TopicCatalog};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::app::Parts;
 use crate::definition::StoredTask;
 use crate::delivery::{Delivery, Fetched};
 use crate::entry::Position;
@@ -86,11 +87,12 @@ impl Slot {
     }
 
     /// Reads the state if it is not in memory. Called in the task's turn.
-    pub(crate) async fn load(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Result<(), AppError> {
+    pub(crate) async fn load(&self, parts: &Parts, inputs: &Inputs) -> Result<(), AppError> {
         if self.state.lock().is_some() {
             return Ok(());
         }
-        let loaded = TaskState::load(catalog, self.log, self.starts(catalog, inputs)).await;
+        let (catalog, clock) = (&parts.catalog, &parts.clock);
+        let loaded = TaskState::load(catalog, clock, self.log, self.starts(catalog, inputs)).await;
         *self.unreadable.lock() = loaded.as_ref().err().cloned();
         let state = loaded.map_err(|why| AppError::Unreadable { task: self.task, why })?;
         *self.state.lock() = Some(state);
@@ -118,8 +120,11 @@ impl Slot {
         self.unreadable.lock().clone()
     }
 
-    /// Drops the state from memory, but for position and totals.
-    pub(crate) fn drop_state(&self) {
+    /// Drops the state from memory, but for position and totals. False while something is stored: it stays.
+    pub(crate) fn drop_state(&self) -> bool {
+        let Ok(_turn) = self.turn.try_acquire() else {
+            return false;
+        };
         let state = self.state.lock().take();
         if let Some(state) = state {
             *self.kept.lock() = Some(Known {
@@ -127,6 +132,7 @@ impl Slot {
                 position: state.position,
             });
         }
+        true
     }
 
     /// Returns the facts that are known without reading the log.

@@ -5,8 +5,7 @@
 //! crash before it leaves the old tasks as they were; the new logs are named in the row of the app until
 //! then, and deleted at the next start.
 //!
-//! Slices are at different places when they are joined. The new task begins at the first of them, and knows
-//! which slices are ahead ([`Position::ahead`]), so no task waits and no record is done twice.
+//! An entry or a timer under a key of another slice belongs to no part. A cut that would lose it is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +19,13 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail};
 use crate::app::App;
 use crate::commit::Build;
 use crate::definition::{StoredApp, StoredTask};
-use crate::entry::{Ahead, EntryKey, POSITION, Position, done_key, intact, offsets_value};
+use crate::entry::{EntryKey, POSITION, Position, done_key, intact, offsets_value};
 use crate::error::AppError;
 use crate::failure::Failure;
+use crate::failures::Failures;
+use crate::joint::{joint_position, lowest};
 use crate::machine::Reason;
+use crate::mark::Mark;
 use crate::registry::{Apps, TASKS_MAX, deletions, log_spec};
 use crate::slot::Slot;
 use crate::state::Applied;
@@ -48,6 +50,7 @@ struct New {
     log: LogId,
     position: Position,
     build: Build,
+    failures: Failures,
 }
 
 impl Apps {
@@ -62,7 +65,7 @@ impl Apps {
             if !stored.tasks.contains_key(&task) {
                 return Err(AppError::NoSuchTask(task));
             }
-            if !stored.definition.splittable || !app.delivers(task) {
+            if !stored.definition.splittable {
                 return Err(AppError::NotSplittable);
             }
             if !into.is_power_of_two() || into < 2 {
@@ -74,7 +77,12 @@ impl Apps {
                 let (what, max) = ("the number of tasks", TASKS_MAX as u64);
                 return Err(AppError::TooLarge { what, max });
             }
-            apps.recast(&app, &[task], &new, Reason::Split).await
+            if !app.step(|machine, _, _| machine.begin_cut()) {
+                return Err(AppError::NotSplittable);
+            }
+            let cut = apps.recast(&app, &[task], &new, Reason::Split).await;
+            app.step(|machine, _, _| machine.end_cut());
+            cut
         })
     }
 
@@ -125,7 +133,7 @@ impl Apps {
         let mut turns = Vec::with_capacity(slots.len());
         for slot in &slots {
             turns.push(slot.turn().await);
-            slot.load(&self.parts.catalog, &app.inputs()).await?;
+            slot.load(&self.parts, &app.inputs()).await?;
         }
         let position = joint_position(&slots)?;
         let count = u32::try_from(new.len()).unwrap_or(u32::MAX);
@@ -140,6 +148,7 @@ impl Apps {
                 log: *log,
                 position: position.clone(),
                 build: Build::new(now_ms),
+                failures: Failures::default(),
             })
             .collect();
         let spec = log_spec(app.durability());
@@ -154,6 +163,8 @@ impl Apps {
         };
         let epoch = match finished {
             Ok(epoch) => epoch,
+            // The new logs may be those that count.
+            Err(why) if why == AppError::NotStored(NotStored::Unknown) => return Err(why),
             Err(why) => {
                 if let Err(left) = app.drop_logs(&logs).await {
                     tracing::warn!(
@@ -223,20 +234,20 @@ impl Apps {
         for slot in slots {
             let (done, failures) =
                 slot.with_state(|state| Ok((Arc::clone(state.done().keys()), state.failures().clone())))?;
+            // One of another slice's key finds no part: it leaves out no record.
             for (key, offsets) in done.iter() {
                 let record = (done_key(key), offsets_value(offsets));
                 let change = Applied::Done(key.clone(), Some(offsets.clone()));
                 self.put(parts, Some(key), (&record.0, &record.1, now_ms), change)
                     .await?;
             }
-            for (input, failure) in failures {
-                let key = app.key_of_failure(slot, input, &failure).await?;
-                let value = failure.encode();
-                let change = Applied::Failure(input, Some(failure));
-                self.put(parts, key.as_deref(), (&[b'f', input], &value, now_ms), change)
-                    .await?;
+            for (place, failure) in failures.iter() {
+                let key = app.key_of_failure(slot, place.input, failure).await?;
+                for part in &mut *parts {
+                    part.take_failure(place.input, key.as_deref(), failure)?;
+                }
             }
-            self.move_entries(app, slot, parts).await?;
+            self.move_entries(app, slot, slots, parts).await?;
         }
         for part in parts {
             self.flush(part).await?;
@@ -244,8 +255,14 @@ impl Apps {
         Ok(())
     }
 
-    /// Moves the entries and timers of a task.
-    async fn move_entries(&self, app: &App, slot: &Slot, parts: &mut [New]) -> Result<(), AppError> {
+    /// Moves the entries and timers of a task, one of those that are cut or joined.
+    async fn move_entries(
+        &self,
+        app: &App,
+        slot: &Slot,
+        slots: &[Arc<Slot>],
+        parts: &mut [New],
+    ) -> Result<(), AppError> {
         let catalog = &self.parts.catalog;
         let unreadable = |why: String| AppError::Unreadable { task: slot.task, why };
         let bounds = catalog.bounds(slot.log);
@@ -287,6 +304,10 @@ impl Apps {
                     }
                     _ => continue,
                 };
+                if is_stray(slot, slots, parts, (&key, &record)) {
+                    let (task, key) = (slot.task, String::from_utf8_lossy(&key).into());
+                    return Err(AppError::Stray { task, key });
+                }
                 // Entries expire by the time of their commits.
                 self.put(parts, Some(&key), (&record, &value, written_ms), change)
                     .await?;
@@ -299,7 +320,7 @@ impl Apps {
         }
     }
 
-    /// Puts a record into the log of the part that has the key.
+    /// Puts a record into the log of the part that has the key, if there is one.
     async fn put(
         &self,
         parts: &mut [New],
@@ -325,7 +346,38 @@ impl Apps {
     }
 }
 
+/// True for an entry, or a timer, of another slice's key that no part takes, or that another one of the key
+/// stands beside: a commit of an earlier version stored it.
+fn is_stray(slot: &Slot, slots: &[Arc<Slot>], parts: &[New], (key, record): (&[u8], &[u8])) -> bool {
+    if slot.task.slice().has(Some(key)) {
+        return false;
+    }
+    let has_part = parts.iter().any(|part| part.task.slice().has(Some(key)));
+    let others = slots.iter().filter(|other| other.task != slot.task);
+    let mut states = others.map(|other| other.with_state(|state| Ok(state.has_record(record))));
+    !has_part || states.any(|is_there| is_there != Ok(false))
+}
+
 impl New {
+    /// Takes a failure of a key, or the stretch of records that are to be delivered alone, of which any may
+    /// be deadly.
+    fn take_failure(&mut self, input: u8, key: Option<&[u8]>, failure: &Failure) -> Result<(), AppError> {
+        let is_own = self.task.slice().has(key) && failure.attempts > 0;
+        let taken = if is_own {
+            Some(failure.clone())
+        } else {
+            failure.rest(failure.offset)
+        };
+        let (place, alone_before) = self.failures.place_for_other(input);
+        // A stretch that is known already takes no place.
+        let Some(mut failure) = taken.filter(|taken| is_own || taken.alone_before > alone_before) else {
+            return Ok(());
+        };
+        failure.alone_before = failure.alone_before.max(alone_before);
+        self.failures.set(place, Some(failure.clone()));
+        self.build.push_failure(place, Some(failure))
+    }
+
     /// Each piece begins with the position, as each commit does.
     fn begin(&mut self) -> Result<(), AppError> {
         let position = self.position.encode();
@@ -334,15 +386,7 @@ impl New {
 }
 
 impl App {
-    /// False if the worker of a task reads by itself.
-    fn delivers(&self, task: TaskId) -> bool {
-        self.with_machine(|machine| {
-            let worker = machine.task(task).and_then(|task| task.worker);
-            worker.is_none_or(|worker| machine.delivers_to(&worker))
-        })
-    }
-
-    /// Returns the key of the record, or of the timer, that fails.
+    /// Returns the key of the record, or of the timer, that fails. `None` also if its topic is gone.
     async fn key_of_failure(
         &self,
         slot: &Slot,
@@ -352,9 +396,11 @@ impl App {
         if let Some(timer) = &failure.timer {
             return Ok(Some(timer.key.clone()));
         }
-        let none = Position::default();
-        let record = self.undone(slot, input.into(), failure.offset, &none).await?;
-        Ok(record.and_then(|record| record.key))
+        let none = Mark::default();
+        match self.undone(slot, input.into(), failure.offset, &none).await {
+            Err(AppError::NoSuchTopic(_) | AppError::TopicMadeAgain(_)) => Ok(None),
+            found => Ok(found?.and_then(|record| record.key)),
+        }
     }
 
     async fn drop_logs(&self, logs: &[LogId]) -> Result<(), NotStored> {
@@ -382,69 +428,4 @@ impl App {
             }
         }
     }
-}
-
-/// Returns the position of all of the tasks together: the first of theirs, and the slices that are ahead.
-fn joint_position(slots: &[Arc<Slot>]) -> Result<Position, AppError> {
-    let mut positions = Vec::with_capacity(slots.len());
-    for slot in slots {
-        positions.push((
-            slot.task.slice(),
-            slot.with_state(|state| Ok(state.position.clone()))?,
-        ));
-    }
-    let Some(((_, first), others)) = positions.split_first() else {
-        return Ok(Position::default());
-    };
-    let mut joint = Position {
-        ahead: Vec::new(),
-        ..first.clone()
-    };
-    let lower = |one: &mut Vec<u64>, other: &[u64]| {
-        for (one, other) in one.iter_mut().zip(other) {
-            *one = (*one).min(*other);
-        }
-    };
-    for (_, other) in others {
-        joint.seq = joint.seq.max(other.seq);
-        joint.time = joint.time.min(other.time);
-        lower(&mut joint.next, &other.next);
-        lower(&mut joint.safe, &other.safe);
-    }
-    // Of two that have a key, the first counts: slices within a slice stand before it. A slice ahead may be
-    // older than the task, and wider: it says nothing about keys of others, nor about offsets that the task
-    // has passed since.
-    for (slice, position) in positions {
-        for ahead in position.ahead {
-            if let Some(shared) = ahead.slice.shared(slice) {
-                joint.ahead.push(Ahead {
-                    slice: shared,
-                    next: raised(ahead.next, &position.next),
-                    safe: raised(ahead.safe, &position.safe),
-                });
-            }
-        }
-        if position.next != joint.next || position.safe != joint.safe {
-            joint.ahead.push(Ahead {
-                slice,
-                next: position.next,
-                safe: position.safe,
-            });
-        }
-    }
-    Ok(joint)
-}
-
-/// Returns the higher of two offsets, per input.
-fn raised(one: Vec<u64>, other: &[u64]) -> Vec<u64> {
-    let pairs = one.into_iter().zip(other);
-    pairs.map(|(one, other)| one.max(*other)).collect()
-}
-
-/// Returns the lower of two offsets, per input.
-fn lowest(mut places: Vec<u64>, others: Vec<u64>) -> Vec<u64> {
-    for (place, other) in places.iter_mut().zip(others) {
-        *place = (*place).min(other);
-    }
-    places
 }

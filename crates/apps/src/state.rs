@@ -3,7 +3,8 @@
 //! Values stay on disk. After a start, or when the task was not used for long, the state is read back from
 //! the log, in sequence. It is right as of the last commit: every commit passes through here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stafett_journal::Visibility;
@@ -11,6 +12,7 @@ use stafett_model::{LogId, Offset, StoredRecord, records};
 use stafett_store::Clock;
 use stafett_topics::{LogRead, ReadEnd, RecordItem, RecordTail, TopicCatalog};
 
+use crate::delivery::Told;
 use crate::done::DoneKeys;
 use crate::entry::{
     EntryKey, NEVER, POSITION, Position, intact, key_of_entry, read_offsets, split_value, state_key,
@@ -18,7 +20,9 @@ use crate::entry::{
 };
 use crate::expiry::expires_ms;
 use crate::failure::Failure;
-use crate::index::{KeyHash, KeyHasher, KeyIndex, OFFSETS_MAX, counted};
+use crate::failures::{FailurePlace, Failures};
+use crate::index::{KeyHash, KeyHasher, KeyIndex, counted};
+use crate::timer_index::{KnownTimer, Timers};
 
 /// Bytes of one read while a log is read back.
 const READ_BYTES: usize = 1 << 20;
@@ -35,47 +39,14 @@ pub(crate) struct TaskState {
     index: KeyIndex,
     timers: Timers,
     done: DoneKeys,
-    /// Earliest expiry among entries that came since it was looked at, by the wall clock.
-    pub(crate) first_expiry: i64,
-    /// Steady time before which no other entry expires.
+    clock: Arc<Clock>,
+    /// Steady time before which no entry expires.
     pub(crate) expires_ms: i64,
     /// Steady time before which expired entries are not removed.
     pub(crate) sweep_from_ms: i64,
-    /// Record that fails, per input.
-    failures: BTreeMap<u8, Failure>,
+    failures: Failures,
     /// Offset of the next commit.
     end: u64,
-}
-
-/// Timers by key and by time. Keys and names stay on disk.
-#[derive(Debug, Default)]
-struct Timers {
-    by_key: HashMap<KeyHash, KnownTimer>,
-    by_time: BTreeSet<(i64, u64)>,
-    bytes: u64,
-}
-
-/// When a timer is due, where it is, and its bytes above the bits of an offset.
-#[derive(Debug, Clone, Copy)]
-struct KnownTimer {
-    due: i64,
-    place: u64,
-}
-
-impl KnownTimer {
-    fn new(due: i64, offset: u64, bytes: usize) -> Self {
-        // A timer has a key and a name of 32 KiB each at most.
-        let place = offset | (bytes as u64) << OFFSETS_MAX.trailing_zeros();
-        Self { due, place }
-    }
-
-    fn at(self) -> (i64, u64) {
-        (self.due, self.place & (OFFSETS_MAX - 1))
-    }
-
-    fn bytes(self) -> u64 {
-        self.place >> OFFSETS_MAX.trailing_zeros()
-    }
 }
 
 /// A timer that is due.
@@ -114,9 +85,18 @@ pub(crate) enum Applied {
     Forget(u8),
     /// With its time and the bytes of the record, or none if it is cleared.
     Timer(KeyHash, Option<(i64, usize)>),
-    /// With the bytes of the record and its expiry, or none if it is deleted.
-    State(KeyHash, Option<(usize, i64)>),
-    Failure(u8, Option<Failure>),
+    /// With the bytes of the record, or none if it is deleted.
+    State(KeyHash, Option<StoredEntry>),
+    Failure(FailurePlace, Option<Failure>),
+}
+
+/// An entry as it is stored. Times are by the wall clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredEntry {
+    /// Bytes of key and value.
+    pub(crate) bytes: usize,
+    pub(crate) written_ms: i64,
+    pub(crate) expiry: i64,
 }
 
 /// Totals of a task's state.
@@ -131,7 +111,12 @@ pub struct StateTotals {
 
 impl TaskState {
     /// Reads a task's log. `starts` are the offsets at which a task without a commit begins.
-    pub(crate) async fn load(catalog: &TopicCatalog, log: LogId, starts: Vec<u64>) -> Result<Self, String> {
+    pub(crate) async fn load(
+        catalog: &TopicCatalog,
+        clock: &Arc<Clock>,
+        log: LogId,
+        starts: Vec<u64>,
+    ) -> Result<Self, String> {
         let bounds = catalog.bounds(log).ok_or("the log does not exist")?;
         let mut state = Self {
             position: Position::start(starts),
@@ -139,10 +124,10 @@ impl TaskState {
             index: KeyIndex::default(),
             timers: Timers::default(),
             done: DoneKeys::default(),
-            first_expiry: NEVER,
-            expires_ms: i64::MAX,
+            clock: Arc::clone(clock),
+            expires_ms: NEVER,
             sweep_from_ms: i64::MIN,
-            failures: BTreeMap::new(),
+            failures: Failures::default(),
             end: bounds.end.0,
         };
         let mut tail = RecordTail::new(log, bounds.start, READ_BYTES, Visibility::Stored);
@@ -187,17 +172,21 @@ impl TaskState {
                 let due = due.transpose()?.map(|due| (due, key.len()));
                 Applied::Timer(self.hasher.hash(key), due)
             }
-            EntryKey::Failure { input } => {
+            EntryKey::Failure(place) => {
                 let failure = record
                     .value
                     .as_deref()
                     .map(|value| Failure::decode(value).ok_or_else(unknown));
-                Applied::Failure(input, failure.transpose()?)
+                Applied::Failure(place, failure.transpose()?)
             }
             EntryKey::State { .. } => {
                 let entry = record.value.as_ref().map(|value| {
                     let (expiry, _) = split_value(value).ok_or_else(unknown)?;
-                    Ok::<_, String>((key.len() + value.len(), expiry))
+                    Ok::<_, String>(StoredEntry {
+                        bytes: key.len() + value.len(),
+                        written_ms: record.timestamp,
+                        expiry,
+                    })
                 });
                 Applied::State(self.hasher.hash(key), entry.transpose()?)
             }
@@ -225,13 +214,13 @@ impl TaskState {
                 let timer = due.map(|(due, bytes)| KnownTimer::new(due, offset, bytes));
                 self.timers.set(key, timer);
             }
-            Applied::State(key, Some((bytes, expiry))) => {
-                self.index.insert(key, offset, bytes);
-                self.first_expiry = self.first_expiry.min(expiry);
+            Applied::State(key, Some(entry)) => {
+                self.index.insert(key, offset, entry.bytes);
+                let expires_ms = expires_ms(&self.clock, entry.written_ms, entry.expiry);
+                self.expires_ms = self.expires_ms.min(expires_ms);
             }
             Applied::State(key, None) => drop(self.index.remove(key)),
-            Applied::Failure(input, Some(failure)) => drop(self.failures.insert(input, failure)),
-            Applied::Failure(input, None) => drop(self.failures.remove(&input)),
+            Applied::Failure(place, failure) => self.failures.set(place, failure),
         }
     }
 
@@ -247,7 +236,7 @@ impl TaskState {
         &self.done
     }
 
-    pub(crate) fn failures(&self) -> &BTreeMap<u8, Failure> {
+    pub(crate) fn failures(&self) -> &Failures {
         &self.failures
     }
 
@@ -258,15 +247,15 @@ impl TaskState {
 
     /// Returns the time of a timer, and its place.
     pub(crate) fn timer_place(&self, key: &[u8], name: &[u8]) -> Option<(i64, u64)> {
-        let known = self.timers.by_key.get(&self.hash(&timer_key(key, name)));
-        known.map(|timer| timer.at())
+        let known = self.timers.get(self.hash(&timer_key(key, name)));
+        known.map(KnownTimer::at)
     }
 
     pub(crate) fn totals(&self) -> StateTotals {
         StateTotals {
             entries: self.index.len(),
-            bytes: self.index.bytes() + self.timers.bytes + self.done.bytes(),
-            timers: self.timers.by_key.len(),
+            bytes: self.index.bytes() + self.timers.bytes() + self.done.bytes(),
+            timers: self.timers.len(),
             done: self.done.keys().len(),
         }
     }
@@ -278,11 +267,11 @@ impl TaskState {
             Applied::Position | Applied::Failure(..) | Applied::Forget(_) => 0,
             Applied::Done(key, offsets) => self.done.growth(key, offsets.as_deref()),
             Applied::Timer(key, due) => {
-                let known = self.timers.by_key.get(key).map_or(0, |timer| timer.bytes());
+                let known = self.timers.get(*key).map_or(0, KnownTimer::bytes);
                 signed(due.map_or(0, |(_, bytes)| bytes as u64)) - signed(known)
             }
             Applied::State(key, entry) => {
-                signed(entry.map_or(0, |(bytes, _)| counted(bytes))) - signed(self.index.size(*key))
+                signed(entry.map_or(0, |entry| counted(entry.bytes))) - signed(self.index.size(*key))
             }
         };
         changes.iter().map(of_one).sum()
@@ -300,23 +289,36 @@ impl TaskState {
 
     /// Returns true if the timer with this key is at this offset.
     pub(crate) fn is_current_timer(&self, key: &[u8], offset: u64) -> bool {
-        let known = self.timers.by_key.get(&self.hash(key));
+        let known = self.timers.get(self.hash(key));
         known.is_some_and(|timer| timer.at().1 == offset)
     }
 
     /// Returns the time of the earliest timer, but for some.
-    pub(crate) fn next_timer_but(&self, told: &BTreeSet<(i64, u64)>) -> Option<i64> {
-        let mut timers = self.timers.by_time.iter();
-        timers.find(|timer| !told.contains(timer)).map(|(due, _)| *due)
+    pub(crate) fn next_timer_but(&self, told: &Told) -> Option<i64> {
+        let mut timers = self.timers.by_time().iter();
+        timers
+            .find(|timer| !told.contains_key(timer))
+            .map(|(due, _)| *due)
+    }
+
+    /// True for a timer that is there, at this time and place.
+    pub(crate) fn has_timer(&self, timer: (i64, u64)) -> bool {
+        self.timers.by_time().contains(&timer)
     }
 
     /// Returns the places of timers that are due, but for some, in the order of their times.
-    pub(crate) fn due(&self, time: i64, told: &BTreeSet<(i64, u64)>, max: usize) -> Vec<(i64, u64)> {
-        let due = self.timers.by_time.range(..=(time, u64::MAX));
-        due.filter(|timer| !told.contains(timer))
+    pub(crate) fn due(&self, time: i64, told: &Told, max: usize) -> Vec<(i64, u64)> {
+        let due = self.timers.by_time().range(..=(time, u64::MAX));
+        due.filter(|timer| !told.contains_key(timer))
             .take(max)
             .copied()
             .collect()
+    }
+
+    /// True if there is an entry, or a timer, with the key of a record.
+    pub(crate) fn has_record(&self, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        self.index.offset(hash).is_some() || self.timers.get(hash).is_some()
     }
 
     /// True if there is no entry with the key of a record.
@@ -333,23 +335,6 @@ impl TaskState {
                 .is_some_and(|key| self.is_current(key, record.offset.0))
         };
         found.into_iter().filter(current).collect()
-    }
-}
-
-impl Timers {
-    fn set(&mut self, key: KeyHash, timer: Option<KnownTimer>) {
-        let before = match timer {
-            Some(timer) => {
-                self.by_time.insert(timer.at());
-                self.bytes += timer.bytes();
-                self.by_key.insert(key, timer)
-            }
-            None => self.by_key.remove(&key),
-        };
-        if let Some(before) = before {
-            self.by_time.remove(&before.at());
-            self.bytes -= before.bytes();
-        }
     }
 }
 
@@ -495,6 +480,6 @@ pub(crate) fn timer_of(record: &StoredRecord, due: i64) -> Option<DueTimer> {
         | EntryKey::Done(_)
         | EntryKey::Forgotten { .. }
         | EntryKey::State { .. }
-        | EntryKey::Failure { .. } => None,
+        | EntryKey::Failure(_) => None,
     }
 }

@@ -7,11 +7,11 @@ use stafett_store::NotStored;
 use crate::app::{App, Claim, Session};
 use crate::commit::{Build, Committed, Emitted, Prepared};
 use crate::delivery::Fetched;
-use crate::entry::{POSITION, Position};
+use crate::entry::{POSITION, Position, timer_key};
 use crate::error::AppError;
 use crate::queues::QueueMessages;
 use crate::slot::Slot;
-use crate::state::{Applied, TaskState};
+use crate::state::{Applied, DueTimer, TaskState};
 
 /// A commit whose append is under way.
 struct Part<'a> {
@@ -84,7 +84,12 @@ impl App {
             && let Some((_, claim)) = claims.iter().find(|(known, _)| *known == log)
         {
             let Claim { task, epoch } = *claim;
-            self.step(|machine, now, effects| machine.lose(task, epoch, "fenced", now, effects));
+            self.step(|machine, now, effects| {
+                machine.lose(task, epoch, "fenced", now, effects);
+                machine.skip_epochs(task, why.later_epoch());
+                // Another worker may have it.
+                machine.on_time(now, effects);
+            });
             return self.lost(*claim);
         }
         why
@@ -105,6 +110,8 @@ impl App {
         let base = bases.next().unwrap_or(0);
         slot.with_state(|state| {
             state.apply(base, part.position, part.changes);
+            let mut delivery = slot.delivery.lock();
+            delivery.told.retain(|timer, _| state.has_timer(*timer));
             Ok(())
         })?;
         self.note_expiry(slot);
@@ -157,8 +164,8 @@ impl App {
         }
     }
 
-    /// Stores the place behind a delivery before its worker has it, for an app that does nothing twice.
-    /// Returns false if the task has moved on meanwhile.
+    /// Stores the place behind a delivery before its worker has it, and clears its timers, for an app that
+    /// does nothing twice. Returns false if the task has moved on meanwhile.
     pub(crate) async fn pass(
         &self,
         session: Session<'_>,
@@ -166,23 +173,27 @@ impl App {
         fetched: &Fetched,
     ) -> Result<bool, AppError> {
         let slot = self.claimed(session, claim)?;
-        let _turn = slot.turn().await;
-        self.claimed(session, claim)?;
+        let _turn = self.turn_of(session, claim, &slot).await?;
         let rules = self.stored().definition.time;
         let time = slot.delivery.lock().time_at(rules, &fetched.next);
         let now_ms = self.parts.clock.wall_ms();
         let prepared = slot.with_state(|state| {
-            if state.position.next != fetched.position {
+            let is_there = |timer: &DueTimer| state.timer(&timer.key, &timer.name) == Some(timer.due);
+            if state.position.next != fetched.position || !fetched.due.iter().all(is_there) {
                 return Ok(None);
             }
             let position = state.position.moved_to(&fetched.next, time);
-            only_position(&slot, state, claim, position, now_ms).map(Some)
+            only_position(&slot, state, claim, position, (&fetched.due, now_ms)).map(Some)
         })?;
-        let Some(prepared) = prepared else {
-            return Ok(false);
+        let passed = match prepared {
+            Some(prepared) => self.store(&slot, claim, prepared).await.map(|_| true),
+            None => Ok(false),
         };
-        self.store(&slot, claim, prepared).await?;
-        Ok(true)
+        if passed != Ok(true) {
+            // Its worker does not have them.
+            slot.delivery.lock().told.clear();
+        }
+        passed
     }
 
     /// Stores the place before which nothing is left for a task, now and then: its worker has nothing to
@@ -204,14 +215,13 @@ impl App {
         if place().is_none() || !slot.may_pass(now_ms) {
             return Ok(());
         }
-        let _turn = slot.turn().await;
-        self.claimed(session, claim)?;
+        let _turn = self.turn_of(session, claim, slot).await?;
         let Some((place, time)) = place() else {
             return Ok(());
         };
         let prepared = slot.with_state(|state| {
             let position = state.position.moved_to(&place, time);
-            only_position(slot, state, claim, position, self.parts.clock.wall_ms())
+            only_position(slot, state, claim, position, (&[], self.parts.clock.wall_ms()))
         })?;
         let position = prepared.position.clone();
         if let Err(why) = self.store_prepared(slot, prepared).await {
@@ -223,17 +233,22 @@ impl App {
     }
 }
 
-/// Builds a commit that stores a position and nothing else.
+/// Builds a commit that stores a position, and clears timers.
 fn only_position(
     slot: &Slot,
     state: &TaskState,
     claim: Claim,
     position: Position,
-    now_ms: i64,
+    (fired, now_ms): (&[DueTimer], i64),
 ) -> Result<Prepared, AppError> {
     let mut build = Build::new(now_ms);
     build.push(POSITION, Some(&position.encode()), Applied::Position)?;
     build.push_rest(state, &position)?;
+    for timer in fired {
+        let record = timer_key(&timer.key, &timer.name);
+        let change = Applied::Timer(state.hash(&record), None);
+        build.push(&record, None, change)?;
+    }
     let (append, changes) = build.finish(slot.log, claim.epoch)?;
     Ok(Prepared {
         append,

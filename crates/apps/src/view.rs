@@ -99,13 +99,15 @@ impl App {
         self.slot(task)?.delivery.lock().gap
     }
 
-    /// Returns a record that fails, if there is one, and its input; or a timer that does.
+    /// Returns a record that fails, if there is one, and its input; or a timer that does. Of several, one at
+    /// which the task stops.
     pub fn failure(&self, task: TaskId) -> Option<(usize, Failure)> {
         let slot = self.slot(task)?;
         let state = slot.state.lock();
-        let mut failures = state.as_ref()?.failures().iter();
-        let (input, failure) = failures.find(|(_, failure)| failure.attempts > 0)?;
-        Some((usize::from(*input), failure.clone()))
+        let failures = state.as_ref()?.failures().iter();
+        let failures = failures.filter(|(_, failure)| failure.attempts > 0);
+        let (place, failure) = failures.min_by_key(|(_, failure)| !failure.is_last())?;
+        Some((usize::from(place.input), failure.clone()))
     }
 
     /// Returns position and state of a claim. `None` if the worker does not have it any more.

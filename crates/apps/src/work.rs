@@ -7,7 +7,7 @@ use stafett_topics::ReadEnd;
 
 use crate::app::{App, Claim, Session};
 use crate::definition::{Definition, Guarantee};
-use crate::delivery::{DUE_MAX, Delivery, FetchLimits, Fetched, Gap, Source};
+use crate::delivery::{Delivery, FetchLimits, Fetched, Gap, Source};
 use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
@@ -21,6 +21,8 @@ use crate::task::TaskId;
 
 /// Bytes of the values that one request gets.
 const GET_BYTES_MAX: usize = 64 << 20;
+/// Time for which the state of a task that no worker has stays in memory, after it was read.
+const READ_MS: i64 = 60_000;
 
 impl App {
     /// Reads the next records of a claim, from the offsets that the worker names, else from the last
@@ -63,7 +65,8 @@ impl App {
             let fetched = fetched?;
             let is_found = !fetched.is_empty();
             let passes = self.stored().definition.guarantee == Guarantee::AtMostOnce;
-            if passes && !fetched.records.is_empty() && !self.pass(session, claim, &fetched).await? {
+            let has_come = !fetched.records.is_empty() || !fetched.due.is_empty();
+            if passes && has_come && !self.pass(session, claim, &fetched).await? {
                 continue;
             }
             if !is_found {
@@ -103,14 +106,14 @@ impl App {
         let told = slot.delivery.lock().told.clone();
         let now_ms = self.parts.clock.wall_ms();
         let look = slot.with_state(|state| {
-            let retries = state
-                .failures()
-                .values()
-                .map(|failure| failure.retry_ms.saturating_sub(now_ms));
+            let failures = state.failures();
+            let retries = failures
+                .iter()
+                .map(|(_, failure)| failure.retry_ms.saturating_sub(now_ms));
             let retry = retries.filter(|wait| *wait > 0).min();
             // The next one comes once a record that is delivered alone is committed.
             let alone = |failure: &Failure| failure.alone_before > 0 || failure.comes_alone();
-            let alone = state.failures().values().any(alone);
+            let alone = failures.iter().any(|(_, failure)| alone(failure));
             let retry = if alone { Some(ALONE_MS) } else { retry };
             Ok((state.next_timer_but(&told), retry))
         });
@@ -143,11 +146,11 @@ impl App {
         let catalog = &self.parts.catalog;
         let definition = self.stored().definition.clone();
         let (mut delivery, mut fetched) = self.begin_fetch(slot, (from, ahead), logs, &definition)?;
-        let (now_ms, stops) = (self.parts.clock.wall_ms(), definition.dead_letter.is_none());
+        let (now_ms, stops) = (self.parts.clock.wall_ms(), self.letters_to().is_none());
         let (due, mark, begins) = slot.with_state(|state| {
             let mark = Mark::of(state, now_ms, stops, fetched.time);
-            let due = mark.due(state, fetched.time, &delivery.told, DUE_MAX);
-            delivery.told.extend(due.iter().copied());
+            let due = mark.due(state, fetched.time, &delivery.told, delivery.due_max());
+            delivery.note_told(&due, &fetched.next);
             let mark = mark.told(state, &delivery.told);
             fetched.position.clone_from(&state.position.next);
             if definition.guarantee == Guarantee::AtMostOnce {
@@ -167,13 +170,16 @@ impl App {
             begins,
         };
         let had_gap = delivery.gap.is_some();
-        if !had_gap {
+        // No record passes a timer that is due.
+        let has_more_due = mark.next_timer.is_some_and(|due| due <= fetched.time);
+        if !had_gap && !has_more_due {
             let read = delivery.read(&source, &mark, limits, &mut fetched).await;
             read.map_err(|why| match why {
-                ReadEnd::NoSuchLog => AppError::NoSuchTopic(definition.topic(0)),
+                ReadEnd::NoSuchLog => self.gone_topic(),
                 why @ (ReadEnd::AtEnd | ReadEnd::Failed(_) | ReadEnd::Stopped) => AppError::Input(why),
             })?;
         }
+        delivery.note_told(&due, &fetched.next);
         let waits = !fetched.records.is_empty() || fetched.has_more() || mark.holds_any();
         self.note_idle(&mut delivery, waits, &definition.time);
         fetched.due = self.timers(slot, &due).await?;
@@ -182,7 +188,7 @@ impl App {
         self.keep(slot, claim, delivery)?;
         let Some(gap) = gap else {
             if fetched.is_empty() {
-                slot.with_state(|state| refuse_stopped(claim.task, state, &definition))?;
+                slot.with_state(|state| refuse_stopped(claim.task, state, &definition, stops))?;
             }
             return Ok(fetched);
         };
@@ -239,18 +245,23 @@ impl App {
 
     /// Notes the delivery, unless the claim has ended or something was committed meanwhile.
     fn keep(&self, slot: &Slot, claim: Claim, mut delivery: Delivery) -> Result<(), AppError> {
-        let mut known = slot.delivery.lock();
-        if known.epoch != claim.epoch {
-            return Err(self.lost(claim));
-        }
-        if known.base != delivery.base {
-            // It is fetched again from the commit on.
-            known.merge_reached(&delivery);
-            return Ok(());
-        }
-        delivery.merge_reached(&known);
-        *known = delivery;
-        Ok(())
+        let is_kept = slot.with_state(|state| {
+            let mut known = slot.delivery.lock();
+            if known.epoch != claim.epoch {
+                return Ok(false);
+            }
+            // A commit may have changed them meanwhile.
+            delivery.told.retain(|timer, _| state.has_timer(*timer));
+            if known.base == delivery.base {
+                delivery.merge_reached(&known);
+                *known = delivery;
+            } else {
+                // Its worker goes on behind it, or from the commit on.
+                known.merge(&delivery);
+            }
+            Ok(true)
+        })?;
+        if is_kept { Ok(()) } else { Err(self.lost(claim)) }
     }
 
     pub(crate) fn lost(&self, claim: Claim) -> AppError {
@@ -413,8 +424,10 @@ impl App {
             }
             let turn = slot.turn().await;
             if self.is_current(&slot) {
-                slot.load(&self.parts.catalog, &self.inputs()).await?;
+                slot.load(&self.parts, &self.inputs()).await?;
                 drop(turn);
+                // One that no worker has does not stay in memory for long.
+                self.schedule(self.parts.clock.now_ms() + READ_MS);
                 return Ok(slot);
             }
         }

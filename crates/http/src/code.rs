@@ -224,7 +224,7 @@ codes! {
     NotSplittable "not_splittable" 422 Never
         "The app, or the worker of the task, reads whole partitions."
     NotKeyed "not_keyed" 422 Never
-        "The task has entries in a table whose entries belong to the task as a whole."
+        "The task has entries that cannot be divided: of a table whose entries belong to the task as a whole, or under keys of another slice."
     NotCopartitioned "not_copartitioned" 422 Never
         "The topics of an app have different numbers of partitions. The refusal has both."
     TooManyTargets "too_many_targets" 422 Never

@@ -1,8 +1,14 @@
-//! Workers of an app, at the level of the core verbs behind `/v1/apps`: they join, count records by key, fall
-//! silent, leave, and commit under claims that are over, while tasks are split and merged.
+//! Workers of two apps, at the level of the core verbs behind `/v1/apps`: they join, work, fall silent,
+//! leave, and commit under claims that are over, while tasks are split, merged and drained.
 //!
-//! After each start the state of every key is the number of its records before the position, nothing that was
-//! acknowledged is missing, and each count came out once.
+//! One app counts records by key ([`counts`]), the other one passes amounts from account to account
+//! ([`transfers`]). After each start the state of every key is the fold of its records before the position,
+//! nothing that was acknowledged is missing, and each result came out once.
+
+mod checks;
+mod counts;
+mod steps;
+mod transfers;
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,91 +17,55 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use stafett_apps::machine::{EventKind, JoinSpec};
-use stafett_apps::{
-    App, AppError, Claim, Definition, FetchLimits, NewCommit, NewEntry, Session, Start, Table, TaskId,
-};
+use stafett_apps::{App, AppError, Claim, FetchLimits, NewCommit, NewEntry, Session, TaskId};
 use stafett_broker::Broker;
-use stafett_journal::Visibility;
-use stafett_model::{Offset, StoredRecord};
-use stafett_topics::{NewRecord, NewTopic, ReadEnd, RecordItem, RecordTail, TopicSettings};
+use stafett_model::StoredRecord;
+use stafett_topics::NewRecord;
 
-use crate::random::Random;
+pub use self::steps::{JobStep, Trade};
 use crate::server::Server;
-use crate::world::{Broken, Finding, World};
+use crate::world::World;
 
-const APP: &str = "jobs";
-const RECORDS: &str = "jobs.in";
-const RESULTS: &str = "jobs.out";
-const TABLE: &str = "counts";
-const PARTITIONS: u32 = 2;
+/// Table of each app.
+const TABLE: &str = "sums";
 const WORKERS: u8 = 3;
-const KEYS: u8 = 7;
-const TIMEOUT_MS: u64 = 2_000;
-const PAGE: usize = 1 << 16;
+/// Time of a drain.
+const DRAIN_MS: u64 = 500;
 
-/// Step of the app's workers, or of an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JobStep {
-    /// Records are stored.
-    Feed {
-        count: u8,
-    },
-    Join {
-        worker: u8,
-    },
-    /// A worker works through some records of one of its tasks.
-    Work {
-        worker: u8,
-        task: u8,
-        records: u8,
-    },
-    Leave {
-        worker: u8,
-    },
-    /// A worker forgets its tasks, without a word.
-    Forget {
-        worker: u8,
-    },
-    Split {
-        task: u8,
-    },
-    Merge {
-        task: u8,
-    },
+/// Facts that an acknowledged commit has made true, each with a number that never gets lower.
+type Facts = Vec<(String, u64)>;
+type Work = Pin<Box<dyn Future<Output = Result<Answer, AppError>> + Send>>;
+
+enum Answer {
+    Done(Facts),
+    Held(Box<Held>),
 }
 
-impl JobStep {
-    pub fn draw(random: &mut Random) -> Self {
-        let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
-        let (kind, worker, task) = (small(32), small(WORKERS), small(16));
-        match kind {
-            0..=6 => Self::Feed { count: 1 + small(8) },
-            7..=10 => Self::Join { worker },
-            11..=26 => Self::Work {
-                worker,
-                task,
-                records: 1 + small(10),
-            },
-            27 => Self::Leave { worker },
-            28 | 29 => Self::Forget { worker },
-            30 => Self::Split { task },
-            _ => Self::Merge { task },
-        }
-    }
+/// A commit that is ready to be sent.
+struct Held {
+    worker: String,
+    number: u64,
+    claim: Claim,
+    commit: NewCommit,
+    facts: Facts,
 }
 
-/// Counts by key that a commit stored, if it was acknowledged.
-type Counted = Result<Vec<(String, u64)>, AppError>;
-type Work = Pin<Box<dyn Future<Output = Counted> + Send>>;
-
-/// The workers and their knowledge.
-#[derive(Default)]
+/// The workers of both apps.
+#[derive(Debug, Default)]
 pub struct Jobs {
+    counts: Crew,
+    transfers: Crew,
+}
+
+/// The workers of an app and their knowledge.
+#[derive(Default)]
+struct Crew {
     app: Option<Arc<App>>,
     workers: BTreeMap<u8, Worker>,
-    /// Least count of each key, as acknowledged.
+    /// Least numbers of facts, as acknowledged.
     floor: BTreeMap<String, u64>,
     pending: Vec<Work>,
+    held: Vec<Held>,
     fed: u64,
 }
 
@@ -107,9 +77,9 @@ struct Worker {
     claims: BTreeMap<TaskId, u64>,
 }
 
-impl std::fmt::Debug for Jobs {
+impl std::fmt::Debug for Crew {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Jobs")
+        f.debug_struct("Crew")
             .field("workers", &self.workers)
             .field("pending", &self.pending.len())
             .finish_non_exhaustive()
@@ -125,36 +95,64 @@ fn text(bytes: &[u8]) -> Result<String, String> {
 }
 
 impl Jobs {
+    fn of(&mut self, trade: Trade) -> &mut Crew {
+        match trade {
+            Trade::Counts => &mut self.counts,
+            Trade::Transfers => &mut self.transfers,
+        }
+    }
+
+    fn all(&mut self) -> [&mut Crew; 2] {
+        [&mut self.counts, &mut self.transfers]
+    }
+
     /// Handles the end of the program: no worker gets an answer any more.
     pub fn on_end(&mut self) {
         self.leave();
-        self.app = None;
-        self.workers.clear();
+        for crew in self.all() {
+            crew.app = None;
+            crew.workers.clear();
+        }
     }
 
-    /// Ends all requests without their answers.
+    /// Ends all requests without their answers. A commit that is held may be sent after the next start, under
+    /// a session that is over.
     pub fn leave(&mut self) {
-        self.pending.clear();
+        for crew in self.all() {
+            crew.pending.clear();
+        }
     }
 
     /// Forgets acknowledged commits: an earlier state is restored.
     pub fn forget(&mut self) {
-        self.floor.clear();
+        for crew in self.all() {
+            crew.floor.clear();
+        }
     }
 
     /// Processes answers.
     pub fn turn(&mut self) -> Vec<String> {
+        self.all().into_iter().flat_map(Crew::turn).collect()
+    }
+}
+
+impl Crew {
+    fn turn(&mut self) -> Vec<String> {
         let mut context = Context::from_waker(Waker::noop());
         let mut notes = Vec::new();
         for mut work in std::mem::take(&mut self.pending) {
             match work.as_mut().poll(&mut context) {
                 Poll::Pending => self.pending.push(work),
-                Poll::Ready(Ok(counts)) => {
-                    notes.push(format!("a job has counted {counts:?}"));
-                    for (key, count) in counts {
-                        let floor = self.floor.entry(key).or_default();
-                        *floor = count.max(*floor);
+                Poll::Ready(Ok(Answer::Done(facts))) => {
+                    notes.push(format!("a job has done {facts:?}"));
+                    for (fact, number) in facts {
+                        let floor = self.floor.entry(fact).or_default();
+                        *floor = number.max(*floor);
                     }
+                }
+                Poll::Ready(Ok(Answer::Held(held))) => {
+                    notes.push(format!("a job is about to commit {:?}", held.facts));
+                    self.held.push(*held);
                 }
                 Poll::Ready(Err(why)) => notes.push(format!("a job hears: {why}")),
             }
@@ -162,7 +160,7 @@ impl Jobs {
         notes
     }
 
-    fn step(&mut self, broker: &Arc<Broker>, app: &Arc<App>, step: JobStep) {
+    fn step(&mut self, broker: &Arc<Broker>, app: &Arc<App>, trade: Trade, step: JobStep) {
         let tasks: Vec<TaskId> = app.stored().tasks.keys().copied().collect();
         let at = |task: u8| tasks.get(usize::from(task) % tasks.len().max(1)).copied();
         match step {
@@ -170,32 +168,28 @@ impl Jobs {
                 let first = self.fed;
                 self.fed += u64::from(count);
                 let broker = Arc::clone(broker);
-                self.pending.push(Box::pin(async move {
-                    feed(&broker, first, count).await;
-                    Ok(Vec::new())
-                }));
+                self.later(async move {
+                    feed(&broker, trade, first..first + u64::from(count)).await;
+                    Ok(())
+                });
             }
-            JobStep::Join { worker } => {
-                let spec = JoinSpec {
-                    weight: 1,
-                    tasks_max: None,
-                    deliver: true,
-                    eager: false,
-                };
-                if let Ok(joined) = app.join(&name(worker), spec) {
-                    let worker = self.workers.entry(worker).or_default();
-                    *worker = Worker {
-                        number: joined.session,
-                        after: 0,
-                        claims: joined.resumed.into_iter().collect(),
-                    };
-                }
-            }
+            JobStep::Join { worker } => self.join(app, worker),
             JobStep::Work {
                 worker,
                 task,
                 records,
-            } => self.work(app, worker, task, records),
+            } => self.work(app, trade, (worker, task), records, false),
+            JobStep::Hold {
+                worker,
+                task,
+                records,
+            } => self.work(app, trade, (worker, task), records, true),
+            JobStep::GoOn => {
+                if !self.held.is_empty() {
+                    let held = self.held.remove(0);
+                    self.pending.push(Box::pin(send(Arc::clone(app), held)));
+                }
+            }
             JobStep::Leave { worker } => {
                 if let Some(known) = self.workers.get(&worker) {
                     // It may have been put out already. Its claims stay with it, and are of no use.
@@ -203,30 +197,63 @@ impl Jobs {
                 }
             }
             JobStep::Forget { worker } => drop(self.workers.remove(&worker)),
+            JobStep::Drain { worker, cancel } => {
+                let worker = name(worker);
+                let marking = app.mark(move |machine, now, effects| {
+                    if cancel {
+                        machine.cancel_drain(&worker, now, effects)
+                    } else {
+                        machine.drain(&worker, DRAIN_MS, now, effects)
+                    }
+                });
+                self.later(marking);
+            }
             JobStep::Split { task } => {
                 if let Some(task) = at(task).filter(|_| tasks.len() < 8) {
-                    let cut = broker.apps().split(APP, task, 2);
-                    self.pending
-                        .push(Box::pin(async { cut.await.map(|_| Vec::new()) }));
+                    let cut = broker.apps().split(trade.app(), task, 2);
+                    self.later(async { cut.await.map(drop) });
                 }
             }
             JobStep::Merge { task } => {
                 if let Some(parent) = at(task).and_then(TaskId::parent) {
-                    let cut = broker.apps().merge(APP, parent);
-                    self.pending
-                        .push(Box::pin(async { cut.await.map(|_| Vec::new()) }));
+                    let cut = broker.apps().merge(trade.app(), parent);
+                    self.later(async { cut.await.map(drop) });
                 }
             }
         }
     }
 
-    fn work(&mut self, app: &Arc<App>, worker: u8, task: u8, records: u8) {
+    /// Adds a request without facts.
+    fn later(&mut self, request: impl Future<Output = Result<(), AppError>> + Send + 'static) {
+        let answer = async move { request.await.map(|()| Answer::Done(Vec::new())) };
+        self.pending.push(Box::pin(answer));
+    }
+
+    fn join(&mut self, app: &App, worker: u8) {
+        let spec = JoinSpec {
+            weight: 1,
+            tasks_max: None,
+            deliver: true,
+            eager: false,
+        };
+        if let Ok(joined) = app.join(&name(worker), spec) {
+            let worker = self.workers.entry(worker).or_default();
+            *worker = Worker {
+                number: joined.session,
+                after: 0,
+                claims: joined.resumed.into_iter().collect(),
+            };
+        }
+    }
+
+    fn work(&mut self, app: &Arc<App>, trade: Trade, (worker, task): (u8, u8), records: u8, holds: bool) {
         let Some(known) = self.workers.get_mut(&worker) else {
             return;
         };
-        let worker = name(worker);
-        let session = Session::new(&worker, known.number);
+        let (worker, number) = (name(worker), known.number);
+        let session = Session::new(&worker, number);
         let (after, claims) = (&mut known.after, &mut known.claims);
+        let mut released = Vec::new();
         let events = app.step(|machine, _, _| machine.events(session.worker, *after, 100));
         for event in events {
             *after = event.number;
@@ -236,220 +263,132 @@ impl Jobs {
                 EventKind::Lost { .. } | EventKind::Prepare { .. } => {}
                 EventKind::Revoke { task, epoch, .. } => {
                     claims.remove(&task);
-                    let (app, worker, number) = (Arc::clone(app), worker.clone(), known.number);
-                    self.pending.push(Box::pin(async move {
-                        let session = Session::new(&worker, number);
-                        app.release(session, Claim { task, epoch })
-                            .await
-                            .map(|()| Vec::new())
-                    }));
+                    released.push(Claim { task, epoch });
                 }
             }
         }
         let count = claims.len().max(1);
         let claim = claims.iter().nth(usize::from(task) % count);
-        let Some((&task, &epoch)) = claim else { return };
-        let (app, number) = (Arc::clone(app), known.number);
+        let claim = claim.map(|(&task, &epoch)| Claim { task, epoch });
+        for claim in released {
+            let (app, worker) = (Arc::clone(app), worker.clone());
+            self.later(async move { app.release(Session::new(&worker, number), claim).await });
+        }
+        let Some(claim) = claim else { return };
+        let app = Arc::clone(app);
         self.pending.push(Box::pin(async move {
             let session = Session::new(&worker, number);
-            count_some(&app, session, Claim { task, epoch }, records.into()).await
+            let prepared = Box::pin(prepare(trade, &app, session, claim, records.into())).await?;
+            let Some((commit, facts)) = prepared else {
+                return Ok(Answer::Done(Vec::new()));
+            };
+            let held = Held {
+                worker,
+                number,
+                claim,
+                commit,
+                facts,
+            };
+            if holds {
+                return Ok(Answer::Held(Box::new(held)));
+            }
+            send(app, held).await
         }));
     }
 }
 
-async fn feed(broker: &Broker, first: u64, count: u8) {
-    let Some(topic) = broker.topics().named(RECORDS) else {
-        return;
-    };
-    let records = (first..first + u64::from(count)).map(|number| NewRecord {
-        key: Some(format!("k{}", number * 31 % u64::from(KEYS)).into()),
-        value: Some(Bytes::from_static(b"x")),
-        ..NewRecord::default()
-    });
-    let records: Vec<_> = records.collect();
+async fn feed(broker: &Broker, trade: Trade, numbers: std::ops::Range<u64>) {
+    let input = trade
+        .inputs()
+        .first()
+        .and_then(|name| broker.topics().named(name));
+    let Some(topic) = input else { return };
+    let records: Vec<_> = numbers.map(|number| trade.record(number)).collect();
     if let Ok(built) = broker
         .catalog()
         .records_append(&topic, &records, 0, stafett_store::wall_ms())
     {
-        // Records without an answer are there or not: the app counts those that are.
+        // Records without an answer are there or not: the app does those that are.
         drop(broker.catalog().append(vec![built.append]).await);
     }
 }
 
-/// Counts some records of a task by key, and commits.
-async fn count_some(app: &Arc<App>, session: Session<'_>, claim: Claim, max: usize) -> Counted {
+/// Builds a commit for some records of a task.
+async fn prepare(
+    trade: Trade,
+    app: &Arc<App>,
+    session: Session<'_>,
+    claim: Claim,
+    max: usize,
+) -> Result<Option<(NewCommit, Facts)>, AppError> {
     let limits = FetchLimits {
         records: max,
         bytes: 1 << 20,
     };
+    let (_, begun) = Box::pin(app.get(claim.task, TABLE, &[])).await?;
     let fetched = Box::pin(app.fetch(session, claim, &[], limits, std::future::ready(()))).await?;
-    if fetched.records.is_empty() {
-        return Ok(Vec::new());
+    let records: Vec<&StoredRecord> = fetched.records.iter().map(|it| &it.record).collect();
+    if records.is_empty() {
+        return Ok(None);
     }
-    let mut new: BTreeMap<Bytes, u64> = BTreeMap::new();
-    for it in &fetched.records {
-        *new.entry(it.record.key.clone().unwrap_or_default()).or_default() += 1;
-    }
-    let keys: Vec<Bytes> = new.keys().cloned().collect();
+    let (changes, mut facts) = match trade {
+        Trade::Counts => counts::changes(&records),
+        Trade::Transfers => transfers::changes(fetched.input, &records),
+    };
+    let keys: Vec<Bytes> = changes.sums.keys().cloned().collect();
     let (known, seq) = Box::pin(app.get(claim.task, TABLE, &keys)).await?;
+    if seq != begun {
+        // Another request of the worker has committed these records meanwhile.
+        return Ok(None);
+    }
     let mut commit = NewCommit {
         seq: seq + 1,
         next: fetched.next.iter().copied().map(Some).collect(),
         ..NewCommit::default()
     };
-    let mut counts = Vec::new();
-    for ((key, new), known) in new.into_iter().zip(known) {
+    let results = changes.results.into_iter();
+    commit.emit.extend(results.map(|it| (trade.results().into(), it)));
+    for ((key, change), known) in changes.sums.into_iter().zip(known) {
         let before = known.and_then(|entry| std::str::from_utf8(&entry.value).ok()?.parse().ok());
-        let count = before.unwrap_or(0_u64) + new;
-        let value = Bytes::from(count.to_string());
-        commit.emit.push((
-            RESULTS.into(),
-            NewRecord {
-                key: Some(key.clone()),
-                value: Some(value.clone()),
-                ..NewRecord::default()
-            },
-        ));
+        let sum = before.unwrap_or(0_i64) + change;
+        if trade == Trade::Counts {
+            let (result, fact) = counts::result(&key, sum);
+            commit.emit.push((trade.results().into(), result));
+            facts.push(fact);
+        }
         commit.entries.push(NewEntry {
             table: TABLE.into(),
-            key: key.clone(),
-            value: Some(value),
+            key,
+            value: Some(sum.to_string().into()),
             ttl_ms: None,
         });
-        counts.push((String::from_utf8_lossy(&key).into_owned(), count));
     }
-    let committed = app.commit(session, claim, commit).await?;
-    // A repeated number is a commit of another fetch of this worker, whose counts may differ.
-    Ok(if committed.repeated { Vec::new() } else { counts })
+    Ok(Some((commit, facts)))
+}
+
+/// Changes of sums by key, and results.
+#[derive(Default)]
+struct Changes {
+    sums: BTreeMap<Bytes, i64>,
+    results: Vec<NewRecord>,
+}
+
+async fn send(app: Arc<App>, held: Held) -> Result<Answer, AppError> {
+    let session = Session::new(&held.worker, held.number);
+    let committed = app.commit(session, held.claim, held.commit).await?;
+    // A repeated number is a commit of another fetch of this worker, which may have done something else.
+    Ok(Answer::Done(if committed.repeated {
+        Vec::new()
+    } else {
+        held.facts
+    }))
 }
 
 impl World {
-    pub fn job_step(&mut self, server: &Server, step: JobStep) {
-        if let Some(app) = self.jobs.app.clone() {
-            self.jobs.step(&server.broker, &app, step);
-        }
-    }
-
-    /// Declares the app after a start, and compares its state with the records.
-    pub async fn check_jobs(&mut self, server: &mut Server) -> Result<(), Broken> {
-        if self.has_lost {
-            return Ok(());
-        }
-        let broker = Arc::clone(&server.broker);
-        let Some(app) = self.wait_for(server, declare(Arc::clone(&broker))).await? else {
-            self.tick(server).await?;
-            if self.may_refuse || self.has_failed() {
-                return Ok(());
-            }
-            return Err(Finding("the app cannot be declared".to_owned()).into());
-        };
-        let checking = check(broker, Arc::clone(&app), self.jobs.floor.clone());
-        let checked = self.wait_for(server, checking).await?;
-        self.tick(server).await?;
-        checked.map_err(|what| Finding(format!("the app: {what}")))?;
-        self.jobs.app = Some(app);
-        Ok(())
-    }
-}
-
-async fn declare(broker: Arc<Broker>) -> Option<Arc<App>> {
-    for (name, partitions) in [(RECORDS, PARTITIONS), (RESULTS, 1)] {
-        if broker.topics().named(name).is_none() {
-            let settings = TopicSettings {
-                retention_age: Some(None),
-                retention_bytes: Some(None),
-                ..TopicSettings::default()
-            };
-            let new = NewTopic {
-                name: name.into(),
-                partitions: Some(partitions),
-                settings,
-            };
-            broker.catalog().create(vec![new]).await.pop()?.ok()?;
-        }
-    }
-    let definition = Definition {
-        topics: vec![RECORDS.into()],
-        tables: [(TABLE.into(), Table::default())].into(),
-        worker_timeout_ms: TIMEOUT_MS,
-        ..Definition::default()
-    };
-    let declared = broker.apps().declare(APP, definition, Start::Earliest).await;
-    declared.ok().map(|(app, _)| app)
-}
-
-/// Compares state and results with the records.
-async fn check(broker: Arc<Broker>, app: Arc<App>, floor: BTreeMap<String, u64>) -> Result<(), String> {
-    let mut records = Vec::new();
-    for partition in 0..PARTITIONS {
-        records.push(read(&broker, RECORDS, partition).await?);
-    }
-    let (mut found, mut wanted) = (BTreeMap::new(), BTreeMap::new());
-    let tasks: Vec<TaskId> = app.stored().tasks.keys().copied().collect();
-    for task in tasks {
-        let position = app.position(task).await.map_err(|why| why.to_string())?;
-        let scanned = Box::pin(app.scan(task, TABLE, b"", None, PAGE)).await;
-        let (scan, _) = scanned.map_err(|why| why.to_string())?;
-        for entry in scan.entries {
-            let count: u64 = text(&entry.value)?.parse().map_err(|_| "a value is no count")?;
-            found.insert(text(&entry.key)?, count);
-        }
-        for record in records.get(task.partition as usize).into_iter().flatten() {
-            let key = record.key.as_deref();
-            if task.slice().has(key) && record.offset.0 < position.next_for(0, key) {
-                *wanted.entry(text(key.unwrap_or_default())?).or_default() += 1;
-            }
-        }
-    }
-    if found != wanted {
-        return Err(format!(
-            "counts are {found:?}, and the records before the positions {wanted:?}"
-        ));
-    }
-    if let Some((key, least)) = floor
-        .iter()
-        .find(|(key, least)| found.get(*key).copied().unwrap_or(0) < **least)
-    {
-        return Err(format!(
-            "{least} records of {key} were counted, as acknowledged, of {found:?}"
-        ));
-    }
-    let mut last: BTreeMap<String, u64> = BTreeMap::new();
-    for record in read(&broker, RESULTS, 0).await? {
-        let key = text(&record.key.unwrap_or_default())?;
-        let count: u64 = text(&record.value.unwrap_or_default())?
-            .parse()
-            .map_err(|_| "a result is no count")?;
-        let before = last.insert(key.clone(), count).unwrap_or(0);
-        if count <= before {
-            return Err(format!("the count {count} of {key} came out behind {before}"));
-        }
-    }
-    if last != found {
-        return Err(format!("the last results are {last:?}, and counts {found:?}"));
-    }
-    Ok(())
-}
-
-async fn read(broker: &Broker, topic: &str, partition: u32) -> Result<Vec<StoredRecord>, String> {
-    let log = broker
-        .topics()
-        .named(topic)
-        .and_then(|topic| topic.log(partition));
-    let log = log.ok_or("a topic is gone")?;
-    let mut tail = RecordTail::new(log, Offset(0), 1 << 20, Visibility::Stored);
-    let mut records = Vec::new();
-    loop {
-        while let Some(item) = tail.item() {
-            match item {
-                RecordItem::Record(record) => records.push(record),
-                RecordItem::Skipped(skipped) => return Err(format!("{skipped:?} of {topic} is gone")),
-            }
-        }
-        match tail.read(broker.catalog()).await {
-            Ok(()) => {}
-            Err(ReadEnd::AtEnd) => return Ok(records),
-            Err(why) => return Err(why.to_string()),
+    pub fn job_step(&mut self, server: &Server, trade: Trade, step: JobStep) {
+        let crew = self.jobs.of(trade);
+        if let Some(app) = crew.app.clone() {
+            crew.step(&server.broker, &app, trade, step);
         }
     }
 }

@@ -6,7 +6,7 @@ mod mix;
 use self::mix::Mix;
 use crate::amqp::{DefinitionStep, Move, Patience, Removal, SpaceStep, StreamStep, TxStep, ViewStep};
 use crate::full::UsedUp;
-use crate::jobs::JobStep;
+use crate::jobs::{JobStep, Trade};
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
@@ -129,7 +129,7 @@ pub enum Action {
     /// A client of the HTTP API's messages acts.
     Mail(MailStep),
     /// A worker of an app acts, or its operator.
-    Job(JobStep),
+    Job(Trade, JobStep),
     /// Messages are moved between queues.
     Move(Move),
     /// A namespace is created, used or deleted.
@@ -193,7 +193,7 @@ impl Action {
             Self::Transaction(step) => {
                 !matches!(step, TransactionStep::Fetch { .. } | TransactionStep::Quiet)
             }
-            Self::Job(_)
+            Self::Job(..)
             | Self::Read { .. }
             | Self::Reader(_)
             | Self::Stream(_)

@@ -114,6 +114,9 @@ pub(crate) fn of_app(error: &AppError) -> Problem {
         AppError::TooFine(_) => problem(Code::TooFine),
         AppError::NotSplittable => problem(Code::NotSplittable),
         AppError::NotKeyed(_) => problem(Code::NotKeyed),
+        AppError::Stray { task, key } => problem(Code::NotKeyed)
+            .with("task", task.to_string())
+            .with("key", &**key),
         AppError::NoSuchQueue(name) => problem(Code::NoSuchQueue).with("queue", &**name),
         AppError::QueueFull(name) => problem(Code::QueueFull).with("queue", &**name),
         AppError::MessageTooLarge(name) => problem(Code::MessageTooLarge).with("queue", &**name),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use stafett_apps::machine::WorkerError;
-use stafett_apps::{App, AppError, Claim, FetchLimits, Session, TaskId};
+use stafett_apps::{App, AppError, Claim, FetchLimits, Guarantee, Session, TaskId};
 use stafett_model::Lock;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -345,6 +345,8 @@ impl Shared {
     pub(super) fn on_commit(&self, task: &str, next: Option<Offsets>) {
         let Some(own) = self.delivering(task) else { return };
         let stored = self.app.stored();
+        // Their places are stored already, and no commit names one.
+        let covers_all = stored.definition.guarantee == Guarantee::AtMostOnce;
         let next = next.and_then(|next| next.by_input("next", &stored.definition).ok());
         let names = stored.definition.topics.iter().map(|name| &**name);
         let places: BTreeMap<&str, u64> = names
@@ -355,7 +357,7 @@ impl Shared {
         let is_covered = |delivered: &Delivered| {
             let is_behind =
                 |(name, at): (&&str, &u64)| delivered.next.get(*name).is_none_or(|next| next <= at);
-            delivered.is_time || !places.is_empty() && places.iter().all(is_behind)
+            covers_all || delivered.is_time || !places.is_empty() && places.iter().all(is_behind)
         };
         while open.front().is_some_and(is_covered) {
             open.pop_front();

@@ -164,6 +164,39 @@ async fn records_come_as_far_as_credit_goes_and_commits_bring_it_back() {
     assert_eq!(worker.ask(get).await["values"], json!([null]));
 }
 
+/// Commits of such an app name no place.
+#[tokio::test]
+async fn at_most_once_any_commit_brings_the_credit_back() {
+    let world = World::new().await;
+    world.send("PUT /v1/topics/in", r#"{"partitions": 1}"#).await;
+    let definition = r#"{"topics": ["in"], "guarantee": "at-most-once", "worker_timeout_ms": 2000}"#;
+    world.send("PUT /v1/apps/sum", definition).await;
+    produce(&world, 5).await;
+    let credit = json!({"credit": {"records": 2, "bytes": 1_000_000}});
+    let (mut worker, _) = Worker::join(&world, "w", credit).await;
+    for (seq, expected) in [(1, vec![0, 1]), (2, vec![2, 3]), (3, vec![4])] {
+        assert_eq!(offsets(&worker.event("records").await), expected);
+        let commit = json!({"command": "commit", "task": "0", "epoch": 1, "seq": seq});
+        assert_eq!(worker.ask(commit).await["result"], "success");
+    }
+}
+
+/// At once, before its silence counts.
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_told_that_its_app_was_deleted() {
+    let world = world().await;
+    let (mut worker, _) = Worker::join(&world, "w", json!({})).await;
+    worker.event("claimed").await;
+    world.send("DELETE /v1/apps/sum?force=true", "").await;
+    while !worker.pushed.iter().any(|message| message["notice"] == "over") {
+        let ready = timeout(Duration::from_secs(1), worker.session.ready());
+        ready.await.expect("a notice");
+        worker.session.push(&mut worker.out).unwrap();
+        let came = worker.came();
+        worker.pushed.extend(came);
+    }
+}
+
 #[tokio::test]
 async fn refusals_have_the_codes_of_the_routes() {
     let world = world().await;

@@ -212,6 +212,8 @@ pub struct Machine {
     retry_ms: Option<i64>,
     /// True if a worker came since the last balancing: then tasks move by their number, also by load.
     spread: bool,
+    /// True while a task is being cut.
+    cuts: bool,
     /// Reasons of claims that were stored, counted.
     moved: [u64; Reason::ALL.len()],
 }
@@ -231,6 +233,7 @@ impl Machine {
             load_from_ms: i64::MIN,
             retry_ms: None,
             spread: false,
+            cuts: false,
             moved: [0; Reason::ALL.len()],
         }
     }
@@ -298,6 +301,21 @@ impl Machine {
     /// Returns true if records are delivered to the worker; else it reads by itself.
     pub fn delivers_to(&self, worker: &str) -> bool {
         self.workers.get(worker).is_none_or(|worker| worker.spec.deliver)
+    }
+
+    /// Begins to cut a task. False if a worker reads by itself; none may join until the end of the cut.
+    pub fn begin_cut(&mut self) -> bool {
+        self.cuts = self.workers.values().all(|worker| worker.spec.deliver);
+        self.cuts
+    }
+
+    pub fn end_cut(&mut self) {
+        self.cuts = false;
+    }
+
+    /// True if tasks are slices, or about to be.
+    pub fn is_sliced(&self) -> bool {
+        self.cuts || self.tasks.keys().any(|task| !task.slice().is_whole())
     }
 
     /// Checks that a claim is held, also while it is being revoked.

@@ -349,6 +349,14 @@ impl Machine {
         );
     }
 
+    /// Goes on behind an epoch that the journal knows and the machine does not, once the task is free.
+    pub fn skip_epochs(&mut self, id: TaskId, later: u64) {
+        let task = self.tasks.get_mut(&id);
+        if let Some(task) = task.filter(|task| task.holder == Holder::Free) {
+            task.epoch = task.epoch.max(later);
+        }
+    }
+
     /// Gives a worker the tasks that it asks for.
     pub fn claim(
         &mut self,

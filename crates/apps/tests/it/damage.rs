@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_apps::{App, AppError, NewCommit, TaskId};
+use stafett_apps::{App, AppError, NewCommit, Reset, ResetTo, Start, TaskId};
 use stafett_journal::Journal;
 use stafett_journal::simulated::SimulatedDisk;
 
@@ -101,4 +101,30 @@ fn damage_in_the_log_of_a_task_stops_it_by_name_and_leaves_the_others() {
         });
         disk.kill();
     }
+    run(async {
+        let journal = open(&disk, 1).unwrap();
+        begin_anew(&World::on(&(journal as Arc<dyn Journal>))).await;
+    });
+}
+
+/// A reset that drops the state is the way out.
+async fn begin_anew(world: &World) {
+    let app: Arc<App> = world.apps.named("app").unwrap();
+    let [damaged, _] = TASKS;
+    world.apps.pause("app", true).await.unwrap();
+    let reset = Reset {
+        to: ResetTo::Place(Start::Earliest),
+        task: Some(damaged),
+        drops_state: true,
+    };
+    world.apps.reset("app", reset).await.unwrap();
+    world.apps.pause("app", false).await.unwrap();
+    let worker = Worker::join(&app, "w").has(&app, 2).await;
+    assert_eq!(app.unreadable(damaged), None);
+    assert_eq!(worker.get(&app, damaged, "a").await, None);
+    worker
+        .commit(&app, damaged, commit(1, "a", "anew"))
+        .await
+        .unwrap();
+    world.apps.finish().await;
 }

@@ -222,3 +222,32 @@ async fn a_timer_that_came_ahead_of_commits_holds_nothing_up() {
     let offset = headers.iter().find(|(name, _)| name == "stafett-offset");
     assert_eq!(offset.unwrap().1, "1");
 }
+
+/// Any of the records that were delivered may be the deadly one, also one of another slice.
+#[tokio::test(start_paused = true)]
+async fn records_of_all_slices_come_alone_while_one_of_them_may_be_deadly() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let keys: Vec<String> = (0..40).map(|key| key.to_string()).collect();
+    let records: Vec<_> = keys.iter().map(|key| (&**key, "x", 1)).collect();
+    world.send("in", &records).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    for number in 0..2 {
+        let worker = Worker::join(&app, &format!("w{number}")).has(&app, 1).await;
+        assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 40);
+    }
+    let mut worker = Worker::join(&app, "last").has(&app, 1).await;
+    for _ in 0..2 {
+        let cut = world.apps.split("app", TASK, 2).await.unwrap();
+        while !cut.tasks.iter().all(|task| worker.claims.contains_key(task)) {
+            worker.poll(&app).await;
+        }
+        for task in cut.tasks {
+            assert_eq!(worker.fetch(&app, task).await.unwrap().records.len(), 1, "{task}");
+        }
+        world.apps.merge("app", TASK).await.unwrap();
+        while !worker.claims.contains_key(&TASK) {
+            worker.poll(&app).await;
+        }
+    }
+}

@@ -116,3 +116,45 @@ async fn an_entry_of_a_task_that_is_cut_keeps_its_age() {
     tokio::time::advance(TTL / 2).await;
     assert!(!is_there().await);
 }
+
+/// Its task is read anew after the clock was set back by hours: the entry leaves in time all the same.
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_a_task_that_is_read_anew_leaves_in_time_though_the_clock_was_set_back() {
+    static SET_BACK_MS: AtomicI64 = AtomicI64::new(1_764_000_000_000);
+    let clock = Arc::new(Clock::start_on(|| SET_BACK_MS.load(Ordering::Relaxed)));
+    let journal: Arc<dyn Journal> = Arc::new(MemoryJournal::new());
+    let world = World::by_clock(&journal, &clock);
+    world.topic("in", 1).await;
+    let mut definition = definition(&["in"]);
+    definition.worker_timeout_ms = 3_600_000;
+    let table = Table {
+        ttl_ms: Some(60_000),
+        ..Table::default()
+    };
+    definition.tables.insert("t".into(), table);
+    let app = world.declare("app", definition).await;
+    let mut worker = Worker::join(&app, "w").has(&app, 1).await;
+    let commit = NewCommit {
+        seq: 1,
+        entries: vec![put("a", "1")],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, commit).await.unwrap();
+    tokio::time::advance(SECOND).await;
+    SET_BACK_MS.fetch_sub(3 * HOUR_MS, Ordering::Relaxed);
+    assert!(clock.follow());
+    let cut = world.apps.split("app", TASK, 2).await.unwrap();
+    while !cut.tasks.iter().all(|task| worker.claims.contains_key(task)) {
+        worker.poll(&app).await;
+    }
+    let entries = || -> usize {
+        let known = cut.tasks.iter().filter_map(|task| app.known(*task));
+        known
+            .filter_map(|known| known.totals)
+            .map(|totals| totals.entries)
+            .sum()
+    };
+    assert_eq!(entries(), 1);
+    tokio::time::sleep(2 * TTL).await;
+    assert_eq!(entries(), 0);
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stafett_apps::{App, AppError, Emitted, Guarantee, NewCommit, TaskId};
+use stafett_model::Message;
 
 use crate::world::{Worker, World, definition, put, result};
 
@@ -121,4 +122,71 @@ async fn at_most_once_nothing_that_was_delivered_comes_again() {
     assert!(worker.fetch(&app, TASK).await.unwrap().records.is_empty());
     world.send("in", &[("c", "3", 3)]).await;
     assert_eq!(offsets(&worker.fetch(&app, TASK).await.unwrap()), [2]);
+}
+
+#[tokio::test]
+async fn at_most_once_no_timer_that_was_delivered_comes_again() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.send("in", &[("a", "1", 1000), ("a", "2", 2000)]).await;
+    let mut definition = definition(&["in"]);
+    definition.guarantee = Guarantee::AtMostOnce;
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 2);
+    let timer = |due| ("a".into(), "n".into(), Some(due));
+    let set = NewCommit {
+        seq: 1,
+        timers: vec![timer(1500), ("a".into(), "later".into(), Some(9000))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().due.len(), 1);
+    let world = world.killed();
+    let app = world.apps.named("app").unwrap();
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert!(worker.fetch(&app, TASK).await.unwrap().due.is_empty());
+    assert_eq!(
+        app.known(TASK).unwrap().totals.unwrap().timers,
+        1,
+        "the other one"
+    );
+}
+
+/// As of a worker that has fetched again because no answer came.
+#[tokio::test]
+async fn at_most_once_one_of_two_fetches_has_a_timer() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.send("in", &[("a", "1", 1000)]).await;
+    let mut definition = definition(&["in"]);
+    definition.guarantee = Guarantee::AtMostOnce;
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    assert_eq!(worker.fetch(&app, TASK).await.unwrap().records.len(), 1);
+    let set = NewCommit {
+        seq: 1,
+        timers: vec![("a".into(), "n".into(), Some(500))],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, set).await.unwrap();
+    // Both have read the timer before one of them is stored.
+    let go = world.stores_later();
+    let commit = NewCommit {
+        seq: 2,
+        messages: vec![("queue".into(), Message::default())],
+        ..NewCommit::default()
+    };
+    let storing = app.commit(worker.session(), worker.claim(TASK), commit);
+    tokio::task::yield_now().await;
+    let storing = async {
+        go.notify_one();
+        storing.await
+    };
+    let fetch = || worker.fetch(&app, TASK);
+    let (one, other, stored) = tokio::join!(fetch(), fetch(), storing);
+    stored.unwrap();
+    assert_eq!(one.unwrap().due.len() + other.unwrap().due.len(), 1);
 }

@@ -8,10 +8,13 @@
 
 mod damage;
 mod deaths;
+mod ends;
 mod expiry;
 mod failures;
 mod guarantees;
+mod joined;
 mod kept;
+mod letters;
 mod lost_topics;
 mod model;
 mod power;

@@ -300,3 +300,41 @@ async fn an_accepted_gap_takes_no_delivered_record_along() {
         "no gap again"
     );
 }
+
+/// A worker that reads on and commits nothing takes a bounded amount of memory.
+#[tokio::test]
+async fn a_worker_that_fetches_far_ahead_waits_for_its_commit() {
+    const AHEAD_MAX: u64 = 1 << 16;
+    let world = World::new();
+    world.topic("in", 1).await;
+    for first in (0..70_000).step_by(1000) {
+        let records: Vec<_> = (first..first + 1000).map(|at| ("k", "x", at)).collect();
+        world.send("in", &records).await;
+    }
+    let app = world.declare("app", definition(&["in"])).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    let fetch = async |from: u64| {
+        let (from, now) = ([Some(from)], std::future::ready(()));
+        let fetched = app.fetch(worker.session(), worker.claim(TASK), &from, ALL, now);
+        fetched.await.unwrap()
+    };
+    let mut next = 0;
+    loop {
+        let fetched = fetch(next).await;
+        if fetched.records.is_empty() {
+            break;
+        }
+        next = fetched.next[0];
+    }
+    assert_eq!(next, AHEAD_MAX);
+    // One that has lost them begins anew.
+    let fetched = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!((fetched.records.len(), &fetched.next[..]), (1000, &[1000][..]));
+    let commit = NewCommit {
+        seq: 1,
+        next: vec![Some(1000)],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, TASK, commit).await.unwrap();
+    assert_eq!(fetch(next).await.records.len(), 1000);
+}

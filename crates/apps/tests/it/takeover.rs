@@ -95,6 +95,33 @@ async fn the_journal_refuses_a_commit_under_an_epoch_that_another_has_followed()
     assert!(world.values("out", 0).await.is_empty(), "nothing of it is stored");
 }
 
+/// The machine learns of the later owner by the refusal, and goes on behind it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_journal_has_ended_is_followed_by_another_at_once() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    world.topic("out", 1).await;
+    world.send("in", &[("a", "1", 1), ("a", "2", 2)]).await;
+    let app = world.declare("app", definition(&["in"])).await;
+    let task = TaskId::whole(0);
+    let mut worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, task).await.unwrap();
+    let log = app.stored().tasks[&task].log;
+    let owner = stafett_journal::OwnerEpoch(7);
+    let claim = stafett_journal::Frame::Claim { log, owner };
+    let append = stafett_journal::Append::state([claim], stafett_journal::StateWait::Synced);
+    world.catalog.append(vec![append]).await;
+    worker.commit(&app, task, first(2)).await.unwrap_err();
+    while worker.claims.get(&task) != Some(&8) {
+        let told = worker.told.len();
+        worker.poll(&app).await;
+        assert!(worker.told.len() > told, "nothing comes: {:?}", worker.told);
+    }
+    worker.fetch(&app, task).await.unwrap();
+    worker.commit(&app, task, first(2)).await.unwrap();
+    assert_eq!(world.values("out", 0).await, ["3"]);
+}
+
 #[tokio::test]
 async fn a_task_is_handed_over_between_two_commits() {
     let world = World::new();

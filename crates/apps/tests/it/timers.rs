@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_apps::{App, AppError, Definition, Failed, Fetched, NewCommit, NewTimerFailure, TaskId};
+use stafett_apps::{
+    App, AppError, Definition, Failed, FetchLimits, Fetched, NewCommit, NewTimerFailure, TaskId,
+};
 
 use crate::world::{ALL, Worker, World, definition, put};
 
@@ -229,4 +231,88 @@ async fn a_million_timers_at_one_moment_come_in_pieces() {
         ..timers(ALL_OF_THEM - 10, 10)
     };
     worker.commit(&app, TASK, again).await.unwrap();
+}
+
+/// It does not come again with a commit of what came before it, which its worker made while it had it in hand.
+#[tokio::test]
+async fn a_timer_that_comes_ahead_of_commits_comes_once() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let records = [("k", "0", 1000), ("k", "1", 1001), ("k", "2", 2000)];
+    world.send("in", &records).await;
+    let mut definition = definition(&["in"]);
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    // Places and timers of a delivery.
+    let fetch = async |from: &[Option<u64>]| {
+        let limits = FetchLimits { records: 1, ..ALL };
+        let now = std::future::ready(());
+        let fetched = app.fetch(worker.session(), worker.claim(TASK), from, limits, now);
+        let fetched = fetched.await.unwrap();
+        (fetched.next[0], fetched.due.len())
+    };
+    let commit = async |seq, next, timers: Vec<_>| {
+        let commit = NewCommit {
+            seq,
+            next: vec![Some(next)],
+            timers,
+            ..NewCommit::default()
+        };
+        worker.commit(&app, TASK, commit).await.unwrap();
+    };
+    assert_eq!(fetch(&[]).await, (1, 0));
+    commit(1, 1, vec![timer("a", Some(1500))]).await;
+    assert_eq!(fetch(&[]).await, (2, 0));
+    assert_eq!(fetch(&[Some(2)]).await, (3, 0));
+    assert_eq!(fetch(&[Some(3)]).await, (3, 1));
+    commit(2, 2, Vec::new()).await;
+    assert_eq!(fetch(&[Some(3)]).await, (3, 0));
+    // One that a commit does not clear comes again to a worker that begins anew.
+    commit(3, 3, Vec::new()).await;
+    assert_eq!(fetch(&[Some(3)]).await, (3, 0));
+    assert_eq!(fetch(&[]).await, (3, 1));
+    commit(4, 3, vec![timer("a", None)]).await;
+    assert_eq!(fetch(&[]).await, (3, 0));
+    // And to one that has passed it by.
+    commit(5, 3, vec![timer("a", Some(1600))]).await;
+    assert_eq!(fetch(&[]).await, (3, 1));
+    world.send("in", &[("k", "3", 2001)]).await;
+    assert_eq!(fetch(&[Some(3)]).await, (4, 0));
+    commit(6, 4, Vec::new()).await;
+    assert_eq!(fetch(&[Some(4)]).await, (4, 1));
+}
+
+/// More timers are due than one delivery has: no record comes before them.
+#[tokio::test]
+async fn records_wait_for_all_timers_that_are_due() {
+    let world = World::new();
+    world.topic("in", 1).await;
+    let records = [("k", "0", 1000), ("k", "1", 1600), ("k", "2", 2000)];
+    world.send("in", &records).await;
+    let mut definition = definition(&["in"]);
+    definition.time.idle_ms = u64::MAX;
+    let app = world.declare("app", definition).await;
+    let worker = Worker::join(&app, "w").has(&app, 1).await;
+    worker.fetch(&app, TASK).await.unwrap();
+    let commit = async |seq, next, timers| {
+        let commit = NewCommit {
+            seq,
+            next: vec![Some(next)],
+            timers,
+            ..NewCommit::default()
+        };
+        worker.commit(&app, TASK, commit).await.unwrap();
+    };
+    let timers = (0..1500).map(|at| timer(&at.to_string(), Some(1500)));
+    commit(1, 1, timers.collect()).await;
+    let fetched = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!((fetched.due.len(), fetched.next), (0, vec![2]));
+    commit(2, 2, Vec::new()).await;
+    let fetched = worker.fetch(&app, TASK).await.unwrap();
+    assert_eq!((fetched.due.len(), fetched.records.len()), (1000, 0));
+    let (from, now) = ([Some(2)], std::future::ready(()));
+    let fetched = app.fetch(worker.session(), worker.claim(TASK), &from, ALL, now);
+    let fetched = fetched.await.unwrap();
+    assert_eq!((fetched.due.len(), fetched.records.len()), (500, 1));
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use stafett_apps::machine::{EventKind, JoinSpec};
 use stafett_apps::{
-    App, AppError, Apps, Claim, Committed, Definition, FetchLimits, Fetched, NewCommit, NewEntry, Session,
-    Start, TaskId,
+    App, AppError, Appended, Apps, Claim, Committed, Definition, FetchLimits, Fetched, NewCommit, NewEntry,
+    QueueMessages, QueueRefusal, QueueResults, Session, Start, TaskId,
 };
-use stafett_journal::{Journal, MemoryJournal};
-use stafett_store::Clock;
+use stafett_journal::{Append, Journal, MemoryJournal};
+use stafett_store::{Clock, NotStored};
 use stafett_topics::{NewRecord, NewTopic, Outcome, TopicCatalog, TopicDefaults, TopicSettings};
+use tokio::sync::Notify;
 
 pub(crate) const ALL: FetchLimits = FetchLimits {
     records: 1000,
@@ -22,6 +23,26 @@ pub(crate) struct World {
     memory: Option<Arc<MemoryJournal>>,
     pub(crate) catalog: Arc<TopicCatalog>,
     pub(crate) apps: Arc<Apps>,
+}
+
+/// An owner of queues that stores once it is told to.
+#[derive(Debug)]
+struct Later {
+    catalog: Arc<TopicCatalog>,
+    go: Arc<Notify>,
+}
+
+impl QueueResults for Later {
+    fn append(&self, append: Append, _: QueueMessages) -> Appended {
+        let (catalog, go) = (Arc::clone(&self.catalog), Arc::clone(&self.go));
+        Box::pin(async move {
+            go.notified().await;
+            let Some(Outcome::Committed(placed)) = catalog.append(vec![append]).await.pop() else {
+                return Err(QueueRefusal::NotStored(NotStored::Unknown));
+            };
+            Ok(placed.iter().map(|batch| batch.base.0).collect())
+        })
+    }
 }
 
 /// A worker's session.
@@ -74,6 +95,17 @@ impl World {
             catalog,
             apps,
         }
+    }
+
+    /// Has commits with results for queues stored once they are told to, one at a time.
+    pub(crate) fn stores_later(&self) -> Arc<Notify> {
+        let (catalog, go) = (Arc::clone(&self.catalog), Arc::new(Notify::new()));
+        let later = Later {
+            catalog,
+            go: Arc::clone(&go),
+        };
+        self.apps.set_queues(Arc::new(later));
+        go
     }
 
     /// The broker is killed and starts again.

@@ -3,7 +3,7 @@
 use super::draws::{close, fault, full, remove, settle, small};
 use super::{Action, Age, CLIENTS, End, Message, PARTITIONS, PRODUCERS, PUBLISHERS, Step, TOPICS};
 use crate::amqp::{DefinitionStep, FAN, LATE, Move, Patience, SpaceStep, StreamStep, TxStep, ViewStep};
-use crate::jobs::JobStep;
+use crate::jobs::{JobStep, Trade};
 use crate::kafka::{GroupStep, ReaderStep, ShareStep, TransactionStep};
 use crate::live::LiveStep;
 use crate::loss::Loss;
@@ -223,6 +223,35 @@ const NOT_OF_MAIL: [Kind; 15] = [
     Kind::Recreate,
 ];
 
+/// Steps without a part in a seed with workers of apps only.
+const NOT_OF_JOBS: [Kind; 25] = [
+    Kind::Produce,
+    Kind::Leave,
+    Kind::Read,
+    Kind::Reader,
+    Kind::Recreate,
+    Kind::Group,
+    Kind::Share,
+    Kind::Transaction,
+    Kind::Publish,
+    Kind::Consume,
+    Kind::Get,
+    Kind::Settle,
+    Kind::Cancel,
+    Kind::Close,
+    Kind::Pause,
+    Kind::Remove,
+    Kind::Define,
+    Kind::View,
+    Kind::Tx,
+    Kind::Stream,
+    Kind::Live,
+    Kind::Mail,
+    Kind::Move,
+    Kind::Space,
+    Kind::Repeat,
+];
+
 /// Steps without a part in a seed with transactional clients of AMQP and few others.
 const NOT_OF_TX: [Kind; 13] = [
     Kind::Produce,
@@ -279,6 +308,7 @@ impl Mix {
             &NOT_OF_SHARES,
             &NOT_OF_GROUPS,
             &NOT_OF_MAIL,
+            &NOT_OF_JOBS,
         ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS
@@ -371,7 +401,7 @@ impl Mix {
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Mail => Action::Mail(MailStep::draw(random)),
-            Kind::Job => Action::Job(JobStep::draw(random)),
+            Kind::Job => Action::Job(Trade::draw(random), JobStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => remove(random),

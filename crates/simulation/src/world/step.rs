@@ -49,7 +49,7 @@ impl World {
             Action::Stream(step) => self.stream_step(server, step).await?,
             Action::Live(step) => self.live_step(server, step).await?,
             Action::Mail(step) => self.mail_step(server, step).await?,
-            Action::Job(step) => self.job_step(server, step),
+            Action::Job(trade, step) => self.job_step(server, trade, step),
             Action::Remove(removal) => self.remove(server, removal).await?,
             Action::Look => self.check_flights(server).await?,
             Action::Fault { after, fault } => self.arm(after, fault),
