@@ -64,7 +64,7 @@ impl Masks {
             .and_then(|text| STANDARD.decode(text).ok());
         // Bytes that are no text have no beginning of JSON less.
         let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        if let Some(masked) = text.and_then(|text| self.masked_text(&text, cut)) {
+        if let Some(masked) = text.and_then(|text| self.masked_text(&text, cut, DEPTH_MAX)) {
             *content_base64 = Some(STANDARD.encode(masked));
         }
     }
@@ -72,9 +72,13 @@ impl Masks {
     /// Masks a shown value: JSON, or a text that may be JSON. `None` if nothing is to be masked.
     fn masked_json(&self, shown: &RawValue, cut: bool) -> Option<Box<RawValue>> {
         if let Ok(text) = serde_json::from_str::<String>(shown.get()) {
-            return to_raw_value(&self.masked_text(&text, cut)?).ok();
+            return to_raw_value(&self.masked_text(&text, cut, DEPTH_MAX)?).ok();
         }
-        let masked = self.masked_text(shown.get(), cut)?;
+        if shown.get().starts_with('"') {
+            // A text that cannot be read, such as with half of a surrogate pair.
+            return to_raw_value(MASK).ok();
+        }
+        let masked = self.masked_text(shown.get(), cut, DEPTH_MAX)?;
         // A text that is masked as a whole is no JSON.
         let shown = RawValue::from_string(masked);
         shown.or_else(|_| to_raw_value(MASK)).ok()
@@ -82,18 +86,24 @@ impl Masks {
 
     /// Masks a text that begins like JSON: as a whole if it is cut or cannot be read, such as several
     /// documents, since nothing is known of its fields then. All but the masked values stays byte for byte.
-    fn masked_text(&self, text: &str, cut: bool) -> Option<String> {
+    /// `depth` is the nesting that may be left, through texts within it too.
+    fn masked_text(&self, text: &str, cut: bool, depth: usize) -> Option<String> {
         let begun = text.trim_start_matches('\u{feff}').trim_start();
         if !begun.starts_with(['{', '[']) {
             return None;
         }
         let mut edits = Vec::new();
-        let read = self.find(begun, begun, DEPTH_MAX, &mut edits);
-        if cut || read.is_err() {
+        if cut || self.find(begun, begun, depth, &mut edits).is_err() {
             return Some(MASK.to_owned());
         }
         let (front, _) = text.split_at_checked(text.len() - begun.len())?;
         (!edits.is_empty()).then(|| front.to_owned() + &edited(begun, edits))
+    }
+
+    fn is_named_in(&self, text: &str) -> bool {
+        let text = text.to_ascii_lowercase();
+        let mut names = self.0.iter();
+        names.any(|name| text.contains(&name.to_ascii_lowercase()))
     }
 
     /// Finds the parts of a JSON value to be replaced. `value` is a part of `whole`.
@@ -124,8 +134,9 @@ impl Masks {
             }
             Some(b'"') => {
                 let text: String = serde_json::from_str(value).map_err(|_| Unreadable)?;
-                let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
-                let masked = self.masked_text(&text, false).filter(|_| is_json);
+                // A text that only begins like JSON is none, unless it has one of the names.
+                let is_json = serde_json::from_str::<&RawValue>(&text).is_ok() || self.is_named_in(&text);
+                let masked = self.masked_text(&text, false, depth).filter(|_| is_json);
                 edits.extend(masked.map(|masked| Edit::of(whole, value, &masked)));
             }
             _ => {}

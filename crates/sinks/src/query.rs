@@ -37,6 +37,8 @@ const CACHE_BYTES: usize = 64 << 20;
 const ENTRY_BYTES: usize = 112;
 /// Part of the time of a cache for which an absent row stays absent.
 const ABSENT: u32 = 10;
+/// Least time for which a row counts, beside that of its answer.
+const SLACK: Duration = Duration::from_secs(1);
 /// Time for an answer.
 const ANSWER: Duration = Duration::from_secs(30);
 const SESSION: &str = "SET TimeZone = 'UTC'; SET default_transaction_read_only = on; \
@@ -228,13 +230,20 @@ impl Cache {
         found
     }
 
-    /// Takes the keys that are wanted and not known yet.
+    /// Takes the keys of one question that are wanted and not known yet. After failures there may be more.
     fn take_wanted(&self) -> Vec<String> {
-        let wanted = std::mem::take(&mut *self.wanted.lock());
+        let mut wanted = self.wanted.lock();
         let mut entries = self.entries.lock();
         let now = Instant::now();
-        let unknown = wanted.into_iter().filter(|key| entries.get(key, now).is_none());
-        unknown.collect()
+        let mut keys = Vec::new();
+        while keys.len() < KEYS_MAX
+            && let Some(key) = wanted.pop_first()
+        {
+            if entries.get(&key, now).is_none() {
+                keys.push(key);
+            }
+        }
+        keys
     }
 }
 
@@ -302,6 +311,7 @@ impl Query {
             return Ok(());
         }
         let mut connection = self.cache.connection.lock().take();
+        let asked_at = Instant::now();
         let asked = timeout(ANSWER, self.ask(&mut connection, &keys)).await;
         let silent = || TargetError::Retry(format!("no answer for {} s", ANSWER.as_secs()));
         let (kind, rows) = match asked.unwrap_or_else(|_| Err(silent())) {
@@ -319,7 +329,9 @@ impl Query {
         for key in keys {
             // Two keys may be those of one row.
             let row: Row = kind.normal(&key).and_then(|normal| rows.get(&normal).cloned());
-            let until = now + if row.is_some() { time } else { time / ABSENT };
+            // A record may need the row of another table meanwhile: an answer counts twice the time of one.
+            let time = if row.is_some() { time } else { time / ABSENT };
+            let until = now + time.max(asked_at.elapsed() * 2 + SLACK);
             entries.insert(key.into_boxed_str(), Entry { row, until });
         }
         Ok(())

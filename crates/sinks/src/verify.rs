@@ -14,6 +14,7 @@ use crate::positions::places;
 use crate::reader::{Reader, begin};
 use crate::rollup::{Every, Groups, MEMBER_BYTES, Rollup};
 use crate::rows::{Cell, Rows};
+use crate::scan::columns;
 use crate::target::files::Files;
 use crate::target::postgres::{Figures, Postgres, Summed};
 use crate::target::{Place, Steps, Target, TargetError};
@@ -24,7 +25,7 @@ use crate::trial::TrialError;
 pub enum VerifyError {
     #[error("{0} is no roll-up")]
     NoRollup(String),
-    #[error("{0} writes no files with columns, or with records as they came")]
+    #[error("the sink {0} writes no files with columns")]
     NoFiles(String),
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -358,6 +359,7 @@ async fn fold_files(
     let TargetSpec::Files(spec) = &files.target else {
         return Err(VerifyError::NoFiles(files.name.clone()));
     };
+    columns(files).map_err(|_| VerifyError::NoFiles(files.name.clone()))?;
     let mut target = Files::new(&files.name, spec, &files.columns, || 0, Steps::default());
     let positions: BTreeMap<Place, u64> = target.positions().await?.into_iter().collect();
     if let Some(apart) = summed

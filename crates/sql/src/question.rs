@@ -135,6 +135,13 @@ fn write_rows(
         bail!(READ_ONLY);
     }
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let twin = names
+        .iter()
+        .enumerate()
+        .find(|(place, name)| names.iter().take(*place).any(|it| it == *name));
+    if let (Form::Json, Some((_, name))) = (form, twin) {
+        bail!("two columns are named {name}: give them names with AS");
+    }
     if form == Form::Lines {
         writeln!(out, "{}", names.join("\t"))?;
     }

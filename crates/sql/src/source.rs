@@ -17,6 +17,8 @@ use stafett_sinks::rows::{Cell, Rows};
 use stafett_sinks::scan::{self, Part};
 use tokio::sync::mpsc::{Sender, channel};
 
+/// Digits that a floating-point number keeps.
+const DIGITS_EXACT: usize = 15;
 /// Columns of a topic, in their order.
 const OF_TOPIC: [(&str, &str); 7] = [
     ("partition", "INTEGER"),
@@ -288,13 +290,27 @@ fn of_cells(rows: &Rows, cells: &[Cell], asked: &Asked) -> Row {
             Cell::Integer(it) => Value::Integer(it),
             Cell::Double(it) => Value::Real(it),
             Cell::Bytes(piece) => Value::Blob(rows.piece(piece).to_vec()),
-            Cell::Text(piece) | Cell::Json(piece) | Cell::Numeric(piece) => text(piece),
+            Cell::Text(piece) | Cell::Json(piece) => text(piece),
+            Cell::Numeric(piece) => decimal(rows.text(piece)),
             Cell::Instant(_) | Cell::Local(_) | Cell::Date(_) | Cell::Uuid(_) => {
                 Value::Text(plain(rows, *cell).into_owned())
             }
         }
     };
     cells.iter().enumerate().map(value).collect()
+}
+
+/// Returns a decimal as a number, where that is exact: SQLite sorts texts behind all numbers.
+fn decimal(text: &str) -> Value {
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    if let Ok(number) = text.parse() {
+        Value::Integer(number)
+    } else if digits <= DIGITS_EXACT {
+        text.parse()
+            .map_or_else(|_| Value::Text(text.to_owned()), Value::Real)
+    } else {
+        Value::Text(text.to_owned())
+    }
 }
 
 /// Returns the type that SQLite takes for a column. A decimal is compared as a number.

@@ -163,9 +163,14 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
     })
 }
 
-/// Returns true for a request that asks for another protocol.
+/// Returns true for a request that asks for a WebSocket. Some clients offer other protocols with any request,
+/// such as `h2c`.
 pub(crate) fn is_upgrade(request: &Request) -> bool {
-    request.headers().contains_key(header::UPGRADE)
+    let offers = request.headers().get_all(header::UPGRADE).iter();
+    let mut protocols = offers
+        .filter_map(|offer| offer.to_str().ok())
+        .flat_map(|offer| offer.split(','));
+    protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
 /// Checks the right of a route for a path that is of it.

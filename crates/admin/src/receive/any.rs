@@ -18,7 +18,7 @@ use stafett_http::{Code, Problem, Query, Slot};
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
 use tokio::sync::futures::Notified;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{Answer, Wanted, messages, receivable, with_messages};
 use crate::caller::Caller;
@@ -29,6 +29,8 @@ use crate::{access, answer, namespace};
 const WATCHED_MAX: usize = 1000;
 /// Interval of looking at more queues than that.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Least time between two looks of a request.
+const LOOKS_APART: Duration = Duration::from_millis(10);
 
 /// Queues of a request.
 enum Asked {
@@ -64,12 +66,14 @@ impl Asked {
         }
     }
 
-    /// Takes from the first queue that has something. `None` if none has.
+    /// Takes from the first queue that has something. `None` if none has. Only the first time queues without
+    /// messages are asked, too, for their errors: a look at them ends other waits, this one among them.
     async fn take(
         &self,
         broker: &Broker,
         caller: &Caller,
         wanted: &Wanted,
+        is_first: bool,
     ) -> Result<Option<Response>, Problem> {
         let is_any = matches!(self, Self::Any(_));
         let queues = match self {
@@ -81,6 +85,9 @@ impl Asked {
             let resource = Resource::queue(queue.namespace.as_str(), &queue.name);
             if !is_any && !access::may(broker, Action::Read, &resource) {
                 access::check_queue(broker, Action::Read, &queue.namespace, &queue.name)?;
+            }
+            if !is_first && !queue.is_deleted() && (queue.counts().ready == 0 || queue.is_paused()) {
+                continue;
             }
             let received = match wanted.take(queue, Duration::ZERO, Vec::new()).await {
                 Ok(received) => received,
@@ -113,7 +120,9 @@ pub(super) async fn receive(
     // Queues in which a request waits are in use.
     let _uses: Vec<_> = named.iter().map(|queue| queue.wait()).collect();
     let deadline = Instant::now() + wanted.wait;
+    let mut is_first = true;
     loop {
+        let looked = Instant::now();
         // The signals are taken before the look, so that no message comes between the two.
         let mut listed = Box::pin(broker.messaging().queues().listed().notified());
         listed.as_mut().enable();
@@ -125,9 +134,10 @@ pub(super) async fn receive(
             change.as_mut().enable();
         }
         changes.push(listed);
-        if let Some(found) = asked.take(&broker, &caller, &wanted).await? {
+        if let Some(found) = asked.take(&broker, &caller, &wanted, is_first).await? {
             return Ok(found);
         }
+        is_first = false;
         let until = if watched.len() > WATCHED_MAX {
             deadline.min(Instant::now() + LOOK_EVERY)
         } else {
@@ -137,6 +147,8 @@ pub(super) async fn receive(
         if is_over && Instant::now() >= deadline {
             return Ok(answer(StatusCode::OK, &Answer::none()));
         }
+        // Messages that this request may not have, such as with too many in flight, do not keep it busy.
+        sleep_until(deadline.min(looked + LOOKS_APART)).await;
     }
 }
 

@@ -10,7 +10,7 @@ use parquet::record::{Field, Row};
 use serde_json::Value;
 use stafett_sinks::definition::{Definition, TargetSpec};
 use stafett_sinks::target::delta::Delta;
-use stafett_sinks::target::{Place, Promise, Start, Steps, Target};
+use stafett_sinks::target::{Place, Promise, Start, Steps, Target, TargetError};
 use tempfile::TempDir;
 
 use crate::suite::{self, Letters, Store, life, place, record};
@@ -119,6 +119,33 @@ async fn a_delta_table_passes_the_suite() {
         })
         .sum();
     assert_eq!(sum, table.all().len() as u64);
+}
+
+/// Lake tools remove old commits behind a checkpoint, and people remove tables: nothing is put behind a hole.
+#[tokio::test]
+async fn a_writer_whose_commits_are_gone_begins_anew() {
+    let table = Table::new(COLUMNS);
+    let mut target = table.target(Steps::default());
+    let mut letters = Letters::default();
+    let whole = suite::log();
+    let (definition, place) = (&table.definition, place(0));
+    life(definition, &mut *target, &place, &whole[..10], &mut letters)
+        .await
+        .unwrap();
+    let opened = target.open(&place, Start::at(0)).await.unwrap();
+    for entry in fs::read_dir(table.folder.path().join("_delta_log")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let refused = suite::write(&table, &mut *target, &place, opened, opened.next + 5).await;
+    assert_eq!(refused, Err(TargetError::Fenced(place.clone())));
+    life(definition, &mut *target, &place, &whole, &mut letters)
+        .await
+        .unwrap();
+    let rows = table.rows(&place).await;
+    assert_eq!(
+        rows,
+        whole.iter().map(|record| record.offset.0).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]

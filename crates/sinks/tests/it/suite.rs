@@ -213,7 +213,7 @@ pub(crate) async fn unknown_outcomes_are_looked_up(store: &dyn Store) {
 }
 
 /// Writes rows `from..next` of the log under an epoch.
-async fn write(
+pub(crate) async fn write(
     store: &dyn Store,
     target: &mut dyn Target,
     place: &Place,
@@ -355,10 +355,11 @@ fn begin_of(topic: u128) -> Start {
 /// A position is one of a topic: another topic of the same name begins only once that is accepted.
 pub(crate) async fn another_topic_of_the_same_name_is_noticed(store: &dyn Store) {
     let place = place(2004);
-    let mut target = store.target(Steps::default());
-    let opened = target.open(&place, begin_of(1)).await.unwrap();
-    write(store, &mut *target, &place, opened, 5).await.unwrap();
-    assert_eq!(target.open(&place, begin_of(1)).await.unwrap().next, 5);
+    let mut earlier = store.target(Steps::default());
+    let opened = earlier.open(&place, begin_of(1)).await.unwrap();
+    write(store, &mut *earlier, &place, opened, 5).await.unwrap();
+    let before = earlier.open(&place, begin_of(1)).await.unwrap();
+    assert_eq!(before.next, 5);
     for _ in 0..2 {
         let refused = store.target(Steps::default()).open(&place, begin_of(2)).await;
         assert_eq!(refused, Err(TargetError::MadeAgain(place.clone())));
@@ -368,6 +369,8 @@ pub(crate) async fn another_topic_of_the_same_name_is_noticed(store: &dyn Store)
     let opened = target.open(&place, begin_of(2).with_next(7)).await.unwrap();
     assert_eq!(opened.next, 0);
     write(store, &mut *target, &place, opened, 3).await.unwrap();
+    // One that was taken for dead, with records of the former topic.
+    write(store, &mut *earlier, &place, before, 8).await.unwrap_err();
     assert_eq!(store.rows(&place).await, [0, 1, 2, 3, 4, 0, 1, 2]);
     let former = store.target(Steps::default()).open(&place, begin_of(1)).await;
     assert_eq!(former, Err(TargetError::MadeAgain(place.clone())));

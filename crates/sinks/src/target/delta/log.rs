@@ -74,9 +74,25 @@ pub(super) fn stop(why: impl Into<String>) -> TargetError {
     TargetError::Stop(why.into())
 }
 
+/// Reads the file that names the newest checkpoint.
+async fn read_last(storage: &mut Storage) -> Result<Option<Value>, TargetError> {
+    let bytes = storage.read(&format!("{FOLDER}/_last_checkpoint")).await?;
+    let parsed = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+    parsed.map_err(|why| stop(format!("_last_checkpoint: {why}")))
+}
+
 impl Log {
-    /// Reads the commits that are not known yet.
+    /// Reads the commits that are not known yet. Reads anew what other programs have removed from the log: a
+    /// commit behind one that is gone would be seen by nobody.
     pub(super) async fn follow(&mut self, storage: &mut Storage) -> Result<(), TargetError> {
+        if let Some(version) = self.version {
+            let last = read_last(storage).await?;
+            let checkpoint = last.as_ref().and_then(|last| last["version"].as_u64());
+            let is_there = checkpoint == Some(version) || storage.read(&path(version)).await?.is_some();
+            if !is_there || checkpoint.is_some_and(|checkpoint| checkpoint > version) {
+                *self = Self::default();
+            }
+        }
         if self.version.is_none() {
             self.begin(storage).await?;
         }
@@ -91,11 +107,9 @@ impl Log {
 
     /// Takes the newest checkpoint, if there is one.
     async fn begin(&mut self, storage: &mut Storage) -> Result<(), TargetError> {
-        let Some(bytes) = storage.read(&format!("{FOLDER}/_last_checkpoint")).await? else {
+        let Some(last) = read_last(storage).await? else {
             return Ok(());
         };
-        let last: Value =
-            serde_json::from_slice(&bytes).map_err(|why| stop(format!("_last_checkpoint: {why}")))?;
         if !last["v2Checkpoint"].is_null() {
             return Err(stop(
                 "the table has checkpoints of the second form, which a sink does not read",

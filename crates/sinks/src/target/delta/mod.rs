@@ -140,7 +140,8 @@ impl Delta {
         Ok(is_put)
     }
 
-    /// Commits a position, with a file if there is one, while the position is as `before`.
+    /// Commits a position, with a file if there is one, while the position is as `before`, and while the place
+    /// has no newer topic, unless it `moves` there.
     async fn commit(
         &mut self,
         place: &Place,
@@ -148,20 +149,22 @@ impl Delta {
         before: Option<i64>,
         next: u64,
         file: Option<Value>,
+        moves: bool,
     ) -> Result<(), TargetError> {
         let app = self.app(place, topic);
         let next = i64::try_from(next).map_err(|_| stop(format!("{next} is no offset")))?;
         let txn = json!({"txn": {"appId": app, "version": next, "lastUpdated": (self.wall)()}});
         let actions: Vec<Value> = [txn].into_iter().chain(file).collect();
         for _ in 0..TRIES {
-            if self.log.positions.get(&app).map(|position| position.next) != before {
+            self.follow().await?;
+            let is_over = !moves && self.newest(place).is_some_and(|(_, known)| known != topic);
+            if is_over || self.log.positions.get(&app).map(|position| position.next) != before {
                 return Err(TargetError::Fenced(place.clone()));
             }
             let version = self.log.version.map_or(0, |version| version + 1);
             if self.put(version, &actions).await? {
                 return Ok(());
             }
-            self.follow().await?;
         }
         Err(TargetError::Retry(
             "other writers of the table are faster".to_owned(),
@@ -202,7 +205,7 @@ impl Target for Delta {
         };
         if known.is_none_or(|(_, known)| known != topic) {
             // A place without rows yet has a position as well; one without an id gets it.
-            self.commit(place, topic, None, next, None).await?;
+            self.commit(place, topic, None, next, None, true).await?;
         }
         self.steps.reach("opened")?;
         self.places.insert(place.clone(), (next, topic));
@@ -227,7 +230,8 @@ impl Target for Delta {
             Some(file)
         };
         let before = i64::try_from(from).ok();
-        self.commit(part.place, topic, before, part.next, file).await?;
+        self.commit(part.place, topic, before, part.next, file, false)
+            .await?;
         self.places.insert(part.place.clone(), (part.next, topic));
         self.steps.reach("committed")
     }
@@ -259,7 +263,8 @@ impl Target for Delta {
         self.follow().await?;
         let app = self.app(place, start.topic);
         let before = self.log.positions.get(&app).map(|position| position.next);
-        self.commit(place, start.topic, before, start.next, None).await
+        self.commit(place, start.topic, before, start.next, None, true)
+            .await
     }
 
     async fn set_position_since(
