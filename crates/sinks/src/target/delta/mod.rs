@@ -140,8 +140,8 @@ impl Delta {
         Ok(is_put)
     }
 
-    /// Commits a position, with a file if there is one, while the position is as `before`, and while the place
-    /// has no newer topic, unless it `moves` there.
+    /// Commits a position, with a file if there is one, while the position is as `before`. The place has no
+    /// newer topic, unless it `moves` there.
     async fn commit(
         &mut self,
         place: &Place,
