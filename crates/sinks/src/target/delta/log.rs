@@ -82,8 +82,8 @@ async fn read_last(storage: &mut Storage) -> Result<Option<Value>, TargetError> 
 }
 
 impl Log {
-    /// Reads the commits that are not known yet. Begins anew where other programs have removed the known ones:
-    /// no reader would see a commit behind those.
+    /// Reads the commits that are not known yet. Begins anew where other programs have removed known ones: no
+    /// reader would see a commit behind those.
     pub(super) async fn follow(&mut self, storage: &mut Storage) -> Result<(), TargetError> {
         if let Some(version) = self.version {
             let last = read_last(storage).await?;
