@@ -240,6 +240,8 @@ mod tests {
                 r#"[{"\u0069ban": "•••"}, {"x": "\u00fc"}]"#,
             ),
             (r#"{"a":"[a text"}"#, r#"{"a":"[a text"}"#),
+            (r#"{"a":"{\"iban\":7}\n{\"iban\":8}"}"#, r#"{"a":"•••"}"#),
+            (r#""{\"iban\":7} \ud800""#, r#""•••""#),
         ] {
             assert_eq!(masked(content, false), shown);
         }
@@ -258,6 +260,14 @@ mod tests {
         for depth in [DEPTH_MAX + 1, 100_000] {
             assert_eq!(masked(&nested(depth), false), r#""•••""#);
         }
+        // Texts within JSON do not begin to count anew.
+        let within = |depth: usize, text: &str| {
+            let text = serde_json::to_string(text).unwrap();
+            format!("{}{text}{}", "[".repeat(depth), "]".repeat(depth))
+        };
+        let shallow = within(50, &nested(50));
+        assert_eq!(masked(&shallow, false), shallow);
+        assert_eq!(masked(&within(100, &nested(100)), false), within(100, MASK));
     }
 
     #[test]

@@ -16,8 +16,6 @@
 //!   little to do always waits little, whatever the others bring.
 //! - While it sheds, a request is refused for its own waiting time. So there is always work, and requests
 //!   that have just come are served.
-//! - Of three requests one is served, whatever they waited. A refusal costs time, too: where refusals alone
-//!   take all of it, the sockets never become empty, and nothing would be served at all.
 
 use std::time::Duration;
 
@@ -25,8 +23,6 @@ use tokio::time::Instant;
 
 /// Length of an interval, in waiting times.
 const INTERVAL: u32 = 5;
-/// Refusals in a row, at most.
-const REFUSED_MAX: u32 = 2;
 
 /// State of the rule for one listener.
 #[derive(Debug)]
@@ -40,8 +36,6 @@ pub struct Rule {
     /// The longest waiting time of the interval before.
     oldest_before: Duration,
     is_shedding: bool,
-    /// Requests that were refused since the last one that was not.
-    refused: u32,
 }
 
 impl Rule {
@@ -55,7 +49,6 @@ impl Rule {
             oldest: Duration::ZERO,
             oldest_before: Duration::ZERO,
             is_shedding: false,
-            refused: 0,
         }
     }
 
@@ -69,9 +62,7 @@ impl Rule {
             self.shorter += 1;
         }
         self.oldest = self.oldest.max(waited);
-        let refuses = self.is_shedding && is_longer && self.refused < REFUSED_MAX;
-        self.refused = if refuses { self.refused + 1 } else { 0 };
-        refuses
+        self.is_shedding && is_longer
     }
 
     /// Ends the interval if it is over.
@@ -165,13 +156,6 @@ mod tests {
         let refused = refused(&script);
         assert_eq!(refused.len(), 100, "both of each time in the second half");
         assert!(refused.iter().all(|at| *at >= 500));
-    }
-
-    #[test]
-    fn one_of_three_is_served_where_all_wait_too_long() {
-        let refused = refused(&steady(0, 3500, 5000));
-        assert_eq!(refused.len(), 200);
-        assert_eq!(refused[..4], [500, 510, 530, 540]);
     }
 
     #[test]
