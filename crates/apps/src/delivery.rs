@@ -298,7 +298,7 @@ impl Delivery {
         }
     }
 
-    /// False if a fetch from a place on waits for a commit. What was read before may be read again.
+    /// False if a fetch from this place has to wait for a commit. Records before it may be read again.
     fn may_rise(&self, input: usize, place: u64) -> bool {
         let rises = self.rises.get(input);
         rises.is_none_or(|rises| {

@@ -166,7 +166,7 @@ impl App {
             context.prepare(state, commit, kept)
         })?;
         self.store(slot, claim, prepared).await?;
-        // What was delivered beside it comes again.
+        // Timers that were delivered beside it come again.
         slot.delivery.lock().told.clear();
         self.counts.failed.inc();
         self.counts.dead_lettered.inc_by(u64::from(is_last));

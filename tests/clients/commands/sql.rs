@@ -27,7 +27,7 @@ pub(super) fn topics_and_files_are_asked_by_sql(cli: &Cli) {
     refused(cli);
 }
 
-/// Whichever of them narrows what is read.
+/// Bounds of partition, offset and time narrow the read; the answers are as exact without them.
 fn bounds_are_exact(ask: &impl Fn(&str) -> String) {
     let all = "SELECT count(*) FROM \"Events.full\" WHERE ";
     let count = |condition: &str| {

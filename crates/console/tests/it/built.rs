@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 
-/// Bytes of the scripts of one page, compressed: what a first visit loads.
+/// Limit on the scripts that a first visit of a page loads, in bytes, compressed.
 const SCRIPT_BYTES_MAX: usize = 200_000;
 /// Files and folders that a build is made of.
 const SOURCES: [&str; 7] = [

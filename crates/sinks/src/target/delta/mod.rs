@@ -187,7 +187,7 @@ impl Delta {
     }
 }
 
-/// Returns what a reader and a writer of the table have to know: as little as there is.
+/// Returns the protocol action of a new table: the lowest versions, without features.
 fn protocol() -> Value {
     json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
 }
