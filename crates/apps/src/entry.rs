@@ -185,7 +185,10 @@ impl Position {
     pub fn next_for(&self, input: usize, key: Option<&[u8]>) -> u64 {
         let ahead = self.ahead_of(key).map_or(&self.next, |ahead| &ahead.next);
         let next = [ahead, &self.next].into_iter();
-        next.filter_map(|next| next.get(input)).copied().max().unwrap_or(0)
+        next.filter_map(|next| next.get(input))
+            .copied()
+            .max()
+            .unwrap_or(0)
     }
 
     /// True for a record that is not read again: its slice is ahead.
