@@ -16,10 +16,11 @@ const NONE: i64 = -1;
 
 pub(super) fn create_delegation_token(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let _: CreateDelegationTokenRequest = call.read(body)?;
+    let name = Str::from(context.caller().name().unwrap_or("ANONYMOUS").to_owned());
     let has_requester = call.version >= 3;
-    let requester = |text| {
+    let requester = |text: &Str| {
         if has_requester {
-            Str::from_static(text)
+            text.clone()
         } else {
             Str::default()
         }
@@ -27,9 +28,9 @@ pub(super) fn create_delegation_token(context: &RequestContext, call: Call, body
     let response = CreateDelegationTokenResponse {
         error_code: no_tokens(context, call),
         principal_type: "User".into(),
-        principal_name: "ANONYMOUS".into(),
-        token_requester_principal_type: requester("User"),
-        token_requester_principal_name: requester("ANONYMOUS"),
+        token_requester_principal_type: requester(&"User".into()),
+        token_requester_principal_name: requester(&name),
+        principal_name: name,
         issue_timestamp_ms: NONE,
         expiry_timestamp_ms: NONE,
         max_timestamp_ms: NONE,
@@ -71,8 +72,13 @@ pub(super) fn describe_delegation_token(
     Ok(call.answer::<DescribeDelegationTokenRequest>(&response)?.into())
 }
 
-/// Returns the error for token requests. Unauthenticated connections may not request tokens.
+/// Returns the error for token requests: connections without a login may not request tokens, and for others
+/// there are none.
 fn no_tokens(context: &RequestContext, call: Call) -> i16 {
-    let code = ErrorCode::DelegationTokenRequestNotAllowed;
+    let code = if context.caller().name().is_some() {
+        ErrorCode::DelegationTokenAuthDisabled
+    } else {
+        ErrorCode::DelegationTokenRequestNotAllowed
+    };
     context.shared.metrics.error(call.api, code)
 }

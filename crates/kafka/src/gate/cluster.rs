@@ -413,8 +413,8 @@ fn elect_leaders(gate: Gate<'_>) -> Checked {
         |asked, code| {
             // The first version has codes of partitions alone.
             let of_all = gate.call.version > 0;
-            let topics = asked.topic_partitions.filter(|_| !of_all);
-            let results = topics.into_iter().flatten().map(|topic| ReplicaElectionResult {
+            let topics = asked.topic_partitions.into_iter().flatten();
+            let results = topics.map(|topic| ReplicaElectionResult {
                 topic: topic.topic,
                 partition_result: {
                     let partitions = topic.partitions.into_iter();
