@@ -224,9 +224,12 @@ mod tests {
     }
 
     fn shown(rows: &Rows) -> Vec<Vec<String>> {
-        let text = |cell: &Cell| match cell {
-            Cell::Null => "null".to_owned(),
-            cell => crate::convert::plain(rows, *cell).into_owned(),
+        let text = |cell: &Cell| {
+            if *cell == Cell::Null {
+                "null".to_owned()
+            } else {
+                crate::convert::plain(rows, *cell).into_owned()
+            }
         };
         (0..rows.len())
             .map(|row| rows.row(row).iter().map(text).collect())
