@@ -99,7 +99,7 @@ impl Store {
             }
             TargetSpec::Files(spec) if has_columns => {
                 let mut target = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
-                let files = target.counting().await.map_err(failed)?;
+                let files = target.counting().await.map_err(failed)?.files;
                 Ok(Self::Files {
                     target: Box::new(target),
                     files,

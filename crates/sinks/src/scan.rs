@@ -86,8 +86,8 @@ impl FileRows {
             return Err(format!("the sink {} writes no files", sink.name));
         };
         let mut target = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
-        let left = target.counting().await.map_err(|why| why.to_string())?;
-        let left = left.into_iter();
+        let found = target.counting().await.map_err(|why| why.to_string())?;
+        let left = found.files.into_iter();
         Ok(Self { target, left })
     }
 

@@ -211,6 +211,25 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     written_again(&scene, &client).await;
     let (code, said) = rollup(&["verify", "again", "files"]);
     assert_eq!(code, Some(0), "{said}");
+    late_files(&scene);
+    let (code, said) = rollup(&["verify", "sums", "--files", "late"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("the files begin at the record 2, and the figures at 0"),
+        "{said}"
+    );
+}
+
+/// Writes the records of both partitions into other files, without the first ones.
+fn late_files(scene: &Scene) {
+    let folder = scene.folder.path().join("late");
+    let into = folder.to_str().unwrap();
+    let set = ["--set", "log/0=2", "--set", "log/1=2"];
+    let words = [&["files"][..], &set, &["--into", into, "--as", "late"]].concat();
+    let made = printed(scene.sink("replay", &words).output().unwrap());
+    let text = fs::read_to_string(scene.file()).unwrap();
+    fs::write(scene.file(), format!("{text}{made}")).unwrap();
+    scene.run_to_the_end(56);
 }
 
 /// Writes the records of the table again into another one.
