@@ -233,7 +233,7 @@ pub(crate) async fn pass(
         None => return ConnectionEnd::Stopping.into(),
     }
     drop((opening, passed));
-    let (over, may_speak) = carry(&mut connection.stream, home, &drain).await;
+    let (over, may_speak) = carry(&mut connection.stream, home, &connection.entry, &drain).await;
     let (reason, ended) = match over {
         Over::Left => return Ended::Left,
         Over::Lost(why) => (format!("vhost '{vhost}' {why}"), Ended::HomeLost(why)),

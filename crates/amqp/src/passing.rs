@@ -4,10 +4,12 @@
 //! last frame of the home came as a whole: nothing can be said within a frame.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_amqp_wire::{FrameKind, ReplyCode};
-use stafett_net::Stream;
+use stafett_net::stall::StallGuard;
+use stafett_net::{ConnectionEntry, Stream, WRITE_PACE};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,13 +34,20 @@ pub(crate) enum Over {
     Drain,
 }
 
-/// Passes bytes on until one side ends.
-pub(crate) async fn carry(stream: &mut Stream, home: Home, drain: &CancellationToken) -> (Over, bool) {
+/// Passes bytes on until one side ends, or the client reads nothing for as long as any client may.
+pub(crate) async fn carry(
+    stream: &mut Stream,
+    home: Home,
+    entry: &Arc<ConnectionEntry>,
+    drain: &CancellationToken,
+) -> (Over, bool) {
     let Home {
         stream: home,
         mut lost,
     } = home;
-    let (mut from_client, mut to_client) = stream.split();
+    let (from_client, to_client) = stream.split();
+    let mut from_client = StallGuard::new(from_client, WRITE_PACE.grace, Arc::clone(entry));
+    let mut to_client = StallGuard::new(to_client, WRITE_PACE.grace, Arc::clone(entry));
     let (mut from_home, mut to_home) = split(home);
     let mut down = Down::default();
     let over = tokio::select! {
@@ -261,6 +270,10 @@ mod tests {
         (client.unwrap(), Stream::Plain(accepted.unwrap().0), near, home)
     }
 
+    fn entry() -> Arc<ConnectionEntry> {
+        ConnectionEntry::of(1, Arc::default())
+    }
+
     fn home(stream: DuplexStream) -> Home {
         Home {
             stream: Box::new(stream),
@@ -275,7 +288,7 @@ mod tests {
         at_home.write_all(&bytes).await.unwrap();
         drop(at_home);
         let drain = CancellationToken::new();
-        let ended = carry(&mut stream, home(near), &drain).await;
+        let ended = carry(&mut stream, home(near), &entry(), &drain).await;
         assert_eq!(ended, (Over::Lost("has lost its node"), true));
         let reading = async move {
             let mut read = vec![0; bytes.len()];
@@ -300,13 +313,16 @@ mod tests {
         let bytes = frames(false);
         at_home.write_all(&bytes[..bytes.len() - 1]).await.unwrap();
         drop(at_home);
-        let ended = carry(&mut stream, home(near), &drain).await;
+        let ended = carry(&mut stream, home(near), &entry(), &drain).await;
         assert_eq!(ended, (Over::Lost("has lost its node"), false));
 
         let (_client, mut stream, near, mut at_home) = sides().await;
         at_home.write_all(&frames(true)).await.unwrap();
         drop(at_home);
-        assert_eq!(carry(&mut stream, home(near), &drain).await.0, Over::Left);
+        assert_eq!(
+            carry(&mut stream, home(near), &entry(), &drain).await.0,
+            Over::Left
+        );
     }
 
     #[tokio::test]
@@ -317,11 +333,14 @@ mod tests {
             stream: Box::new(near),
             lost: Box::pin(async { "is at a node that does not answer" }),
         };
-        let ended = carry(&mut stream, lost, &drain).await;
+        let ended = carry(&mut stream, lost, &entry(), &drain).await;
         assert_eq!(ended, (Over::Lost("is at a node that does not answer"), true));
         let (_client, mut stream, near, _at_home) = sides().await;
         drain.cancel();
-        assert_eq!(carry(&mut stream, home(near), &drain).await, (Over::Drain, true));
+        assert_eq!(
+            carry(&mut stream, home(near), &entry(), &drain).await,
+            (Over::Drain, true)
+        );
     }
 
     #[tokio::test]
@@ -335,7 +354,35 @@ mod tests {
             at_home.read_to_end(&mut read).await.unwrap();
             read.len()
         };
-        let (_, read) = tokio::join!(carry(&mut stream, home(near), &drain), home_side);
+        let entry = entry();
+        let (_, read) = tokio::join!(carry(&mut stream, home(near), &entry, &drain), home_side);
         assert_eq!(read, 5000);
+    }
+    /// The home may have given its connection up for the same reason: its end would not be read.
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_left() {
+        let (_client, mut stream, near, mut at_home) = sides().await;
+        let filling = tokio::spawn(async move {
+            let body = vec![7; BUFFER_BYTES];
+            while at_home.write_all(&body).await.is_ok() {}
+        });
+        let drain = CancellationToken::new();
+        let entry = entry();
+        let mut carrying = Box::pin(carry(&mut stream, home(near), &entry, &drain));
+        // The client's side of the connection is full.
+        let full = async {
+            let mut sent = 0;
+            while entry.traffic().sent_bytes != sent || sent == 0 {
+                sent = entry.traffic().sent_bytes;
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            _ = &mut carrying => panic!("it ended at once"),
+            () = full => {}
+        }
+        tokio::time::pause();
+        assert_eq!(carrying.await, (Over::Left, false));
+        filling.await.unwrap();
     }
 }

@@ -100,14 +100,12 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
         match accepted {
             Ok((stream, peer)) => {
                 pause.reset();
-                admit(
-                    Stream::Plain(stream),
+                let handed = Handed {
+                    stream: Stream::Plain(stream),
                     peer,
-                    &admission,
-                    &protocol,
-                    &shared,
-                    &mut tasks,
-                );
+                    needs_tls: false,
+                };
+                admit(handed, &admission, &protocol, &shared, &mut tasks);
             }
             Err(error) => {
                 metrics.error("accept");
@@ -142,10 +140,10 @@ pub async fn serve_handed<P: Protocol>(
             Some(_ended) = tasks.join_next() => continue,
             next = handed.recv() => next,
         };
-        let Some(Handed { stream, peer }) = next else {
+        let Some(next) = next else {
             break;
         };
-        admit(stream, peer, &admission, &protocol, &shared, &mut tasks);
+        admit(next, &admission, &protocol, &shared, &mut tasks);
     }
     drop(handed);
     end(tasks, &shared).await;
@@ -172,6 +170,8 @@ pub struct Handed {
     pub stream: Stream,
     /// Address of the client, which may not be that of the other end.
     pub peer: SocketAddr,
+    /// Only the client's own TLS protects the bytes on their way here: without it, they are not served.
+    pub needs_tls: bool,
 }
 
 /// Measures how long tasks wait; never returns.
@@ -210,13 +210,17 @@ impl Admission {
 }
 
 fn admit<P: Protocol>(
-    stream: Stream,
-    peer: SocketAddr,
+    handed: Handed,
     admission: &Admission,
     protocol: &Arc<P>,
     shared: &Shared,
     tasks: &mut JoinSet<()>,
 ) {
+    let Handed {
+        stream,
+        peer,
+        needs_tls,
+    } = handed;
     let Admission {
         settings,
         metrics,
@@ -258,6 +262,11 @@ fn admit<P: Protocol>(
     let open = Open::count(Arc::clone(&entry), settings.name, &shared.connections);
     let protocol = Arc::clone(protocol);
     let task = match (security, stream) {
+        // Another program may have taken the place of the client's on the way.
+        (Security::Plain, Stream::Plain(_)) if needs_tls => {
+            metrics.error("handed");
+            return;
+        }
         (Security::Plain, stream) | (Security::Either(_), stream @ Stream::Tls(_)) => {
             tasks.spawn(async move {
                 let _open = open;
@@ -270,7 +279,7 @@ fn admit<P: Protocol>(
             return;
         }
         (Security::Tls(tls) | Security::Either(tls), Stream::Plain(socket)) => {
-            let is_either = matches!(security, Security::Either(_));
+            let is_either = !needs_tls && matches!(security, Security::Either(_));
             let shaken = shake(socket, Arc::clone(tls), is_either, Arc::clone(&entry));
             tasks.spawn(after_handshake(shaken, ending, protocol, connect, open))
         }

@@ -13,11 +13,12 @@ use rustls::ClientConfig;
 use rustls::version::{TLS12, TLS13};
 use stafett_net::{
     BudgetSettings, ByteBudget, ClientCertificates, Connection, Connections, FrameLimits, FrameReader,
-    Listener, ListenerMetrics, ListenerSettings, NetMetrics, Output, Protocol, Security, Shared, Shutdown,
-    Status, Tls, TlsSession, WRITE_PACE, resolve, serve,
+    Handed, Listener, ListenerMetrics, ListenerSettings, NetMetrics, Output, Protocol, Security, Shared,
+    Shutdown, Status, Stream, Tls, TlsSession, WRITE_PACE, resolve, serve, serve_handed,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -74,6 +75,17 @@ impl Drop for Server {
 }
 
 async fn server(tls: Arc<Tls>, security: fn(Arc<Tls>) -> Security) -> Server {
+    started(tls, security, |listener, shared| {
+        serve(listener, Arc::new(Echo), shared)
+    })
+    .await
+}
+
+async fn started<F: Future<Output = ()> + Send + 'static>(
+    tls: Arc<Tls>,
+    security: fn(Arc<Tls>) -> Security,
+    serving: impl FnOnce(Listener, Shared) -> F,
+) -> Server {
     let families = NetMetrics::register(&mut Registry::default());
     let addresses = resolve("127.0.0.1:0").await.unwrap();
     let listener = Listener::bind(&addresses, ListenerSettings::new("echo", 100), &families).unwrap();
@@ -84,7 +96,7 @@ async fn server(tls: Arc<Tls>, security: fn(Arc<Tls>) -> Security) -> Server {
     let shared = Shared::new(shutdown.clone(), budget);
     let connections = Arc::clone(&shared.connections);
     let tasks = TaskTracker::new();
-    tasks.spawn(serve(listener, Arc::new(Echo), shared));
+    tasks.spawn(serving(listener, shared));
     Server {
         address,
         tls,
@@ -432,5 +444,47 @@ async fn files_that_cannot_be_used_are_named() {
         ),
     ] {
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+/// Another program may have taken the place of such a client on the way.
+#[tokio::test]
+async fn a_handed_connection_that_needs_the_tls_of_its_client_is_served_with_that_alone() {
+    let authority = Authority::new();
+    authority.issue_server("server");
+    let plain: fn(Arc<Tls>) -> Security = |_| Security::Plain;
+    for (security, takes_plain) in [(plain, true), (Security::Either, true), (Security::Tls, false)] {
+        let tls = Tls::load(authority.settings("server")).unwrap();
+        let (door, handed) = mpsc::channel(1);
+        let server = started(tls, security, |listener, shared| {
+            serve_handed(listener, handed, Arc::new(Echo), shared)
+        });
+        let server = server.await;
+        let accepting = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let hand = async |needs_tls| {
+            let connecting = TcpStream::connect(accepting.local_addr().unwrap());
+            let (client, accepted) = tokio::join!(connecting, accepting.accept());
+            let (socket, peer) = accepted.unwrap();
+            let stream = Stream::Plain(socket);
+            let handed = Handed {
+                stream,
+                peer,
+                needs_tls,
+            };
+            door.send(handed).await.unwrap();
+            client.unwrap()
+        };
+        let mut plain = hand(false).await;
+        assert_eq!(ask(&mut plain, b"plain").await.is_ok(), takes_plain);
+        let mut plain = hand(true).await;
+        assert!(ask(&mut plain, b"plain").await.is_err());
+        let connector = TlsConnector::from(authority.client(&[&TLS13], None));
+        let name = "localhost".try_into().unwrap();
+        let shaken = timeout(SOON, connector.connect(name, hand(true).await));
+        if let Ok(mut client) = shaken.await.unwrap() {
+            ask(&mut client, b"encrypted").await.unwrap();
+        } else {
+            assert_eq!(server.metrics.errors("handed"), 2, "a plain listener");
+        }
     }
 }

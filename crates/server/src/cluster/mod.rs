@@ -14,8 +14,8 @@
 //! - `opening`: the wait for a claim, and the journal; `folder`: the local folder
 //! - `relay`: connections of clients while this node stands by; `doors`: the way to a listener for
 //!   connections that came elsewhere
-//! - `link`: connections to other nodes; `peers`: those of other nodes; `watch`: this node's connection to
-//!   the owner
+//! - `link`: connections to other nodes; `peers`: those of other nodes, with `strangers` before they have
+//!   proven that; `watch`: this node's connection to the owner
 //! - `cells`: several cells, and the way to the owner of another one; `access`: users and rights in all of
 //!   them
 //! - `report`: the cluster for operators; `audit`: its object store compared with its database; `metrics`
@@ -32,6 +32,7 @@ mod opening;
 mod peers;
 mod relay;
 mod report;
+mod strangers;
 mod watch;
 
 pub(crate) use self::access::follow;

@@ -8,15 +8,13 @@ use stafett_cluster::{PeerError, Wish, answer};
 use stafett_net::{Handed, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::access;
 use super::member::{Member, Phase};
+use super::strangers::{Stranger, Strangers};
 
-/// Connections that have not proven to be from a node.
-const STRANGERS_MAX: usize = 256;
 /// Time for that.
 const HEAR_MAX: Duration = Duration::from_secs(2);
 /// Time for this node to open the journal while a client waits.
@@ -35,7 +33,7 @@ pub(super) const RESERVED: u8 = 2;
 
 /// Accepts other nodes. Does not return.
 pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
-    let turns = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let strangers = Arc::new(Strangers::default());
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -44,9 +42,7 @@ pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
         };
         match accepted {
             Ok((stream, _)) => {
-                if let Ok(turn) = Arc::clone(&turns).try_acquire_owned() {
-                    tasks.spawn(serve(stream, Arc::clone(&member), turn));
-                }
+                tasks.spawn(serve(stream, Arc::clone(&member), strangers.enter()));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept other nodes; waiting");
@@ -56,9 +52,12 @@ pub(super) async fn run(listener: TcpListener, member: Arc<Member>) {
     }
 }
 
-async fn serve(stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphorePermit) {
-    let heard = timeout(HEAR_MAX, member.shared.trust.hear(stream, member.key())).await;
-    drop(turn);
+async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
+    let hearing = timeout(HEAR_MAX, member.shared.trust.hear(stream, member.key()));
+    let Some(heard) = stranger.unless_crowded_out(hearing).await else {
+        member.metrics.strangers.inc();
+        return;
+    };
     let (mut stream, wish) = match heard {
         Ok(Ok(heard)) => heard,
         Ok(Err(error @ (PeerError::Stranger | PeerError::Malformed))) => {
@@ -82,7 +81,11 @@ async fn serve(stream: TcpStream, member: Arc<Member>, turn: OwnedSemaphorePermi
             let is_granted = serves(member).await && member.doors.is_open(&listener);
             let answered = answer(&mut stream, is_granted).await;
             if answered.is_ok() && is_granted {
-                let handed = Handed { stream, peer: client };
+                let handed = Handed {
+                    needs_tls: matches!(stream, Stream::Plain(_)),
+                    stream,
+                    peer: client,
+                };
                 member.doors.hand(&listener, handed).await;
             }
             answered

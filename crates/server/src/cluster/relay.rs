@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_cluster::{Node, Wish};
-use stafett_net::{Connection, EVENTS, Handed, Listener, Protocol, Stream, tls};
+use stafett_net::stall::StallGuard;
+use stafett_net::{Connection, EVENTS, Handed, Listener, Protocol, Stream, WRITE_PACE, tls};
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -106,7 +107,11 @@ impl Relay {
         let has_tls = drain.run_until_cancelled(self.has_tls(&socket)).await;
         let has_tls = has_tls.unwrap_or_default();
         match self.find(peer, has_tls, &drain).await {
-            Found::Owner(link, owner) => self.copy(socket, link, &owner, &drain).await,
+            Found::Owner(link, owner) => {
+                // The owner's end would not be read while bytes for the client wait.
+                let socket = StallGuard::new(socket, WRITE_PACE.grace, entry);
+                self.copy(socket, link, &owner, &drain).await;
+            }
             Found::Here => {
                 drop(turn);
                 self.hand(socket, peer).await;
@@ -130,11 +135,12 @@ impl Relay {
     }
 
     async fn hand(&self, stream: TcpStream, peer: SocketAddr) {
-        let stream = Stream::Plain(stream);
-        self.member
-            .doors
-            .hand(self.listener, Handed { stream, peer })
-            .await;
+        let handed = Handed {
+            stream: Stream::Plain(stream),
+            peer,
+            needs_tls: false,
+        };
+        self.member.doors.hand(self.listener, handed).await;
     }
 
     /// Finds the node that takes a connection, and waits for one where there is none.
@@ -185,8 +191,15 @@ impl Relay {
         }
     }
 
-    /// Passes bytes on until one side ends, another node owns the cell, or nothing comes from the owner.
-    async fn copy(&self, mut socket: TcpStream, mut link: Link, owner: &Node, drain: &CancellationToken) {
+    /// Passes bytes on until one side ends, another node owns the cell, nothing comes from the owner, or the
+    /// client reads nothing for as long as any client may.
+    async fn copy(
+        &self,
+        mut socket: StallGuard<TcpStream>,
+        mut link: Link,
+        owner: &Node,
+        drain: &CancellationToken,
+    ) {
         let metrics = &self.member.metrics;
         let (relays, open) = (metrics.relays.clone(), metrics.relays.inc());
         tracing::trace!(open, "relaying");
