@@ -1,5 +1,5 @@
-//! Spans of time in which two stores are compared, within bounds: each store gives the sums of a limited number
-//! of spans, few of those that differ are divided, and few rows are listed.
+//! Spans of time in which two stores are compared, within bounds: each store gives the sums of a limited
+//! number of spans, few of those that differ are divided, and few rows are listed.
 
 use std::collections::BTreeMap;
 

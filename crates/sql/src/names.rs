@@ -1,6 +1,6 @@
 //! Names in the text of a question, as SQLite's lexer has them.
 
-/// Returns the identifiers and keywords of a question, as they are written. Texts, blobs and comments have none.
+/// Returns the identifiers and keywords of a question, as they are written. Texts and comments have none.
 pub(crate) fn identifiers(question: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = question;

@@ -1,7 +1,7 @@
 //! Questions to the database of a look-up, and its answers.
 //!
-//! A text that the encoding of the database does not have, or whose bytes are no UTF-8, is a matter of its key:
-//! a question that fails for it is asked again in halves, down to that key.
+//! A text that the encoding of the database does not have, or whose bytes are no UTF-8, is a matter of its
+//! key: a question that fails for it is asked again in halves, down to that key.
 
 use std::collections::HashMap;
 use std::sync::Arc;

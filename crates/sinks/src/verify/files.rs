@@ -11,8 +11,8 @@ use crate::target::files::{Covered, Files};
 use crate::target::postgres::Summed;
 use crate::target::{Place, Steps};
 
-/// Sums up the rows of files, which have to be of the same records as the figures of some places. Returns their
-/// number.
+/// Sums up the rows of files, which have to be of the same records as the figures of some places. Returns
+/// their number.
 pub(super) async fn fold_files(
     files: &Definition,
     sink: &Definition,

@@ -42,8 +42,8 @@ impl Encoder {
         Ok(rows)
     }
 
-    /// Adds the rows of a text of CSV: by its header, or else by the places of the columns. A column of the file
-    /// that the sink does not have is passed over.
+    /// Adds the rows of a text of CSV: by its header, or else by the places of the columns. A column of the
+    /// file that the sink does not have is passed over.
     fn csv_rows(&self, mut text: &str, rows: &mut Rows) -> Result<(), String> {
         let mut places: Vec<Option<usize>> = (0..self.columns.len()).map(Some).collect();
         let mut width = self.columns.len();
