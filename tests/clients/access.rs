@@ -8,13 +8,13 @@ use crate::broker::{Broker, binary, root};
 use crate::{java, peer};
 
 /// A broker that is closed: `root` may do everything, `ann` reads and writes topics `orders-…` in groups `g…`.
-struct Closed {
-    broker: Broker,
+pub(crate) struct Closed {
+    pub(crate) broker: Broker,
     token: PathBuf,
 }
 
 impl Closed {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let broker = Broker::start();
         let token = broker.folder().join("token");
         let closed = Self { broker, token };
@@ -31,7 +31,7 @@ impl Closed {
         closed
     }
 
-    fn user(&self, name: &str, more: &[&str], with_token: bool) {
+    pub(crate) fn user(&self, name: &str, more: &[&str], with_token: bool) {
         let file = self.broker.folder().join(format!("password-{name}"));
         fs::write(&file, format!("pw-{name}\n")).unwrap();
         let file = file.display();

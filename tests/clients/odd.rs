@@ -22,6 +22,7 @@ mod open_transactions;
 mod pending;
 mod produce;
 mod read;
+mod refused;
 mod settings;
 mod share_acknowledgements;
 mod shares;
@@ -76,8 +77,9 @@ fn cases() -> Vec<Case> {
     all
 }
 
-fn kept() -> BTreeMap<String, Kept> {
-    let text = fs::read_to_string(root().join(TABLE)).unwrap_or_default();
+/// Reads a table of answers.
+fn kept(path: &str) -> BTreeMap<String, Kept> {
+    let text = fs::read_to_string(root().join(path)).unwrap_or_default();
     text.lines()
         .skip(1)
         .map(|line| {
@@ -97,13 +99,13 @@ fn kept() -> BTreeMap<String, Kept> {
         .collect()
 }
 
-fn write(table: &BTreeMap<String, Kept>) {
+fn write(path: &str, table: &BTreeMap<String, Kept>) {
     let mut text = format!("{HEADER}\n");
     for (name, kept) in table {
         let (own, why) = kept.own.clone().unwrap_or_default();
         writeln!(text, "{name}\t{}\t{own}\t{why}", kept.kafka).unwrap();
     }
-    fs::write(root().join(TABLE), text).unwrap();
+    fs::write(root().join(path), text).unwrap();
 }
 
 #[test]
@@ -114,7 +116,7 @@ fn odd_requests_are_answered_as_kafka_answers_them() {
         Asker::connect(broker.kafka()).await_coordinator();
     }
     let recording = std::env::var_os("STAFETT_TEST_WRITE_ANSWERS").is_some() && !is_stafett();
-    let mut table = kept();
+    let mut table = kept(TABLE);
     let mut wrong = String::new();
     let mut passed_over = 0;
     for (name, run) in cases() {
@@ -138,7 +140,7 @@ fn odd_requests_are_answered_as_kafka_answers_them() {
     if recording {
         let names: Vec<String> = cases().into_iter().map(|(name, _)| name).collect();
         table.retain(|name, _| names.contains(name));
-        write(&table);
+        write(TABLE, &table);
     }
     if passed_over > 0 {
         println!("{passed_over} cases of APIs that are not served were passed over");
@@ -148,7 +150,10 @@ fn odd_requests_are_answered_as_kafka_answers_them() {
 
 #[test]
 fn every_difference_to_kafka_has_a_reason() {
-    for (name, kept) in kept() {
+    for (name, kept) in kept(TABLE)
+        .into_iter()
+        .chain(kept("tests/clients/odd/refused.tsv"))
+    {
         if let Some((own, why)) = kept.own {
             assert!(!why.is_empty() && own != kept.kafka, "{name}");
         }

@@ -180,10 +180,15 @@ impl Position {
         self.ahead.iter().find(|ahead| ahead.slice.has(key))
     }
 
-    /// Returns the next offset of an input for a key.
+    /// Returns the next offset of an input for a key. A slice that is ahead in another input may have been
+    /// overtaken in this one.
     pub fn next_for(&self, input: usize, key: Option<&[u8]>) -> u64 {
-        let next = self.ahead_of(key).map_or(&self.next, |ahead| &ahead.next);
-        next.get(input).copied().unwrap_or(0)
+        let ahead = self.ahead_of(key).map_or(&self.next, |ahead| &ahead.next);
+        let next = [ahead, &self.next].into_iter();
+        next.filter_map(|next| next.get(input))
+            .copied()
+            .max()
+            .unwrap_or(0)
     }
 
     /// True for a record that is not read again: its slice is ahead.

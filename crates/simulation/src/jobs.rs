@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use stafett_apps::machine::{EventKind, JoinSpec};
+use stafett_apps::machine::{EventKind, JoinSpec, WorkerError};
 use stafett_apps::{App, AppError, Claim, FetchLimits, NewCommit, NewEntry, Session, TaskId};
 use stafett_broker::Broker;
 use stafett_model::StoredRecord;
 use stafett_topics::NewRecord;
 
+use self::steps::WorkStep;
 pub use self::steps::{JobStep, Trade};
 use crate::server::Server;
 use crate::world::World;
@@ -29,12 +30,17 @@ use crate::world::World;
 /// Table of each app.
 const TABLE: &str = "sums";
 const WORKERS: u8 = 3;
+/// Records that are there for the first worker.
+const FED_FIRST: u8 = 60;
 /// Time of a drain.
 const DRAIN_MS: u64 = 500;
 
 /// Facts that an acknowledged commit has made true, each with a number that never gets lower.
 type Facts = Vec<(String, u64)>;
 type Work = Pin<Box<dyn Future<Output = Result<Answer, AppError>> + Send>>;
+
+/// A request, and the worker that sent it.
+type Request = (Option<u8>, Work);
 
 enum Answer {
     Done(Facts),
@@ -64,7 +70,7 @@ struct Crew {
     workers: BTreeMap<u8, Worker>,
     /// Least numbers of facts, as acknowledged.
     floor: BTreeMap<String, u64>,
-    pending: Vec<Work>,
+    pending: Vec<Request>,
     held: Vec<Held>,
     fed: u64,
 }
@@ -140,9 +146,9 @@ impl Crew {
     fn turn(&mut self) -> Vec<String> {
         let mut context = Context::from_waker(Waker::noop());
         let mut notes = Vec::new();
-        for mut work in std::mem::take(&mut self.pending) {
+        for (worker, mut work) in std::mem::take(&mut self.pending) {
             match work.as_mut().poll(&mut context) {
-                Poll::Pending => self.pending.push(work),
+                Poll::Pending => self.pending.push((worker, work)),
                 Poll::Ready(Ok(Answer::Done(facts))) => {
                     notes.push(format!("a job has done {facts:?}"));
                     for (fact, number) in facts {
@@ -154,7 +160,13 @@ impl Crew {
                     notes.push(format!("a job is about to commit {:?}", held.facts));
                     self.held.push(*held);
                 }
-                Poll::Ready(Err(why)) => notes.push(format!("a job hears: {why}")),
+                Poll::Ready(Err(why)) => {
+                    notes.push(format!("a job hears: {why}"));
+                    if matches!(why, AppError::Worker(WorkerError::NoSuchWorker)) {
+                        // It joins again when it works next.
+                        worker.map(|worker| self.workers.remove(&worker));
+                    }
+                }
             }
         }
         notes
@@ -164,30 +176,14 @@ impl Crew {
         let tasks: Vec<TaskId> = app.stored().tasks.keys().copied().collect();
         let at = |task: u8| tasks.get(usize::from(task) % tasks.len().max(1)).copied();
         match step {
-            JobStep::Feed { count } => {
-                let first = self.fed;
-                self.fed += u64::from(count);
-                let broker = Arc::clone(broker);
-                self.later(async move {
-                    feed(&broker, trade, first..first + u64::from(count)).await;
-                    Ok(())
-                });
-            }
+            JobStep::Feed { count } => self.feed(broker, trade, count),
             JobStep::Join { worker } => self.join(app, worker),
-            JobStep::Work {
-                worker,
-                task,
-                records,
-            } => self.work(app, trade, (worker, task), records, false),
-            JobStep::Hold {
-                worker,
-                task,
-                records,
-            } => self.work(app, trade, (worker, task), records, true),
+            JobStep::Work(work) => self.work((broker, app), trade, work, false),
+            JobStep::Hold(work) => self.work((broker, app), trade, work, true),
             JobStep::GoOn => {
                 if !self.held.is_empty() {
                     let held = self.held.remove(0);
-                    self.pending.push(Box::pin(send(Arc::clone(app), held)));
+                    self.pending.push((None, Box::pin(send(Arc::clone(app), held))));
                 }
             }
             JobStep::Leave { worker } => {
@@ -226,7 +222,7 @@ impl Crew {
     /// Adds a request without facts.
     fn later(&mut self, request: impl Future<Output = Result<(), AppError>> + Send + 'static) {
         let answer = async move { request.await.map(|()| Answer::Done(Vec::new())) };
-        self.pending.push(Box::pin(answer));
+        self.pending.push((None, Box::pin(answer)));
     }
 
     fn join(&mut self, app: &App, worker: u8) {
@@ -246,10 +242,37 @@ impl Crew {
         }
     }
 
-    fn work(&mut self, app: &Arc<App>, trade: Trade, (worker, task): (u8, u8), records: u8, holds: bool) {
+    fn feed(&mut self, broker: &Arc<Broker>, trade: Trade, count: u8) {
+        let first = self.fed;
+        self.fed += u64::from(count);
+        let broker = Arc::clone(broker);
+        self.later(async move {
+            feed(&broker, trade, first..first + u64::from(count)).await;
+            Ok(())
+        });
+    }
+
+    fn work(
+        &mut self,
+        (broker, app): (&Arc<Broker>, &Arc<App>),
+        trade: Trade,
+        WorkStep {
+            worker,
+            task,
+            records,
+        }: WorkStep,
+        holds: bool,
+    ) {
+        if self.fed == 0 {
+            self.feed(broker, trade, FED_FIRST);
+        }
+        if !self.workers.contains_key(&worker) {
+            self.join(app, worker);
+        }
         let Some(known) = self.workers.get_mut(&worker) else {
             return;
         };
+        let asking = Some(worker);
         let (worker, number) = (name(worker), known.number);
         let session = Session::new(&worker, number);
         let (after, claims) = (&mut known.after, &mut known.claims);
@@ -276,7 +299,7 @@ impl Crew {
         }
         let Some(claim) = claim else { return };
         let app = Arc::clone(app);
-        self.pending.push(Box::pin(async move {
+        let working = async move {
             let session = Session::new(&worker, number);
             let prepared = Box::pin(prepare(trade, &app, session, claim, records.into())).await?;
             let Some((commit, facts)) = prepared else {
@@ -293,7 +316,8 @@ impl Crew {
                 return Ok(Answer::Held(Box::new(held)));
             }
             send(app, held).await
-        }));
+        };
+        self.pending.push((asking, Box::pin(working)));
     }
 }
 

@@ -552,7 +552,7 @@ fn questions() -> Vec<Case> {
     ]
 }
 
-fn elect(topic: &str, election_type: i8) -> ElectLeadersRequest {
+pub(super) fn elect(topic: &str, election_type: i8) -> ElectLeadersRequest {
     ElectLeadersRequest {
         election_type,
         topic_partitions: Some(vec![elect_leaders::TopicPartitions {
@@ -577,7 +577,7 @@ fn quotas(components: &[(&str, i8)]) -> DescribeClientQuotasRequest {
     }
 }
 
-fn update(feature: &str, level: i16) -> UpdateFeaturesRequest {
+pub(super) fn update(feature: &str, level: i16) -> UpdateFeaturesRequest {
     UpdateFeaturesRequest {
         timeout_ms: TIMEOUT,
         feature_updates: vec![update_features::FeatureUpdateKey {

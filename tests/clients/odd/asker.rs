@@ -11,7 +11,7 @@ use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffse
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, FindCoordinatorRequest, ListOffsetsRequest,
-    MetadataRequest,
+    MetadataRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
 };
 use stafett_kafka_wire::{ApiKey, DecodeLimits, Message, Request, Str, Uuid, frame};
 
@@ -68,6 +68,18 @@ impl Asker {
     /// Another connection to the same broker.
     pub(super) fn another(&self) -> Self {
         Self::connect(&self.address)
+    }
+
+    /// Logs in with the mechanism PLAIN.
+    pub(super) fn log_in(&mut self, user: &str, password: &str) {
+        let handshake = SaslHandshakeRequest {
+            mechanism: text("PLAIN"),
+        };
+        assert_eq!(self.codes(1, &handshake), "0");
+        let proof = SaslAuthenticateRequest {
+            auth_bytes: format!("\0{user}\0{password}").into_bytes().into(),
+        };
+        assert_eq!(self.codes(2, &proof), "0", "{user}");
     }
 
     /// Returns the names of the APIs that the broker lists.

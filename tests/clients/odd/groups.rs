@@ -31,7 +31,7 @@ pub(super) fn join(group: &str, member: &str) -> JoinGroupRequest {
     }
 }
 
-fn sync(group: &str, member: &str, generation: i32, assign: bool) -> SyncGroupRequest {
+pub(super) fn sync(group: &str, member: &str, generation: i32, assign: bool) -> SyncGroupRequest {
     let assignment = SyncGroupRequestAssignment {
         member_id: text(member),
         assignment: Bytes::from_static(b"share"),

@@ -12,7 +12,7 @@ use super::{Case, case};
 
 const MEMBER: &str = "8QeCkLaTQVeKdWBWsvmUEw";
 
-fn first(group: &str) -> ConsumerGroupHeartbeatRequest {
+pub(super) fn first(group: &str) -> ConsumerGroupHeartbeatRequest {
     ConsumerGroupHeartbeatRequest {
         group_id: text(group),
         member_id: text(MEMBER),

@@ -41,7 +41,7 @@ pub(super) fn commit(
     }
 }
 
-fn fetch(group: &str, topic: Option<&str>) -> OffsetFetchRequest {
+pub(super) fn fetch(group: &str, topic: Option<&str>) -> OffsetFetchRequest {
     OffsetFetchRequest {
         groups: vec![OffsetFetchRequestGroup {
             group_id: text(group),
@@ -215,7 +215,7 @@ fn fetches() -> Vec<Case> {
     ]
 }
 
-fn delete(group: &str, topic: &str) -> OffsetDeleteRequest {
+pub(super) fn delete(group: &str, topic: &str) -> OffsetDeleteRequest {
     OffsetDeleteRequest {
         group_id: text(group),
         topics: vec![OffsetDeleteRequestTopic {

@@ -13,7 +13,7 @@ use super::asker::{Asker, codes_of, text};
 use super::produce::filled;
 use super::{Case, case};
 
-fn fetch(topic: &str, topic_id: Uuid, partition: i32, offset: i64) -> FetchRequest {
+pub(super) fn fetch(topic: &str, topic_id: Uuid, partition: i32, offset: i64) -> FetchRequest {
     FetchRequest {
         replica_id: -1,
         max_wait_ms: 0,
@@ -178,7 +178,7 @@ fn fetches() -> Vec<Case> {
     ]
 }
 
-fn list(topic: &str, partition: i32, epoch: i32, timestamp: i64) -> ListOffsetsRequest {
+pub(super) fn list(topic: &str, partition: i32, epoch: i32, timestamp: i64) -> ListOffsetsRequest {
     ListOffsetsRequest {
         replica_id: -1,
         topics: vec![ListOffsetsTopic {
@@ -265,7 +265,7 @@ fn offsets() -> Vec<Case> {
     ]
 }
 
-fn metadata(name: Option<&str>, topic_id: Uuid, create: bool) -> MetadataRequest {
+pub(super) fn metadata(name: Option<&str>, topic_id: Uuid, create: bool) -> MetadataRequest {
     MetadataRequest {
         topics: Some(vec![MetadataRequestTopic {
             topic_id,

@@ -15,7 +15,7 @@ const APPEND: i8 = 2;
 const SUBTRACT: i8 = 3;
 const RETENTION: &[Change] = &[("retention.ms", SET, Some("1000"))];
 
-fn describe(resource_type: i8, name: &str, keys: Option<&[&str]>) -> DescribeConfigsRequest {
+pub(super) fn describe(resource_type: i8, name: &str, keys: Option<&[&str]>) -> DescribeConfigsRequest {
     DescribeConfigsRequest {
         resources: vec![DescribeConfigsResource {
             resource_type,

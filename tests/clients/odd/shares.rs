@@ -35,7 +35,7 @@ fn beat(group: &str, member: &str, epoch: i32) -> ShareGroupHeartbeatRequest {
     }
 }
 
-fn first(group: &str, member: &str) -> ShareGroupHeartbeatRequest {
+pub(super) fn first(group: &str, member: &str) -> ShareGroupHeartbeatRequest {
     ShareGroupHeartbeatRequest {
         subscribed_topic_names: Some(vec![text(group)]),
         ..beat(group, member, 0)

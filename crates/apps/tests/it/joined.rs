@@ -168,6 +168,52 @@ async fn a_record_behind_one_that_a_slice_ahead_has_finished_can_fail() {
     assert_eq!(fail(&worker, &app, WHOLE, 1).await.attempts, 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slice_that_is_ahead_in_one_topic_finishes_records_of_the_other_one() {
+    let world = World::new();
+    let [one, other] = halves().map(key_of);
+    for topic in ["in", "more"] {
+        world.topic(topic, 1).await;
+    }
+    world.send("in", &[(&*one, "0", 1), (&*other, "1", 2)]).await;
+    let app = world.declare("app", definition(&["in", "more"])).await;
+    let mut worker = Worker::join(&app, "w").has(&app, 1).await;
+    world.apps.split("app", WHOLE, 2).await.unwrap();
+    has(&mut worker, &app, &halves()).await;
+    assert_eq!(come(&worker, &app, halves()[1]).await, [1]);
+    let ahead = NewCommit {
+        seq: 1,
+        next: vec![Some(2), None],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, halves()[1], ahead).await.unwrap();
+    world.apps.merge("app", WHOLE).await.unwrap();
+    has(&mut worker, &app, &[WHOLE]).await;
+    world.send("more", &[(&*other, "0", 3), (&*one, "1", 4)]).await;
+    // The record of the first topic stays to be done.
+    assert_eq!(come(&worker, &app, WHOLE).await, [0]);
+    let from = [Some(2), Some(0)];
+    let wait = tokio::time::sleep(Duration::from_secs(30));
+    let fetched = app.fetch(worker.session(), worker.claim(WHOLE), &from, ALL, wait);
+    assert_eq!(fetched.await.unwrap().input, 1);
+    let done = NewCommit {
+        seq: next_seq(&app, WHOLE).await,
+        next: vec![None, Some(1)],
+        safe: vec![None, Some(0)],
+        done: vec![(other.into(), vec![None, Some(0)])],
+        ..NewCommit::default()
+    };
+    worker.commit(&app, WHOLE, done).await.unwrap();
+    app.leave(worker.session()).unwrap();
+    let later = Worker::join(&app, "later").has(&app, 1).await;
+    assert_eq!(come(&later, &app, WHOLE).await, [0]);
+    let wait = tokio::time::sleep(Duration::from_secs(30));
+    let fetched = app.fetch(later.session(), later.claim(WHOLE), &from, ALL, wait);
+    let fetched = fetched.await.unwrap();
+    let come: Vec<_> = fetched.records.iter().map(|it| it.record.offset.0).collect();
+    assert_eq!((fetched.input, &*come), (1, &[1][..]), "the first one was done");
+}
+
 /// Stores an entry under any key, as earlier versions did.
 async fn store_stray(world: &World, app: &App, task: TaskId, key: &str) {
     let log = app.stored().tasks[&task].log;

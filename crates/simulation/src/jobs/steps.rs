@@ -13,9 +13,7 @@ pub enum Trade {
 }
 
 impl Trade {
-    pub fn draw(random: &mut Random) -> Self {
-        random.pick(&[Self::Counts, Self::Transfers])
-    }
+    pub const ALL: [Self; 2] = [Self::Counts, Self::Transfers];
 
     /// Returns the name of the app.
     pub(super) fn app(self) -> &'static str {
@@ -60,18 +58,9 @@ pub enum JobStep {
     Join {
         worker: u8,
     },
-    /// A worker works through some records of one of its tasks.
-    Work {
-        worker: u8,
-        task: u8,
-        records: u8,
-    },
+    Work(WorkStep),
     /// A worker does so, and pauses before its commit.
-    Hold {
-        worker: u8,
-        task: u8,
-        records: u8,
-    },
+    Hold(WorkStep),
     /// The first worker that paused goes on, whatever has become of its session.
     GoOn,
     Leave {
@@ -93,31 +82,41 @@ pub enum JobStep {
     },
 }
 
+/// A worker works through some records of one of its tasks. It joins before, if it has no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkStep {
+    pub(super) worker: u8,
+    pub(super) task: u8,
+    pub(super) records: u8,
+}
+
 impl JobStep {
     pub fn draw(random: &mut Random) -> Self {
         let mut small = |bound: u8| u8::try_from(random.below(bound.into())).unwrap_or(0);
         let (kind, worker, task) = (small(40), small(WORKERS), small(16));
         match kind {
-            0..=6 => Self::Feed { count: 1 + small(8) },
-            7..=10 => Self::Join { worker },
-            11..=26 => Self::Work {
+            0..=5 => Self::Feed { count: 1 + small(30) },
+            6 | 7 => Self::Join { worker },
+            8..=28 => {
+                let work = WorkStep {
+                    worker,
+                    task,
+                    records: 1 + small(10),
+                };
+                if kind <= 25 {
+                    Self::Work(work)
+                } else {
+                    Self::Hold(work)
+                }
+            }
+            29 | 30 => Self::GoOn,
+            31 => Self::Leave { worker },
+            32 => Self::Forget { worker },
+            33 | 34 => Self::Drain {
                 worker,
-                task,
-                records: 1 + small(10),
+                cancel: kind == 34,
             },
-            27..=29 => Self::Hold {
-                worker,
-                task,
-                records: 1 + small(10),
-            },
-            30..=32 => Self::GoOn,
-            33 => Self::Leave { worker },
-            34 | 35 => Self::Forget { worker },
-            36 | 37 => Self::Drain {
-                worker,
-                cancel: kind == 37,
-            },
-            38 => Self::Split { task },
+            35..=37 => Self::Split { task },
             _ => Self::Merge { task },
         }
     }

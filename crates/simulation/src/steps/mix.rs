@@ -22,6 +22,24 @@ pub(super) struct Mix {
     first_topic: u8,
     /// True if files are lost. Kinds of steps whose state after a loss is unpredictable are left out then.
     has_losses: bool,
+    /// Jobs of the apps.
+    trades: &'static [Trade],
+}
+
+/// Kinds of steps that a seed may have.
+#[derive(Debug, Clone, Copy)]
+enum Kinds {
+    Not(&'static [Kind]),
+    Only(&'static [Kind]),
+}
+
+impl Kinds {
+    fn has(self, kind: Kind) -> bool {
+        match self {
+            Self::Not(kinds) => !kinds.contains(&kind),
+            Self::Only(kinds) => kinds.contains(&kind),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,34 +241,22 @@ const NOT_OF_MAIL: [Kind; 15] = [
     Kind::Recreate,
 ];
 
-/// Steps without a part in a seed with workers of apps only.
-const NOT_OF_JOBS: [Kind; 25] = [
-    Kind::Produce,
-    Kind::Leave,
-    Kind::Read,
-    Kind::Reader,
-    Kind::Recreate,
-    Kind::Group,
-    Kind::Share,
-    Kind::Transaction,
-    Kind::Publish,
-    Kind::Consume,
-    Kind::Get,
-    Kind::Settle,
-    Kind::Cancel,
-    Kind::Close,
-    Kind::Pause,
-    Kind::Remove,
-    Kind::Define,
-    Kind::View,
-    Kind::Tx,
-    Kind::Stream,
-    Kind::Live,
-    Kind::Mail,
-    Kind::Move,
-    Kind::Space,
-    Kind::Repeat,
+/// Steps of a seed with workers of apps only.
+const OF_JOBS: [Kind; 10] = [
+    Kind::Job,
+    Kind::Look,
+    Kind::Fault,
+    Kind::End,
+    Kind::Checkpoint,
+    Kind::BackUp,
+    Kind::Restore,
+    Kind::Jump,
+    Kind::Full,
+    Kind::Rest,
 ];
+/// Weight of a worker's step in such a seed, above all others together: a join, a commit, a cut of a task and another
+/// commit have to come behind one another.
+const JOBS_WEIGHT: u64 = 200;
 
 /// Steps without a part in a seed with transactional clients of AMQP and few others.
 const NOT_OF_TX: [Kind; 13] = [
@@ -271,7 +277,24 @@ const NOT_OF_TX: [Kind; 13] = [
 
 impl Mix {
     pub(super) fn new(random: &mut Random) -> Self {
-        let has_losses = random.below(3) == 0;
+        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
+        // undisturbed.
+        let kinds = random.pick(&[
+            Kinds::Not(&[]),
+            Kinds::Not(&[]),
+            Kinds::Not(&NOT_OF_KAFKA),
+            Kinds::Not(&NOT_OF_AMQP),
+            Kinds::Not(&NOT_OF_TX),
+            Kinds::Not(&NOT_OF_TRANSACTIONS),
+            Kinds::Not(&NOT_OF_SHARES),
+            Kinds::Not(&NOT_OF_SHARES),
+            Kinds::Not(&NOT_OF_GROUPS),
+            Kinds::Not(&NOT_OF_MAIL),
+            Kinds::Only(&OF_JOBS),
+            Kinds::Only(&OF_JOBS),
+        ]);
+        let are_jobs = matches!(kinds, Kinds::Only(_));
+        let has_losses = random.below(3) == 0 && !are_jobs;
         let is_uncertain = |kind| {
             matches!(
                 kind,
@@ -295,26 +318,14 @@ impl Mix {
                 kind != Kind::Lose
             }
         };
-        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
-        // undisturbed.
-        let omitted = random.pick(&[
-            &[][..],
-            &[][..],
-            &NOT_OF_KAFKA,
-            &NOT_OF_AMQP,
-            &NOT_OF_TX,
-            &NOT_OF_TRANSACTIONS,
-            &NOT_OF_SHARES,
-            &NOT_OF_SHARES,
-            &NOT_OF_GROUPS,
-            &NOT_OF_MAIL,
-            &NOT_OF_JOBS,
-        ]);
         let first_topic = random.pick(&[0, 0, 0, TOPICS - 2]);
         let weights: Vec<_> = KINDS
             .into_iter()
-            .filter(|(_, kind)| may_be(*kind) && !omitted.contains(kind))
-            .map(|(weight, kind)| (weight * random.below(4), kind))
+            .filter(|(_, kind)| may_be(*kind) && kinds.has(*kind))
+            .map(|(weight, kind)| match kind {
+                Kind::Job if are_jobs => (JOBS_WEIGHT, kind),
+                _ => (weight * random.below(4), kind),
+            })
             .map(|(weight, kind)| {
                 // Segments are compacted once they are sealed, which a start does.
                 let is_more = first_topic > 0 && matches!(kind, Kind::Rewrite | Kind::End);
@@ -325,7 +336,8 @@ impl Mix {
         Self {
             weights,
             total,
-            waits: random.pick(&[1, 5, 30]),
+            // A claim is stored before its worker gets records.
+            waits: random.pick(if are_jobs { &[5, 30, 100] } else { &[1, 5, 30] }),
             pumps: random.pick(&[1, 4, 20]),
             bytes_max: random.pick(&[100, 1_000, 10_000, 60_000, 200_000]),
             // Some seeds send only old records, or only records without a timestamp.
@@ -337,6 +349,7 @@ impl Mix {
             ]),
             first_topic,
             has_losses,
+            trades: random.pick(&[&Trade::ALL[..], &Trade::ALL[..1], &Trade::ALL[1..]]),
         }
     }
 
@@ -401,7 +414,7 @@ impl Mix {
             Kind::Stream => Action::Stream(StreamStep::draw(random)),
             Kind::Live => Action::Live(LiveStep::draw(random)),
             Kind::Mail => Action::Mail(MailStep::draw(random)),
-            Kind::Job => Action::Job(Trade::draw(random), JobStep::draw(random)),
+            Kind::Job => Action::Job(random.pick(self.trades), JobStep::draw(random)),
             Kind::Move => Action::Move(Move::draw(random)),
             Kind::Space => Action::Space(SpaceStep::draw(random)),
             Kind::Remove => remove(random),
