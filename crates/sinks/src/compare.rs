@@ -3,7 +3,7 @@
 //!
 //! A row is a canonical text and a hash of it (`canonical`). Sums of hashes do not depend on the order, and
 //! see a row that is there twice. PostgreSQL computes its own, so that little travels; of files, one is in
-//! memory at a time.
+//! memory at a time. `spans` has the bounds.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,13 @@ use crate::canonical::{DIGITS, hash, shown, write_canonical};
 use crate::columns::{Column, Kind, Origin};
 use crate::definition::{Definition, TargetSpec};
 use crate::rows::Cell;
+use crate::spans::{Listed, SPANS_MAX, Span, Sums, Wanted, add, different, equal};
 use crate::target::files::{Counting, Files};
 use crate::target::postgres::Postgres;
 use crate::target::{Place, Steps, Target, TargetError};
 
 /// Lengths of spans, in µs: hours, minutes, seconds.
 const WIDTHS: [i64; 3] = [3_600_000_000, 60_000_000, 1_000_000];
-/// Rows of a span below which it is not divided any more.
-const ROWS_MAX: u64 = 1000;
-/// Rows of all spans that are listed, at most, of each store.
-const LISTED_MAX: u64 = 10_000;
 
 /// Reason why two stores cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -80,41 +77,6 @@ pub struct Compared {
     pub apart: Vec<String>,
 }
 
-/// A span of time, in µs since 1970, without its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) from: i64,
-    pub(crate) to: i64,
-}
-
-impl Span {
-    fn has(self, at: i64) -> bool {
-        self.from <= at && at < self.to
-    }
-}
-
-/// Rows of which sums or texts are wanted.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub(crate) columns: Vec<Column>,
-    pub(crate) by: Column,
-    pub(crate) spans: Vec<Span>,
-    /// True if rows without a time are wanted as well.
-    pub(crate) with_timeless: bool,
-}
-
-impl Wanted {
-    fn has(&self, at: Option<i64>) -> bool {
-        match at {
-            Some(at) => self.spans.iter().any(|span| span.has(at)),
-            None => self.with_timeless,
-        }
-    }
-}
-
-/// Count and sum of hashes, by the begin of a span; `None` for rows without a time.
-pub(crate) type Sums = BTreeMap<Option<i64>, (u64, u128)>;
-
 /// One of the stores.
 enum Store {
     Table(Box<Postgres>),
@@ -137,7 +99,7 @@ impl Store {
             }
             TargetSpec::Files(spec) if has_columns => {
                 let mut target = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
-                let files = target.counting().await.map_err(failed)?;
+                let files = target.counting().await.map_err(failed)?.files;
                 Ok(Self::Files {
                     target: Box::new(target),
                     files,
@@ -169,9 +131,7 @@ impl Store {
                 let mut sums = Sums::new();
                 self.each(wanted, |at, text| {
                     let begin = at.map(|at| at.div_euclid(width).saturating_mul(width));
-                    let (count, sum) = sums.entry(begin).or_default();
-                    *count += 1;
-                    *sum += u128::from(hash(text));
+                    add(&mut sums, begin, (1, hash(text).into()), SPANS_MAX)
                 })
                 .await?;
                 Ok(sums)
@@ -189,8 +149,11 @@ impl Store {
                 }
             }
             Self::Files { .. } => {
-                self.each(wanted, |_, text| *texts.entry(text.to_owned()).or_default() += 1)
-                    .await?;
+                self.each(wanted, |_, text| {
+                    *texts.entry(text.to_owned()).or_default() += 1;
+                    Ok(())
+                })
+                .await?;
             }
         }
         Ok(texts)
@@ -200,7 +163,7 @@ impl Store {
     async fn each(
         &mut self,
         wanted: &Wanted,
-        mut take: impl FnMut(Option<i64>, &str),
+        mut take: impl FnMut(Option<i64>, &str) -> Result<(), TargetError>,
     ) -> Result<(), TargetError> {
         let Self::Files {
             target,
@@ -227,7 +190,7 @@ impl Store {
                     for place in &places {
                         write_canonical(&mut text, &rows, cells.get(*place).copied().unwrap_or(Cell::Null));
                     }
-                    take(at, &text);
+                    take(at, &text)?;
                 }
             }
         }
@@ -286,62 +249,8 @@ pub async fn compare(sinks: [&Definition; 2], selection: &Selection) -> Result<C
         wanted.spans = listed.divide(different, bounds, width, level + 1 == WIDTHS.len());
     }
     compared.unlisted = listed.passed;
-    compared.only = only(sinks, &mut stores, &listed.wanted).await?;
+    compared.only = only(sinks, &mut stores, &listed.wanted()).await?;
     Ok(compared)
-}
-
-/// Spans whose rows are listed.
-struct Listed {
-    wanted: Wanted,
-    /// Rows for which there is room.
-    room: u64,
-    /// Spans that have more rows.
-    passed: u64,
-}
-
-impl Listed {
-    fn of(wanted: &Wanted) -> Self {
-        Self {
-            wanted: Wanted {
-                spans: Vec::new(),
-                with_timeless: false,
-                ..wanted.clone()
-            },
-            room: LISTED_MAX,
-            passed: 0,
-        }
-    }
-
-    /// Takes spans that differ, with their rows. Returns those that have to be divided.
-    fn divide(
-        &mut self,
-        different: Vec<(Option<i64>, u64)>,
-        bounds: Span,
-        width: i64,
-        is_last: bool,
-    ) -> Vec<Span> {
-        let mut divided = Vec::new();
-        for (begin, rows) in different {
-            let span = begin.map(|begin| Span {
-                from: begin.max(bounds.from),
-                to: begin.saturating_add(width).min(bounds.to),
-            });
-            if let Some(span) = span.filter(|_| rows > ROWS_MAX && !is_last) {
-                divided.push(span);
-                continue;
-            }
-            let Some(room) = self.room.checked_sub(rows) else {
-                self.passed += 1;
-                continue;
-            };
-            self.room = room;
-            match span {
-                Some(span) => self.wanted.spans.push(span),
-                None => self.wanted.with_timeless = true,
-            }
-        }
-        divided
-    }
 }
 
 /// Returns the rows that only one of the stores has.
@@ -369,27 +278,6 @@ async fn only(
         }
     }
     Ok(found)
-}
-
-/// Returns the spans in which sums differ, with the higher count.
-fn different([one, other]: &[Sums; 2]) -> Vec<(Option<i64>, u64)> {
-    let mut begins: Vec<_> = one.keys().chain(other.keys()).copied().collect();
-    begins.sort_unstable();
-    begins.dedup();
-    let counted = |sums: &Sums, begin| sums.get(&begin).copied().unwrap_or_default();
-    let pairs = begins
-        .into_iter()
-        .map(|begin| (begin, counted(one, begin), counted(other, begin)));
-    let differing = pairs.filter(|(_, one, other)| one != other);
-    differing
-        .map(|(begin, one, other)| (begin, one.0.max(other.0)))
-        .collect()
-}
-
-fn equal([one, other]: &[Sums; 2]) -> u64 {
-    one.iter()
-        .filter(|(begin, sums)| other.get(*begin) == Some(*sums))
-        .count() as u64
 }
 
 /// Returns the columns of both sinks, and the names of those that cannot be compared.
@@ -465,24 +353,4 @@ async fn apart(
         }
     }
     Ok(apart)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_differ_by_count_or_by_hash() {
-        let sums = |all: &[(Option<i64>, u64, u128)]| {
-            all.iter()
-                .map(|(begin, count, sum)| (*begin, (*count, *sum)))
-                .collect::<Sums>()
-        };
-        let pair = [
-            sums(&[(None, 1, 5), (Some(0), 2, 7), (Some(9), 1, 1)]),
-            sums(&[(None, 1, 5), (Some(0), 2, 8), (Some(-9), 3, 1)]),
-        ];
-        assert_eq!(different(&pair), [(Some(-9), 3), (Some(0), 2), (Some(9), 1)]);
-        assert_eq!(equal(&pair), 1);
-    }
 }

@@ -30,7 +30,7 @@
 //!   until they are stored; `dead`: dead letters
 //! - [`turns`]: flushes at a time, as the store bears them
 //! - [`trial`]: rows of the last records, without a target; [`verify`]: a roll-up computed again;
-//!   [`compare`]: the rows of two stores
+//!   [`compare`]: the rows of two stores, by `spans` of time
 //! - [`scan`]: records and rows for programs that ask about them
 //! - [`positions`]: looked up in topics, and set by an operator's word
 //! - [`runner`]: one sink; `session`: the time in which it has claims (`held`); `claims`: its partitions, by
@@ -79,6 +79,7 @@ mod pump;
 pub mod query;
 mod reader;
 mod session;
+mod spans;
 mod tables;
 pub mod versions;
 mod work;

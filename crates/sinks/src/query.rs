@@ -1,7 +1,9 @@
 //! Fields of a table of PostgreSQL, added to records by key, through a cache.
 //!
 //! A step never waits for the database. A key that the cache does not know is noted, and its record stays
-//! where it is until [`Query::fetch`] has asked for all keys that are noted.
+//! where it is until [`Query::fetch`] has asked for all keys that are noted. `database` asks.
+
+mod database;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,21 +13,19 @@ use std::time::Duration;
 use stafett_expr::{Expression, Fault, Value};
 use stafett_model::Lock;
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::{Client, Statement};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::computed::{Source, View};
-use crate::document::{Document, write_line};
+use crate::document::Document;
 use crate::lookup::{Missing, TableCounts};
 use crate::pace::Waits;
 use crate::secret::Secret;
 use crate::status::{State, Status};
-use crate::target::postgres::{connect, quoted, stopped};
 use crate::target::{Place, TargetError};
 use crate::transform::Verdict;
 use crate::writer::STOPPED;
+use database::Connected;
 
 /// Keys of one question, at most.
 const KEYS_MAX: usize = 500;
@@ -39,10 +39,6 @@ const ENTRY_BYTES: usize = 112;
 const ABSENT: u32 = 10;
 /// Least time for which a row counts, beside that of its answer.
 const SLACK: Duration = Duration::from_secs(1);
-/// Time for an answer.
-const ANSWER: Duration = Duration::from_secs(30);
-const SESSION: &str = "SET TimeZone = 'UTC'; SET default_transaction_read_only = on; \
-                       SET statement_timeout = '30s'; SET client_min_messages = 'error'";
 
 /// A step that looks records up in a database.
 #[derive(Debug, Clone)]
@@ -77,8 +73,15 @@ impl PartialEq for Query {
 
 impl Eq for Query {}
 
-/// JSON texts of the fields that are added, in their order; `None` if the table has no such row.
-type Row = Option<Arc<[Box<str>]>>;
+/// Row of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Row {
+    /// JSON texts of the fields that are added, in their order.
+    Found(Arc<[Box<str>]>),
+    Absent,
+    /// The database has it, and cannot give it out as text.
+    Unreadable(Arc<str>),
+}
 
 #[derive(Debug, Clone)]
 struct Entry {
@@ -124,13 +127,24 @@ impl Entries {
     }
 }
 
+/// Returns the time for which a row counts. A record may need the row of another table meanwhile: an answer
+/// counts twice the time of one.
+fn lifetime(row: &Row, cache: Duration, took: Duration) -> Duration {
+    let time = if matches!(row, Row::Found(_)) {
+        cache
+    } else {
+        cache / ABSENT
+    };
+    time.max(took * 2 + SLACK)
+}
+
 fn bytes_of(key: &str, row: &Row) -> usize {
-    let values = row.iter().flat_map(|row| row.iter());
-    ENTRY_BYTES
-        + key.len()
-        + values
-            .map(|json| size_of::<Box<str>>() + json.len())
-            .sum::<usize>()
+    let bytes = match row {
+        Row::Found(values) => values.iter().map(|json| size_of::<Box<str>>() + json.len()).sum(),
+        Row::Absent => 0,
+        Row::Unreadable(why) => why.len(),
+    };
+    ENTRY_BYTES + key.len() + bytes
 }
 
 /// Rows by key, as the database had them.
@@ -156,53 +170,6 @@ impl Default for Cache {
             connection: Lock::default(),
             found: AtomicU64::default(),
             missing: AtomicU64::default(),
-        }
-    }
-}
-
-/// A connection, and its question.
-#[derive(Debug)]
-struct Connected {
-    client: Client,
-    statement: Statement,
-    kind: KeyKind,
-    /// Ends with this.
-    _task: JoinSet<()>,
-}
-
-/// Type of the column with the keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeyKind {
-    Text,
-    Whole,
-    Uuid,
-}
-
-impl KeyKind {
-    fn of(name: &str) -> Option<Self> {
-        match name {
-            "text" | "character varying" => Some(Self::Text),
-            "smallint" | "integer" | "bigint" => Some(Self::Whole),
-            "uuid" => Some(Self::Uuid),
-            _ => None,
-        }
-    }
-
-    /// Returns the type of the keys in a question.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Whole => "bigint",
-            Self::Uuid => "uuid",
-        }
-    }
-
-    /// Returns a key as the database shows it. `None` if no row can have it.
-    fn normal(self, key: &str) -> Option<String> {
-        match self {
-            Self::Text => (!key.contains('\0')).then(|| key.to_owned()),
-            Self::Whole => key.parse::<i64>().ok().map(|number| number.to_string()),
-            Self::Uuid => uuid::Uuid::try_parse(key).ok().map(|id| id.to_string()),
         }
     }
 }
@@ -257,14 +224,14 @@ impl Query {
         counts: bool,
     ) -> Result<Verdict, String> {
         let row = match self.key_of(document, source)? {
-            None => None,
+            None => Row::Absent,
             Some(key) => match self.cache.get(&key) {
                 Some(row) => row,
                 None => return Ok(Verdict::Wait),
             },
         };
         if counts {
-            let counter = if row.is_some() {
+            let counter = if matches!(row, Row::Found(_)) {
                 &self.cache.found
             } else {
                 &self.cache.missing
@@ -272,17 +239,20 @@ impl Query {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         match (row, self.missing) {
-            (Some(row), _) => {
+            (Row::Found(row), _) => {
                 for (name, json) in self.add.iter().zip(&*row) {
                     document.set(name, String::from(&**json));
                 }
             }
-            (None, Missing::Null) => {
+            (Row::Absent, Missing::Null) => {
                 for name in &self.add {
                     document.set(name, "null".to_owned());
                 }
             }
-            (None, Missing::Poison) => return Err(format!("{} has no row of that key", self.table)),
+            (Row::Absent, Missing::Poison) => {
+                return Err(format!("{} has no row of that key", self.table));
+            }
+            (Row::Unreadable(why), _) => return Err(format!("the row of {}: {why}", self.table)),
         }
         Ok(Verdict::Keep)
     }
@@ -312,9 +282,7 @@ impl Query {
         }
         let mut connection = self.cache.connection.lock().take();
         let asked_at = Instant::now();
-        let asked = timeout(ANSWER, self.ask(&mut connection, &keys)).await;
-        let silent = || TargetError::Retry(format!("no answer for {} s", ANSWER.as_secs()));
-        let (kind, rows) = match asked.unwrap_or_else(|_| Err(silent())) {
+        let rows = match self.ask(&mut connection, &keys).await {
             Ok(found) => found,
             Err(why) => {
                 // The connection ends here.
@@ -323,94 +291,13 @@ impl Query {
             }
         };
         *self.cache.connection.lock() = connection;
-        let now = Instant::now();
-        let time = Duration::from_millis(self.cache_ms);
+        let took = asked_at.elapsed();
         let mut entries = self.cache.entries.lock();
-        for key in keys {
-            // Two keys may be those of one row.
-            let row: Row = kind.normal(&key).and_then(|normal| rows.get(&normal).cloned());
-            // A record may need the row of another table meanwhile: an answer counts twice the time of one.
-            let time = if row.is_some() { time } else { time / ABSENT };
-            let until = now + time.max(asked_at.elapsed() * 2 + SLACK);
+        for (key, row) in rows {
+            let until = asked_at + took + lifetime(&row, Duration::from_millis(self.cache_ms), took);
             entries.insert(key.into_boxed_str(), Entry { row, until });
         }
         Ok(())
-    }
-
-    async fn ask(
-        &self,
-        connection: &mut Option<Connected>,
-        keys: &[String],
-    ) -> Result<(KeyKind, HashMap<String, Arc<[Box<str>]>>), TargetError> {
-        if connection.as_ref().is_none_or(|it| it.client.is_closed()) {
-            *connection = Some(self.connect().await?);
-        }
-        let gone = || TargetError::Retry("the connection ended".to_owned());
-        let connected = connection.as_ref().ok_or_else(gone)?;
-        let kind = connected.kind;
-        let normal: Vec<String> = keys.iter().filter_map(|key| kind.normal(key)).collect();
-        let answer = connected.client.query(&connected.statement, &[&normal]).await;
-        let mut rows = HashMap::new();
-        for row in answer.map_err(|why| stopped(&why))? {
-            let key: String = row.get(0);
-            let mut values = Vec::with_capacity(self.add.len());
-            for place in 1..=self.add.len() {
-                let json: Option<String> = row.get(place);
-                let mut line = Vec::new();
-                write_line(&mut line, json.as_deref().unwrap_or("null"));
-                values.push(String::from_utf8(line).unwrap_or_default().into_boxed_str());
-            }
-            let bytes: usize = values.iter().map(|json| json.len()).sum();
-            if bytes > ROW_BYTES_MAX {
-                let why =
-                    format!("the fields of a row have {bytes} bytes, and at most {ROW_BYTES_MAX} are kept");
-                return Err(TargetError::Stop(why));
-            }
-            if rows.insert(key, values.into()).is_some() {
-                let why = format!(
-                    "several rows have the same {}: keys have to be unique",
-                    self.column
-                );
-                return Err(TargetError::Stop(why));
-            }
-        }
-        Ok((kind, rows))
-    }
-
-    async fn connect(&self) -> Result<Connected, TargetError> {
-        let (client, task) = connect(&self.url, self.ca.as_deref()).await?;
-        client.batch_execute(SESSION).await.map_err(|why| stopped(&why))?;
-        let table = format!("{}.{}", quoted(&self.schema), quoted(&self.table));
-        let kinds = "SELECT format_type(atttypid, NULL) FROM pg_attribute \
-                     WHERE attrelid = $1::text::regclass AND attname = $2 AND attnum > 0 AND NOT attisdropped";
-        let kind = client.query_opt(kinds, &[&table, &self.column]).await;
-        let kind = kind.map_err(|why| stopped(&why))?;
-        let kind: String = kind
-            .ok_or_else(|| TargetError::Stop(format!("there is no column {}", self.column)))?
-            .get(0);
-        let kind = KeyKind::of(&kind).ok_or_else(|| {
-            let column = &self.column;
-            TargetError::Stop(format!(
-                "the column {column} is {kind}, and keys are text, whole numbers or uuid"
-            ))
-        })?;
-        let column = quoted(&self.column);
-        let added = self
-            .add
-            .iter()
-            .map(|name| format!(", to_json({})::text", quoted(name)));
-        let question = format!(
-            "SELECT {column}::text{} FROM {table} WHERE {column} = ANY ($1::text[]::{}[])",
-            added.collect::<String>(),
-            kind.word()
-        );
-        let statement = client.prepare(&question).await.map_err(|why| stopped(&why))?;
-        Ok(Connected {
-            client,
-            statement,
-            kind,
-            _task: task,
-        })
     }
 }
 
@@ -441,15 +328,15 @@ mod tests {
     use super::*;
 
     fn entry(text: &str, until: Instant) -> Entry {
-        let row: Arc<[Box<str>]> = vec![Box::from(text)].into();
-        Entry {
-            row: Some(row),
-            until,
-        }
+        let row = Row::Found(vec![Box::from(text)].into());
+        Entry { row, until }
     }
 
     fn text(row: Option<Row>) -> Option<String> {
-        Some(String::from(&*row??.first()?.clone()))
+        let Some(Row::Found(values)) = row else {
+            return None;
+        };
+        Some(values.first()?.to_string())
     }
 
     #[tokio::test(start_paused = true)]
@@ -500,24 +387,40 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_those_of_the_column() {
-        for (name, key, expected) in [
-            ("text", "a'b", Some("a'b")),
-            ("text", "a\0", None),
-            ("character varying", "7", Some("7")),
-            ("integer", "007", Some("7")),
-            ("bigint", "7.0", None),
-            ("smallint", "99999999999999999999", None),
-            (
-                "uuid",
-                "67E55044-10B1-426F-9247-BB680E5FE0C8",
-                Some("67e55044-10b1-426f-9247-bb680e5fe0c8"),
-            ),
-            ("uuid", "x", None),
-        ] {
-            let kind = KeyKind::of(name).unwrap();
-            assert_eq!(kind.normal(key).as_deref(), expected, "{name} {key}");
+    fn keys_that_are_wanted_after_an_outage_are_asked_for_in_bounded_questions() {
+        let cache = Cache::default();
+        let keys = |from: usize| (from..from + KEYS_MAX).map(|key| format!("{key:05}"));
+        // Two questions have failed, and records want more meanwhile.
+        cache.wanted.lock().extend(keys(0).chain(keys(KEYS_MAX)));
+        for key in keys(2 * KEYS_MAX) {
+            assert!(cache.get(&key).is_none());
         }
-        assert_eq!(KeyKind::of("jsonb"), None);
+        assert_eq!(cache.wanted.lock().len(), 2 * KEYS_MAX, "no more are noted");
+        let known = Instant::now() + Duration::from_hours(1);
+        cache.entries.lock().insert("00007".into(), entry("7", known));
+        let first = cache.take_wanted();
+        assert_eq!(first.len(), KEYS_MAX);
+        assert!(!first.contains(&"00007".to_owned()));
+        assert_eq!(cache.take_wanted().len(), KEYS_MAX - 1);
+        assert!(cache.take_wanted().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_row_counts_while_the_row_of_another_table_is_asked_for() {
+        let (cache, second) = (Duration::from_secs(1), Duration::from_secs(1));
+        let found = entry("1", Instant::now()).row;
+        for took in [Duration::ZERO, second, 25 * second] {
+            for row in [&found, &Row::Absent] {
+                let entries = &mut Entries::default();
+                let until = Instant::now() + lifetime(row, cache, took);
+                let row = row.clone();
+                entries.insert("a".into(), Entry { row, until });
+                // The other answer takes as long.
+                tokio::time::advance(took).await;
+                assert!(entries.get("a", Instant::now()).is_some(), "{took:?}");
+            }
+        }
+        assert_eq!(lifetime(&found, 20 * second, second), 20 * second);
+        assert_eq!(lifetime(&Row::Absent, 50 * second, second), 5 * second);
     }
 }

@@ -10,7 +10,7 @@ use crate::columns::{Column, Origin};
 use crate::definition::{Begin, Definition, OnGap, TargetSpec};
 use crate::reader::{Reader, begin};
 use crate::rows::Rows;
-use crate::target::files::Files;
+use crate::target::files::{Counting, Files};
 use crate::target::{Place, Steps};
 
 /// A partition, and the committed records that it has now.
@@ -71,17 +71,32 @@ pub fn columns(sink: &Definition) -> Result<&[Column], String> {
     Err(format!("the sink {} writes no files with columns", sink.name))
 }
 
-/// Sends the rows of all files of a sink that count, until the receiver is gone.
-pub async fn rows(sink: &Definition, pieces: &Sender<Rows>) -> Result<(), String> {
-    let TargetSpec::Files(spec) = &sink.target else {
-        return columns(sink).map(|_| ());
-    };
-    let mut files = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
-    for file in files.counting().await.map_err(|why| why.to_string())? {
-        let rows = files.rows_of(&file).await.map_err(|why| why.to_string())?;
-        if pieces.send(rows).await.is_err() {
-            return Ok(());
-        }
+/// Files of a sink that count, read one after the other.
+#[derive(Debug)]
+pub struct FileRows {
+    target: Files,
+    left: std::vec::IntoIter<Counting>,
+}
+
+impl FileRows {
+    /// Lists the files.
+    pub async fn open(sink: &Definition) -> Result<Self, String> {
+        columns(sink)?;
+        let TargetSpec::Files(spec) = &sink.target else {
+            return Err(format!("the sink {} writes no files", sink.name));
+        };
+        let mut target = Files::new(&sink.name, spec, &sink.columns, || 0, Steps::default());
+        let found = target.counting().await.map_err(|why| why.to_string())?;
+        let left = found.files.into_iter();
+        Ok(Self { target, left })
     }
-    Ok(())
+
+    /// Reads the rows of the next file. `None` behind the last one.
+    pub async fn next(&mut self) -> Result<Option<Rows>, String> {
+        let Some(file) = self.left.next() else {
+            return Ok(None);
+        };
+        let rows = self.target.rows_of(&file).await;
+        rows.map(Some).map_err(|why| why.to_string())
+    }
 }

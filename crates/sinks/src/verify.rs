@@ -1,24 +1,24 @@
 //! A roll-up computed again from the log, up to the positions that its store has: compared with the store, or
 //! put in its place.
 
+mod files;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use stafett_kafka_client::{Client, ClientError, Str};
-use stafett_model::{Headers, Offset, StoredRecord};
 
-use crate::convert::{Converted, Converter, write_json, write_plain};
+use crate::convert::{Converted, Converter, write_plain};
 use crate::definition::{Begin, Definition, OnGap, TargetSpec};
 use crate::positions::places;
 use crate::reader::{Reader, begin};
 use crate::rollup::{Every, Groups, MEMBER_BYTES, Rollup};
 use crate::rows::{Cell, Rows};
-use crate::scan::columns;
-use crate::target::files::Files;
 use crate::target::postgres::{Figures, Postgres, Summed};
-use crate::target::{Place, Steps, Target, TargetError};
+use crate::target::{Place, Steps, TargetError};
 use crate::trial::TrialError;
+use files::fold_files;
 
 /// Reason why a roll-up cannot be computed again.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,11 @@ pub enum VerifyError {
     Records(#[from] TrialError),
     #[error("records {from} to {to} of {place} were summed up, and are no longer in the topic")]
     Gone { place: Place, from: u64, to: u64 },
+    #[error(
+        "{place}: the files begin at the record {files}, and the figures at {figures}: those between are in one of \
+         them alone"
+    )]
+    Begins { place: Place, files: u64, figures: u64 },
     /// It is not certain which records the figures are of.
     #[error("{place}: {why}")]
     Uncertain { place: Place, why: &'static str },
@@ -344,56 +349,6 @@ async fn fold(
             }
         }
         next = piece.next;
-    }
-    Ok(records)
-}
-
-/// Sums up the rows of files, which have to be as far as the figures of some places. Returns their number.
-async fn fold_files(
-    files: &Definition,
-    sink: &Definition,
-    rollup: &Rollup,
-    summed: &[Summed],
-    groups: &mut Groups,
-) -> Result<u64, VerifyError> {
-    let TargetSpec::Files(spec) = &files.target else {
-        return Err(VerifyError::NoFiles(files.name.clone()));
-    };
-    columns(files).map_err(|_| VerifyError::NoFiles(files.name.clone()))?;
-    let mut target = Files::new(&files.name, spec, &files.columns, || 0, Steps::default());
-    let positions: BTreeMap<Place, u64> = target.positions().await?.into_iter().collect();
-    if let Some(apart) = summed
-        .iter()
-        .find(|it| positions.get(&it.place) != Some(&it.next))
-    {
-        return Err(VerifyError::Uncertain {
-            place: apart.place.clone(),
-            why: "the files are not as far as the figures",
-        });
-    }
-    let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
-    let place = Place {
-        topic: files.name.clone(),
-        partition: 0,
-    };
-    let mut records = 0;
-    for file in target.counting().await? {
-        let rows = target.rows_of(&file).await?;
-        for (_, cells) in rows.all().iter() {
-            let mut value = Vec::new();
-            write_json(&mut value, &files.columns, &rows, cells);
-            let record = StoredRecord {
-                offset: Offset(records),
-                timestamp: -1,
-                key: None,
-                value: Some(value.into()),
-                headers: Headers::default(),
-            };
-            records += 1;
-            while converter.fold(rollup, &place, &record, groups) == Ok(Converted::Waits) {
-                converter.fetch(&place, [&record].into_iter()).await?;
-            }
-        }
     }
     Ok(records)
 }

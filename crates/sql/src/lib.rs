@@ -9,8 +9,12 @@
 //!
 //! - [`source`]: topics and files as rows
 //! - `table`: a source as a virtual table of SQLite
-//! - [`question`]: one statement, its bounds, and its answer
+//! - [`question`]: one statement, its bounds, and its answer; `names`: names in its text
 
+mod names;
 pub mod question;
 pub mod source;
 mod table;
+
+#[cfg(test)]
+mod tests;

@@ -112,9 +112,9 @@ fn run(matches: &ArgMatches) -> anyhow::Result<()> {
     let client = runtime.block_on(connect(matches));
     // Files need no broker.
     let client = if sinks.is_empty() {
-        Some(client?)
+        Ok(client?)
     } else {
-        client.ok()
+        client.map_err(|why| format!("{why:#}"))
     };
     let tables = Tables { client, sinks };
     let text = matches.get_one::<String>(QUESTION).map_or("", String::as_str);

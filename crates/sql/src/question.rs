@@ -18,6 +18,7 @@ use stafett_sinks::Definition;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::names::identifiers;
 use crate::source::Source;
 use crate::table::{Registry, register};
 
@@ -49,8 +50,8 @@ pub enum Form {
 /// Tables that a question may name: topics of a broker, and files of sinks.
 #[derive(Debug)]
 pub struct Tables {
-    /// `None` without a broker: then there are files alone.
-    pub client: Option<Client>,
+    /// The reason if there is no broker: then there are files alone.
+    pub client: Result<Client, String>,
     pub sinks: Vec<Definition>,
 }
 
@@ -76,6 +77,7 @@ pub fn answer(
     loop {
         let missing = match connection.prepare(text) {
             Ok(statement) => {
+                check_twins(handle, tables, text, &made)?;
                 let written = write_rows(statement, bounds, form, out);
                 return written.map_err(|why| in_words(why, bounds));
             }
@@ -116,13 +118,41 @@ fn found(handle: &Handle, tables: &Tables, name: &str) -> anyhow::Result<Source>
     if let Some(sink) = tables.sinks.iter().find(|sink| sink.name == name) {
         return Source::of_files(sink);
     }
-    let Some(client) = &tables.client else {
-        bail!("there is no sink {name} in the file");
-    };
+    let client = tables.client.as_ref();
+    let client = client.map_err(|why| {
+        anyhow!("there is no sink {name} in the file, and no broker to ask for a topic of that name: {why}")
+    })?;
     let source = handle.block_on(Source::of_topic(client, name))?;
     source.with_context(|| {
         format!("there is no topic {name}: a name with dots or dashes stands in double quotes")
     })
+}
+
+/// Refuses a question with two tables whose names differ in case alone: SQLite takes them for one.
+fn check_twins(handle: &Handle, tables: &Tables, text: &str, made: &[String]) -> anyhow::Result<()> {
+    for other in identifiers(text) {
+        let is_twin = |name: &&String| **name != other && name.eq_ignore_ascii_case(&other);
+        if !made.contains(&other)
+            && let Some(name) = made.iter().find(is_twin)
+            && exists(handle, tables, &other)?
+        {
+            bail!(
+                "{name} and {other} are two tables, and SQLite takes names that differ in case alone for one: \
+                 ask about one of them, and write its name alike everywhere"
+            );
+        }
+    }
+    Ok(())
+}
+
+fn exists(handle: &Handle, tables: &Tables, name: &str) -> anyhow::Result<bool> {
+    if tables.sinks.iter().any(|sink| sink.name == name) {
+        return Ok(true);
+    }
+    match &tables.client {
+        Ok(client) => Ok(handle.block_on(Source::of_topic(client, name))?.is_some()),
+        Err(_) => Ok(false),
+    }
 }
 
 fn write_rows(
@@ -225,30 +255,39 @@ fn in_words(why: anyhow::Error, bounds: Bounds) -> anyhow::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The bound of memory is one of the process.
     static TURN: Lock<()> = Lock::new(());
 
     fn asked(text: &str, bounds: Bounds, form: Form) -> Result<(String, bool), String> {
+        let tables = Tables {
+            client: Err("refused".to_owned()),
+            sinks: Vec::new(),
+        };
+        asked_of(&tables, text, bounds, form)
+    }
+
+    pub(crate) fn asked_of(
+        tables: &Tables,
+        text: &str,
+        bounds: Bounds,
+        form: Form,
+    ) -> Result<(String, bool), String> {
         let _turn = TURN.lock();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let tables = Tables {
-            client: None,
-            sinks: Vec::new(),
-        };
         let mut out = Vec::new();
-        let whole = answer(runtime.handle(), &tables, text, bounds, form, &mut out);
+        let whole = answer(runtime.handle(), tables, text, bounds, form, &mut out);
         let whole = whole.map_err(|why| format!("{why:#}"))?;
         Ok((String::from_utf8(out).unwrap(), whole))
     }
 
-    const BOUNDS: Bounds = Bounds {
+    pub(crate) const BOUNDS: Bounds = Bounds {
         memory_bytes: 32 << 20,
         time: Duration::from_mins(1),
         rows: 3,
@@ -271,7 +310,10 @@ mod tests {
             ("CREATE TABLE t (a)", "nothing is changed"),
             ("ATTACH '/etc/passwd' AS other", "nothing is changed"),
             ("SELECT * FROM none", "there is no sink none in the file"),
-            ("SELECT * FROM a.b", "there is no sink a.b in the file"),
+            (
+                "SELECT * FROM a.b",
+                "there is no sink a.b in the file, and no broker to ask for a topic of that name: refused",
+            ),
             ("SELEC 1", "syntax error"),
             ("SELECT 1; SELECT 2", "Multiple statements"),
         ] {

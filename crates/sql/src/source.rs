@@ -14,7 +14,7 @@ use stafett_sinks::Definition;
 use stafett_sinks::columns::{Column, Kind};
 use stafett_sinks::convert::plain;
 use stafett_sinks::rows::{Cell, Rows};
-use stafett_sinks::scan::{self, Part};
+use stafett_sinks::scan::{self, FileRows, Part};
 use tokio::sync::mpsc::{Sender, channel};
 
 /// Digits that a floating-point number keeps.
@@ -31,6 +31,9 @@ const OF_TOPIC: [(&str, &str); 7] = [
 ];
 /// Pieces that wait for the question.
 const AHEAD: usize = 2;
+
+/// Rows of a file that are sent at a time.
+const PIECE_ROWS: usize = 1000;
 
 /// Values in the order of the columns. A column that is not asked for is null.
 pub(crate) type Row = Vec<Value>;
@@ -259,23 +262,18 @@ async fn scan_files(
     asked: &Asked,
     rows: &Sender<Result<Vec<Row>, String>>,
 ) -> Result<(), String> {
-    let (pieces, received) = channel::<Rows>(1);
-    let reading = async {
-        let pieces = pieces;
-        scan::rows(sink, &pieces).await
-    };
-    let turning = async {
-        let mut received = received;
-        while let Some(found) = received.recv().await {
-            let all = found.all();
-            let found = all.iter().map(|(_, cells)| of_cells(&found, cells, asked));
-            if rows.send(Ok(found.collect())).await.is_err() {
-                return;
+    let mut files = FileRows::open(sink).await?;
+    // The next file is read once all rows of this one are taken.
+    while let Some(found) = files.next().await? {
+        for from in (0..found.len()).step_by(PIECE_ROWS) {
+            let range = from..found.len().min(from + PIECE_ROWS);
+            let piece = range.map(|row| of_cells(&found, found.row(row), asked)).collect();
+            if rows.send(Ok(piece)).await.is_err() {
+                return Ok(());
             }
         }
-    };
-    let (read, ()) = tokio::join!(reading, turning);
-    read
+    }
+    Ok(())
 }
 
 fn of_cells(rows: &Rows, cells: &[Cell], asked: &Asked) -> Row {

@@ -41,6 +41,16 @@ fn wrong_questions_and_options_fail_with_a_reason() {
             2,
             "a size is a number with a unit",
         ),
+        (
+            &["SELECT * FROM log"],
+            1,
+            "no broker to ask for a topic of that name: ",
+        ),
+        (
+            &["--user", "u", "--password-file", "/none", "SELECT * FROM log"],
+            1,
+            "the password file /none cannot be read",
+        ),
         (&[], 2, "QUESTION"),
     ] {
         let refused = asked(arguments);

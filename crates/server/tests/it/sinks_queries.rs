@@ -211,6 +211,22 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     written_again(&scene, &client).await;
     let (code, said) = rollup(&["verify", "again", "files"]);
     assert_eq!(code, Some(0), "{said}");
+    late_files(&scene);
+    let (_, said) = rollup(&["verify", "sums", "--files", "late"]);
+    let why = "the files begin at the record 2, and the figures at 0";
+    assert!(said.contains(why), "{said}");
+}
+
+/// Writes the records of both partitions into other files, without the first ones.
+fn late_files(scene: &Scene) {
+    let folder = scene.folder.path().join("late");
+    let into = folder.to_str().unwrap();
+    let set = ["--set", "log/0=2", "--set", "log/1=2"];
+    let words = [&["files"][..], &set, &["--into", into, "--as", "late"]].concat();
+    let made = printed(scene.sink("replay", &words).output().unwrap());
+    let text = fs::read_to_string(scene.file()).unwrap();
+    fs::write(scene.file(), format!("{text}{made}")).unwrap();
+    scene.run_to_the_end(300);
 }
 
 /// Writes the records of the table again into another one.
@@ -227,4 +243,65 @@ async fn written_again(scene: &Scene, client: &Client) {
     let statement = "SELECT count(*), count(DISTINCT n) FROM t_new";
     let row = client.query_one(statement, &[]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (60, 60));
+}
+
+/// Defines a look-up of `name` by `value.app` in a database of a server.
+fn define_names(scene: &Scene, server: &Server, database: &str) {
+    let definition = format!(
+        "[sink.events]\nfrom = \"log\"\nto = \"files\"\npath = '{}'\nformat = \"ndjson\"\nplace = true\n\
+         flush = {{ every = \"50ms\" }}\n[[sink.events.transform]]\n\
+         lookup = {{ url = \"{}\", table = \"names\", column = \"id\", key = \"value.app\", add = [\"name\"] }}\n\
+         [sink.events.columns]\ntext = {{ type = \"text\", from = \"app\" }}\nname = {{ type = \"text\" }}\n",
+        scene.folder.path().join("out").display(),
+        server
+            .url()
+            .replace("dbname=postgres", &format!("dbname={database}"))
+    );
+    fs::write(scene.file(), definition).unwrap();
+}
+
+#[tokio::test]
+async fn an_odd_key_of_a_database_in_another_encoding_is_a_matter_of_its_record() {
+    let Some(server) = Server::start().await else {
+        return;
+    };
+    let client = server.connect().await;
+    for (encoding, insert) in [
+        ("LATIN1", "('å', 'Åsa'), ('b', 'Bo')"),
+        // Bytes that are no UTF-8.
+        (
+            "SQL_ASCII",
+            "('å', 'Åsa'), ('b', 'Bo'), ('Ω', convert_from('\\xff', 'SQL_ASCII'))",
+        ),
+    ] {
+        let database = encoding.to_lowercase();
+        let create =
+            format!("CREATE DATABASE {database} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
+        client.batch_execute(&create).await.unwrap();
+        let url = server
+            .url()
+            .replace("dbname=postgres", &format!("dbname={database}"));
+        let (own, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls)
+            .await
+            .unwrap();
+        let fill =
+            format!("CREATE TABLE names (id text PRIMARY KEY, name text); INSERT INTO names VALUES {insert}");
+        let filled = async move { own.batch_execute(&fill).await };
+        let (filled, ended) = tokio::join!(filled, connection);
+        filled.and(ended).unwrap();
+        let scene = Scene::new();
+        define_names(&scene, &server, &database);
+        printed(scene.sink("apply", &[]).output().unwrap());
+        scene.produce("k:{\"app\":\"å\"}\nk:{\"app\":\"Ω\"}\nk:{\"app\":\"b\"}\nk:{\"app\":\"c\"}\n");
+        let tried = printed(scene.sink("dry-run", &[]).output().unwrap());
+        let is_poison = encoding == "SQL_ASCII";
+        let why = "poison (transform): step 1: the row of names: invalid byte sequence";
+        assert_eq!(tried.contains(why), is_poison, "{tried}");
+        scene.run_to_the_end(4);
+        let mut expected = vec!["b \"Bo\"", "c null", "å \"Åsa\""];
+        if !is_poison {
+            expected.push("Ω null");
+        }
+        assert_eq!(texts(&scene), expected, "{encoding}");
+    }
 }

@@ -6,8 +6,12 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
-use crate::sinks::{RECORDS, Scene};
+use rustix::process::Signal;
+
+use crate::common::Running;
+use crate::sinks::{PATIENCE, RECORDS, Scene, printed};
 
 /// A store in a process of its own; it ends with this.
 struct Peer {
@@ -107,4 +111,42 @@ fn inserts_count_once_although_the_sink_is_killed_between_its_steps() {
     );
     let counts = asked(&program).unwrap();
     assert_eq!(counts, format!("{{\"c\":\"{RECORDS} {RECORDS} {RECORDS}\"}}"));
+
+    // Once more into another table: its app begins with the first run.
+    let replay = |from: [&str; 2], name: &str| {
+        let words = [&["events"][..], &from, &["--into", "t_new", "--as", name]].concat();
+        scene.sink("replay", &words).output().unwrap()
+    };
+    let refused = replay(["--set", "log/0=3"], "again");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("begins all partitions alike: --from, and not --set"),
+        "{said}"
+    );
+    let made = printed(replay(["--from", "earliest"], "again"));
+    assert!(
+        made.contains("table = \"t_new\"") && made.contains("begin = \"earliest\""),
+        "{made}"
+    );
+    let text = fs::read_to_string(scene.file()).unwrap();
+    fs::write(scene.file(), format!("{text}{made}")).unwrap();
+    let sink = Running::start(scene.sink("run", &[]));
+    let begun = Instant::now();
+    while !scene
+        .sink("position", &["again"])
+        .output()
+        .unwrap()
+        .status
+        .success()
+    {
+        assert!(begun.elapsed() < PATIENCE, "the second sink has no app");
+    }
+    sink.signal(Signal::TERM);
+    sink.end();
+    scene.run_to_the_end(2 * RECORDS);
+    let counts = asked(&program.replace(" FROM t\"", " FROM t_new\"")).unwrap();
+    assert_eq!(counts, format!("{{\"c\":\"{RECORDS} {RECORDS} {RECORDS}\"}}"));
+    let refused = replay(["--from", "earliest"], "again");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("has positions already: --as gives"), "{said}");
 }

@@ -4,15 +4,16 @@ use std::io::{self, Write};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
-use stafett_sinks::Definition;
 use stafett_sinks::broker::source;
 use stafett_sinks::definition::Begin;
+use stafett_sinks::http::HttpError;
 use stafett_sinks::positions::{begins, position};
 use stafett_sinks::target::{Place, Start, Steps, target_of};
+use stafett_sinks::{App, Definition};
 use toml::{Table, Value};
 
 use super::look::place_and_offset;
-use super::run::{block_on, connect, surroundings};
+use super::run::{block_on, broker, connect, surroundings};
 use super::{AS, FROM, INTO, SET, documents};
 use crate::client::options::text;
 
@@ -56,7 +57,10 @@ fn with_place(name: &str, definition: &str, into: &str) -> anyhow::Result<(Defin
         "mongodb" => "collection",
         "files" | "delta" => "path",
         "topic" => "topic",
-        _ => bail!("a sink to {to} has no other place: --into is of tables, collections, files and topics"),
+        _ => bail!(
+            "a sink to {to} has no other place: --into is of postgres, ducklake, clickhouse, delta, mongodb, files and \
+             topic"
+        ),
     };
     fields.insert(field.to_owned(), Value::String(into.to_owned()));
     let sink = Definition::from_json(name, &serde_json::to_string(&fields)?)?;
@@ -77,14 +81,11 @@ pub(super) fn replay(matches: &ArgMatches) -> anyhow::Result<()> {
         made = Some(fields);
     }
     if sink.keeps_positions_in_app() {
-        let app = sink.app();
-        bail!("the app {app} has the positions: stafett app reset moves them");
+        return begin_elsewhere(matches, &sink, places, made);
     }
     let set = block_on(set(matches, &sink, places, made.is_some()))?;
     if let Some(fields) = made {
-        let named = |name: &str, value| Table::from_iter([(name.to_owned(), Value::Table(value))]);
-        let whole = named("sink", named(&sink.name, fields));
-        write!(io::stdout(), "\n{}", toml::to_string(&whole)?)?;
+        print(&sink.name, fields)?;
     }
     for (place, start) in set {
         writeln!(
@@ -95,6 +96,44 @@ pub(super) fn replay(matches: &ArgMatches) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn print(name: &str, fields: Table) -> anyhow::Result<()> {
+    let named = |name: &str, value| Table::from_iter([(name.to_owned(), Value::Table(value))]);
+    let whole = named("sink", named(name, fields));
+    write!(io::stdout(), "\n{}", toml::to_string(&whole)?)?;
+    Ok(())
+}
+
+/// Has a second sink whose app keeps the positions begin at a time: the app is made by its first run.
+fn begin_elsewhere(
+    matches: &ArgMatches,
+    sink: &Definition,
+    places: Places,
+    made: Option<Table>,
+) -> anyhow::Result<()> {
+    let app = sink.app();
+    let Some(mut fields) = made else {
+        bail!("the app {app} has the positions: stafett app reset moves them");
+    };
+    let Places::From(from) = places else {
+        bail!(
+            "the app {app} will have the positions, and begins all partitions alike: --from, and not --set"
+        );
+    };
+    fields.insert("begin".to_owned(), Value::String(from));
+    let sink = Definition::from_json(&sink.name, &serde_json::to_string(&fields)?)?;
+    block_on(async {
+        match App::new(&sink, broker(matches)?).show().await {
+            Ok(_) => bail!("the app {app} has positions already: --as gives the second sink another name"),
+            Err(HttpError::Refused { status: 404, .. }) => {}
+            Err(why) => return Err(why.into()),
+        }
+        let mut target = target_of(&sink, &surroundings(matches, Steps::default())?);
+        target.prepare(true).await.with_context(|| sink.name.clone())?;
+        Ok(())
+    })?;
+    print(&sink.name, fields)
 }
 
 /// Sets the positions in the target. One that is new is made first.

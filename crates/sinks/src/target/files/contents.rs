@@ -1,10 +1,12 @@
 //! Rows of the files that count, read back.
 
+use uuid::Uuid;
+
 use super::Files;
-use super::manifest::hex_hash;
+use super::manifest::{Manifest, hex_hash};
 use super::storage::computed;
 use crate::rows::Rows;
-use crate::target::TargetError;
+use crate::target::{Place, TargetError};
 
 /// A file whose rows count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,15 +16,67 @@ pub(crate) struct Counting {
     writer: String,
 }
 
+/// Records of a place that are in files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Covered {
+    pub(crate) place: Place,
+    /// Offset at which they begin.
+    pub(crate) first: u64,
+    /// Offset behind the last one: the position.
+    pub(crate) next: u64,
+    pub(crate) topic: Option<Uuid>,
+    /// True if each flush begins where the one before ended, and all are of this topic.
+    pub(crate) is_whole: bool,
+}
+
+impl Covered {
+    fn of(newest: &Manifest) -> Self {
+        Self {
+            place: Place {
+                topic: newest.topic.clone(),
+                partition: newest.partition,
+            },
+            first: newest.next,
+            next: newest.next,
+            topic: newest.topic_id,
+            is_whole: true,
+        }
+    }
+
+    /// Adds the manifest before. One that sets a position has no records.
+    fn begin(&mut self, manifest: &Manifest) {
+        let is_flush = match manifest.since {
+            Some(since) => since < manifest.number,
+            None => manifest.replaces.is_none(),
+        };
+        if is_flush {
+            let is_of_topic = manifest.topic_id == self.topic || manifest.topic_id.is_none();
+            self.is_whole &= manifest.next == self.first && is_of_topic;
+            self.first = manifest.from;
+        }
+    }
+}
+
+/// Files whose rows count, and the records that are in them.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// Partition by partition, in the order of their manifests.
+    pub(crate) files: Vec<Counting>,
+    pub(crate) places: Vec<Covered>,
+}
+
 impl Files {
-    /// Returns the files whose rows count, partition by partition in the order of their manifests.
-    pub(crate) async fn counting(&mut self) -> Result<Vec<Counting>, TargetError> {
-        let mut all = Vec::new();
+    pub(crate) async fn counting(&mut self) -> Result<Contents, TargetError> {
+        let mut all = Contents::default();
         for place in self.storage.places().await? {
             let mut number = self.storage.newest(&place).await?.unwrap_or(0);
             let mut files = Vec::new();
+            let mut covered: Option<Covered> = None;
             while number > 0 {
                 let (manifest, _) = self.manifest(&place, number).await?;
+                covered
+                    .get_or_insert_with(|| Covered::of(&manifest))
+                    .begin(&manifest);
                 // Behind a replay, the manifests that it replaces do not count.
                 number = manifest.replaces.unwrap_or(number).min(number).saturating_sub(1);
                 let writer = manifest.writer;
@@ -32,7 +86,8 @@ impl Files {
                     writer: writer.clone(),
                 }));
             }
-            all.extend(files.into_iter().rev());
+            all.files.extend(files.into_iter().rev());
+            all.places.extend(covered);
         }
         Ok(all)
     }

@@ -37,23 +37,48 @@ impl Encoder {
                     })?;
                 }
             }
-            Format::Csv => {
-                let mut rest = text.as_str();
-                if self.header {
-                    csv_line(&mut rest);
-                }
-                while let Some(fields) = csv_line(&mut rest) {
-                    rows.push(0, |row| {
-                        for (place, column) in self.columns.iter().enumerate() {
-                            let field = fields.get(place).cloned().flatten();
-                            cells::write(row, column.kind, &json_of(column.kind, field))?;
-                        }
-                        Ok::<_, String>(())
-                    })?;
-                }
-            }
+            Format::Csv => self.csv_rows(&text, &mut rows)?,
         }
         Ok(rows)
+    }
+
+    /// Adds the rows of a text of CSV: by its header, or else by the places of the columns. A column of the
+    /// file that the sink does not have is passed over.
+    fn csv_rows(&self, mut text: &str, rows: &mut Rows) -> Result<(), String> {
+        let mut places: Vec<Option<usize>> = (0..self.columns.len()).map(Some).collect();
+        let mut width = self.columns.len();
+        if self.header {
+            let names = csv_line(&mut text).unwrap_or_default();
+            width = names.len();
+            let place_of = |column: &Column| {
+                names
+                    .iter()
+                    .position(|name| name.as_deref() == Some(&*column.name))
+            };
+            places = self.columns.iter().map(place_of).collect();
+            if places.iter().all(Option::is_none) {
+                return Err("its first line names no column of the sink".to_owned());
+            }
+        }
+        while let Some(fields) = csv_line(&mut text) {
+            if fields.len() != width {
+                let found = fields.len();
+                let hint = if self.header {
+                    ""
+                } else {
+                    ", and no header names them"
+                };
+                return Err(format!("a line has {found} fields, and not {width}{hint}"));
+            }
+            rows.push(0, |row| {
+                for (place, column) in places.iter().zip(&self.columns) {
+                    let field = place.and_then(|place| fields.get(place).cloned().flatten());
+                    cells::write(row, column.kind, &json_of(column.kind, field))?;
+                }
+                Ok::<_, String>(())
+            })?;
+        }
+        Ok(())
     }
 
     fn plain(&self, bytes: Vec<u8>) -> Result<String, String> {
@@ -186,6 +211,73 @@ mod tests {
         n = { type = \"numeric(10,3)\" }\nl = { type = \"numeric(30,4)\" }\nz = { type = \"timestamptz\" }\n\
         w = { type = \"timestamp\" }\ny = { type = \"date\" }\nu = { type = \"uuid\" }\nx = { type = \"bytea\" }\n\
         j = { type = \"jsonb\" }\n";
+
+    fn encoder(fields: &str, columns: &str) -> Encoder {
+        let text = format!(
+            "[sink.a]\nfrom = \"t\"\nto = \"files\"\npath = \"/none\"\n{fields}\n[sink.a.columns]\n{columns}"
+        );
+        let sink = Definition::parse(&text).unwrap().remove(0);
+        let TargetSpec::Files(spec) = &sink.target else {
+            panic!("files");
+        };
+        Encoder::new(spec, &sink.columns)
+    }
+
+    fn shown(rows: &Rows) -> Vec<Vec<String>> {
+        let text = |cell: &Cell| {
+            if *cell == Cell::Null {
+                "null".to_owned()
+            } else {
+                crate::convert::plain(rows, *cell).into_owned()
+            }
+        };
+        (0..rows.len())
+            .map(|row| rows.row(row).iter().map(text).collect())
+            .collect()
+    }
+
+    #[test]
+    fn an_older_file_is_read_by_its_names_after_the_columns_have_changed() {
+        let (a, b, c, d) = (
+            "a = { type = \"text\" }\n",
+            "b = { type = \"text\" }\n",
+            "c = { type = \"bigint\" }\n",
+            "d = { type = \"text\" }\n",
+        );
+        for format in ["csv", "ndjson", "parquet"] {
+            let fields = format!("format = \"{format}\"");
+            let old = encoder(&fields, &format!("{a}{b}{c}"));
+            let mut rows = Rows::new(3);
+            rows.push(0, |row| {
+                for (column, json) in old.columns.iter().zip(["\"A\"", "\"B\"", "3"]) {
+                    cells::write(row, column.kind, json)?;
+                }
+                Ok::<_, String>(())
+            })
+            .unwrap();
+            let bytes = old.encode(&rows.all()).unwrap();
+            for (columns, expected) in [
+                (format!("{c}{a}{b}"), vec!["3", "A", "B"]),
+                (format!("{b}{c}"), vec!["B", "3"]),
+                (format!("{d}{b}{a}"), vec!["null", "B", "A"]),
+            ] {
+                let read = encoder(&fields, &columns).decode(bytes.clone()).unwrap();
+                assert_eq!(shown(&read), [expected], "{format}: {columns}");
+            }
+            if format == "csv" {
+                let other = encoder(&fields, d).decode(bytes).unwrap_err();
+                assert!(other.contains("names no column of the sink"), "{other}");
+            }
+        }
+        // Without a header there are no names: another number of columns is noticed at least.
+        let bare = "format = \"csv\"\nheader = false";
+        let read = encoder(bare, &format!("{a}{b}"))
+            .decode(b"x,y\n".to_vec())
+            .unwrap();
+        assert_eq!(shown(&read), [["x", "y"]]);
+        let why = encoder(bare, a).decode(b"x,y\n".to_vec()).unwrap_err();
+        assert!(why.contains("a line has 2 fields, and not 1"), "{why}");
+    }
 
     #[test]
     fn a_file_has_the_rows_that_were_written() {

@@ -35,7 +35,7 @@ use uuid::Uuid;
 use super::{Opened, Part, Place, Promise, Start, Steps, Target, TargetError};
 use crate::columns::Column;
 use crate::definition::FilesSpec;
-pub(crate) use contents::Counting;
+pub(crate) use contents::{Counting, Covered};
 use encode::Encoder;
 use manifest::{Bounds, FileEntry, Manifest};
 use storage::{Storage, computed};

@@ -7,7 +7,7 @@ use super::errors::stopped;
 use super::tables::quoted;
 use super::{Client, Postgres};
 use crate::columns::{Column, Kind};
-use crate::compare::{Sums, Wanted};
+use crate::spans::{SPANS_MAX, Sums, Wanted, add};
 use crate::target::TargetError;
 
 impl Postgres {
@@ -24,14 +24,14 @@ impl Postgres {
         let question = format!(
             "SELECT floor(stafett_at::numeric / {width})::bigint * {width}, count(*), \
              sum(('x' || substr(md5(convert_to(stafett_text, 'UTF8')), 1, {digits}))::bit({bits})::bigint)::text \
-             FROM {} GROUP BY 1",
+             FROM {} GROUP BY 1 LIMIT {SPANS_MAX} + 1",
             rows_of(&table, wanted)
         );
         let mut sums = Sums::new();
         for row in asked(client, &question, wanted).await? {
             let count = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
             let sum: u128 = row.get::<_, String>(2).parse().unwrap_or(0);
-            sums.insert(row.get(0), (count, sum));
+            add(&mut sums, row.get(0), (count, sum), SPANS_MAX)?;
         }
         Ok(sums)
     }
