@@ -207,6 +207,37 @@ impl Admission {
         };
         (socket, admission)
     }
+
+    /// Sets the options of a connection, and makes its entry. `None` if it is gone already.
+    fn enter(
+        &self,
+        stream: &Stream,
+        peer: SocketAddr,
+        shared: &Shared,
+        drain: &CancellationToken,
+    ) -> Option<Arc<ConnectionEntry>> {
+        let Self {
+            settings, metrics, ..
+        } = self;
+        metrics.accepted.inc();
+        let local = match prepare(stream.socket(), settings).and_then(|()| stream.local_addr()) {
+            Ok(local) => local,
+            Err(error) => {
+                metrics.error("prepare");
+                tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
+                return None;
+            }
+        };
+        let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
+        let (since_ms, metrics) = ((shared.wall_ms)(), Arc::clone(metrics));
+        Some(ConnectionEntry::new(
+            id,
+            (peer, local),
+            metrics,
+            since_ms,
+            drain.clone(),
+        ))
+    }
 }
 
 fn admit<P: Protocol>(
@@ -233,19 +264,10 @@ fn admit<P: Protocol>(
             "refused: too many connections");
         return;
     }
-    metrics.accepted.inc();
-    let local = match prepare(stream.socket(), settings).and_then(|()| stream.local_addr()) {
-        Ok(local) => local,
-        Err(error) => {
-            metrics.error("prepare");
-            tracing::debug!(listener = settings.name, %peer, %error, "the connection was gone at once");
-            return;
-        }
-    };
-    let id = shared.connection_id_next.fetch_add(1, Ordering::Relaxed);
     let drain = shared.shutdown.draining().child_token();
-    let since_ms = (shared.wall_ms)();
-    let entry = ConnectionEntry::new(id, (peer, local), Arc::clone(metrics), since_ms, drain.clone());
+    let Some(entry) = admission.enter(&stream, peer, shared, &drain) else {
+        return;
+    };
     let ending = drain.clone();
     let connect = {
         let (budget, entry) = (Arc::clone(&shared.budget), Arc::clone(&entry));

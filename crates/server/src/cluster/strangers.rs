@@ -1,5 +1,5 @@
 //! Connections that have not proven yet to be from a node. If there are too many, the oldest gives way: nodes
-//! prove themselves within milliseconds, and connections that say nothing keep nobody out.
+//! prove themselves within milliseconds, and connections that say nothing keep no node out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -254,8 +254,8 @@ const OF_JOBS: [Kind; 10] = [
     Kind::Full,
     Kind::Rest,
 ];
-/// Weight of a worker's step in such a seed, above all others together: a join, a commit, a cut of a task and another
-/// commit have to come behind one another.
+/// Weight of a worker's step in such a seed, above all others together: a join, a commit, a cut of a task
+/// and another commit have to come behind one another.
 const JOBS_WEIGHT: u64 = 200;
 
 /// Steps without a part in a seed with transactional clients of AMQP and few others.
@@ -275,24 +275,26 @@ const NOT_OF_TX: [Kind; 13] = [
     Kind::Remove,
 ];
 
+/// Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
+/// undisturbed.
+const SEEDS: [Kinds; 12] = [
+    Kinds::Not(&[]),
+    Kinds::Not(&[]),
+    Kinds::Not(&NOT_OF_KAFKA),
+    Kinds::Not(&NOT_OF_AMQP),
+    Kinds::Not(&NOT_OF_TX),
+    Kinds::Not(&NOT_OF_TRANSACTIONS),
+    Kinds::Not(&NOT_OF_SHARES),
+    Kinds::Not(&NOT_OF_SHARES),
+    Kinds::Not(&NOT_OF_GROUPS),
+    Kinds::Not(&NOT_OF_MAIL),
+    Kinds::Only(&OF_JOBS),
+    Kinds::Only(&OF_JOBS),
+];
+
 impl Mix {
     pub(super) fn new(random: &mut Random) -> Self {
-        // Most seeds have the clients of one protocol or kind only, and some omit a kind, so that others run
-        // undisturbed.
-        let kinds = random.pick(&[
-            Kinds::Not(&[]),
-            Kinds::Not(&[]),
-            Kinds::Not(&NOT_OF_KAFKA),
-            Kinds::Not(&NOT_OF_AMQP),
-            Kinds::Not(&NOT_OF_TX),
-            Kinds::Not(&NOT_OF_TRANSACTIONS),
-            Kinds::Not(&NOT_OF_SHARES),
-            Kinds::Not(&NOT_OF_SHARES),
-            Kinds::Not(&NOT_OF_GROUPS),
-            Kinds::Not(&NOT_OF_MAIL),
-            Kinds::Only(&OF_JOBS),
-            Kinds::Only(&OF_JOBS),
-        ]);
+        let kinds = random.pick(&SEEDS);
         let are_jobs = matches!(kinds, Kinds::Only(_));
         let has_losses = random.below(3) == 0 && !are_jobs;
         let is_uncertain = |kind| {
