@@ -1,11 +1,12 @@
 //! Users and rules, as clients of each protocol meet them.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::broker::{Broker, binary, root};
-use crate::{java, peer};
+use crate::{java, odd, peer};
 
 /// A broker that is closed: `root` may do everything, `ann` reads and writes topics `orders-…` in groups `g…`.
 pub(crate) struct Closed {
@@ -244,7 +245,34 @@ fn pika_has_the_permissions_that_the_management_api_set() {
     let whoami = closed.curl(&["-u", "bob:pw-bob"], "/api/whoami");
     assert!(whoami.contains("\"management\""), "{whoami}");
     let users = closed.curl(&["-u", "bob:pw-bob"], "/api/users");
-    assert!(users.contains("User not administrator"), "{users}");
+    assert!(users.contains("Not administrator user"), "{users}");
+}
+
+/// Answers of RabbitMQ 4.0.5 to the same script are in the table: `tests/clients/python/refused.py` beside
+/// `RABBITMQ_MANAGEMENT=1 tools/peers/rabbitmq up`.
+#[test]
+fn users_with_few_rights_are_refused_as_rabbitmq_refuses_them() {
+    let Some(python) = peer::python_with_amqp() else {
+        return;
+    };
+    let closed = Closed::start();
+    let script = root().join("tests/clients/python/refused.py");
+    let addresses = [closed.broker.amqp(), closed.broker.http()];
+    let mut command = peer::command(&python);
+    command.arg(script).args(addresses).args(["root", "pw-root"]);
+    let said = peer::run_text(&mut command);
+    let table = odd::kept("tests/clients/odd/refused_amqp.tsv");
+    let (mut wrong, mut count) = (String::new(), 0);
+    for line in said.lines() {
+        let (case, answer) = line.split_once('\t').unwrap();
+        let expected = table.get(case).map_or("not in the table", odd::Kept::expected);
+        if answer != expected {
+            writeln!(wrong, "{case}: expected {expected}, got {answer}").unwrap();
+        }
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(count, table.len());
 }
 
 #[test]

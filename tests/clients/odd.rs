@@ -46,13 +46,14 @@ fn case(name: &str, run: impl Fn(&mut Asker) -> String + 'static) -> Case {
     (name.to_owned(), Box::new(run))
 }
 
-struct Kept {
+pub(crate) struct Kept {
+    /// Answer of the peer.
     kafka: String,
     own: Option<(String, String)>,
 }
 
 impl Kept {
-    fn expected(&self) -> &str {
+    pub(crate) fn expected(&self) -> &str {
         match &self.own {
             Some((answer, _)) if is_stafett() => answer,
             _ => &self.kafka,
@@ -78,7 +79,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Reads a table of answers.
-fn kept(path: &str) -> BTreeMap<String, Kept> {
+pub(crate) fn kept(path: &str) -> BTreeMap<String, Kept> {
     let text = fs::read_to_string(root().join(path)).unwrap_or_default();
     text.lines()
         .skip(1)
@@ -153,6 +154,7 @@ fn every_difference_to_kafka_has_a_reason() {
     for (name, kept) in kept(TABLE)
         .into_iter()
         .chain(kept("tests/clients/odd/refused.tsv"))
+        .chain(kept("tests/clients/odd/refused_amqp.tsv"))
     {
         if let Some((own, why)) = kept.own {
             assert!(!why.is_empty() && own != kept.kafka, "{name}");

@@ -46,8 +46,8 @@ pub(crate) async fn carry(
         mut lost,
     } = home;
     let (from_client, to_client) = stream.split();
-    let mut from_client = StallGuard::new(from_client, WRITE_PACE.grace, Arc::clone(entry));
-    let mut to_client = StallGuard::new(to_client, WRITE_PACE.grace, Arc::clone(entry));
+    let mut from_client = StallGuard::passing(from_client, WRITE_PACE.grace, Arc::clone(entry));
+    let mut to_client = StallGuard::passing(to_client, WRITE_PACE.grace, Arc::clone(entry));
     let (mut from_home, mut to_home) = split(home);
     let mut down = Down::default();
     let over = tokio::select! {
@@ -362,27 +362,30 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_does_not_read_is_left() {
         let (_client, mut stream, near, mut at_home) = sides().await;
-        let filling = tokio::spawn(async move {
+        let filling = async move {
             let body = vec![7; BUFFER_BYTES];
             while at_home.write_all(&body).await.is_ok() {}
-        });
-        let drain = CancellationToken::new();
-        let entry = entry();
-        let mut carrying = Box::pin(carry(&mut stream, home(near), &entry, &drain));
-        // The client's side of the connection is full.
-        let full = async {
-            let mut sent = 0;
-            while entry.traffic().sent_bytes != sent || sent == 0 {
-                sent = entry.traffic().sent_bytes;
-                sleep(Duration::from_millis(100)).await;
-            }
         };
-        tokio::select! {
-            _ = &mut carrying => panic!("it ended at once"),
-            () = full => {}
-        }
-        tokio::time::pause();
-        assert_eq!(carrying.await, (Over::Left, false));
-        filling.await.unwrap();
+        let (drain, entry) = (CancellationToken::new(), entry());
+        let ending = async {
+            let mut carrying = Box::pin(carry(&mut stream, home(near), &entry, &drain));
+            // The client's side of the connection is full.
+            let full = async {
+                let mut sent = 0;
+                while entry.traffic().sent_bytes != sent || sent == 0 {
+                    sent = entry.traffic().sent_bytes;
+                    sleep(Duration::from_millis(100)).await;
+                }
+            };
+            tokio::select! {
+                _ = &mut carrying => panic!("it ended at once"),
+                () = full => {}
+            }
+            tokio::time::pause();
+            carrying.await
+        };
+        let (ended, ()) = tokio::join!(ending, filling);
+        assert_eq!(ended, (Over::Left, false));
+        assert_eq!(entry.metrics.errors("write_stalled"), 1);
     }
 }

@@ -21,6 +21,8 @@ pub struct StallGuard<S> {
     timeout: Duration,
     timer: Option<Pin<Box<Sleep>>>,
     entry: Arc<ConnectionEntry>,
+    /// TLS is a mistake of the client's.
+    is_plain: bool,
 }
 
 impl<S> StallGuard<S> {
@@ -31,6 +33,16 @@ impl<S> StallGuard<S> {
             timeout,
             timer: None,
             entry,
+            is_plain: true,
+        }
+    }
+
+    /// As [`Self::new`], for bytes that are passed on as they are, those of TLS too.
+    #[must_use]
+    pub fn passing(stream: S, timeout: Duration, entry: Arc<ConnectionEntry>) -> Self {
+        Self {
+            is_plain: false,
+            ..Self::new(stream, timeout, entry)
         }
     }
 
@@ -55,10 +67,10 @@ impl<S> StallGuard<S> {
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + timeout)));
-        timer
-            .as_mut()
-            .poll(cx)
-            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+        timer.as_mut().poll(cx).map(|()| {
+            self.entry.metrics.error("write_stalled");
+            Err(io::ErrorKind::TimedOut.into())
+        })
     }
 }
 
@@ -72,7 +84,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if polled.is_ready() {
             let received = buffer.filled().get(before..).unwrap_or_default();
-            if is_hello(received) && self.entry.traffic().reads == 0 {
+            if self.is_plain && is_hello(received) && self.entry.traffic().reads == 0 {
                 warn_of_tls(&self.entry);
             }
             self.entry.on_received(received.len());
@@ -136,5 +148,23 @@ mod tests {
         written.unwrap();
         let error = near.write_all(&[0; 60]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn tls_that_is_passed_on_is_no_mistake() {
+        let hello = [22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+        for (is_passed, errors) in [(false, 1), (true, 0)] {
+            let (near, mut far) = duplex(100);
+            let entry = ConnectionEntry::of(1, Arc::default());
+            let make = if is_passed {
+                StallGuard::passing
+            } else {
+                StallGuard::new
+            };
+            let mut near = make(near, Duration::from_secs(20), Arc::clone(&entry));
+            far.write_all(&hello).await.unwrap();
+            near.read_exact(&mut [0; 11]).await.unwrap();
+            assert_eq!(entry.metrics.errors("tls_on_plain_port"), errors);
+        }
     }
 }

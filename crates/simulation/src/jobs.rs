@@ -39,8 +39,8 @@ const DRAIN_MS: u64 = 500;
 type Facts = Vec<(String, u64)>;
 type Work = Pin<Box<dyn Future<Output = Result<Answer, AppError>> + Send>>;
 
-/// A request, and the worker that sent it.
-type Request = (Option<u8>, Work);
+/// A request, and the worker that sent it with the number of its session.
+type Request = (Option<(u8, u64)>, Work);
 
 enum Answer {
     Done(Facts),
@@ -164,7 +164,8 @@ impl Crew {
                     notes.push(format!("a job hears: {why}"));
                     if matches!(why, AppError::Worker(WorkerError::NoSuchWorker)) {
                         // It joins again when it works next.
-                        worker.map(|worker| self.workers.remove(&worker));
+                        self.workers
+                            .retain(|known, session| worker != Some((*known, session.number)));
                     }
                 }
             }
@@ -272,7 +273,7 @@ impl Crew {
         let Some(known) = self.workers.get_mut(&worker) else {
             return;
         };
-        let asking = Some(worker);
+        let asking = Some((worker, known.number));
         let (worker, number) = (name(worker), known.number);
         let session = Session::new(&worker, number);
         let (after, claims) = (&mut known.after, &mut known.claims);

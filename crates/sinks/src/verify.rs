@@ -191,7 +191,7 @@ pub async fn show(
             }
         }
         Records::Files(files) => {
-            fold_files(files, &ready, rollup, &[], &mut groups).await?;
+            fold_files(files, &ready, rollup, None, &mut groups).await?;
         }
     }
     let mut rows = Rows::new(sink.columns.len());
@@ -265,7 +265,7 @@ async fn compute(
             }
         }
         Records::Files(files) => {
-            records = fold_files(files, &ready, rollup, &figures.places, &mut groups).await?;
+            records = fold_files(files, &ready, rollup, Some(&figures.places), &mut groups).await?;
         }
     }
     let mut rows = Rows::new(sink.columns.len());

@@ -81,7 +81,13 @@ pub fn answer(
                 let written = write_rows(statement, bounds, form, out);
                 return written.map_err(|why| in_words(why, bounds));
             }
-            Err(why) => missing(&why).ok_or_else(|| in_words(anyhow!(why), bounds))?,
+            Err(why) => {
+                let Some(name) = missing(&why) else {
+                    check_twins(handle, tables, text, &made)?;
+                    return Err(in_words(anyhow!(why), bounds));
+                };
+                name
+            }
         };
         if made.contains(&missing) {
             bail!("there is no table {missing}: a name with dots or dashes stands in double quotes");

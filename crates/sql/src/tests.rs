@@ -136,6 +136,15 @@ fn tables_whose_names_differ_in_case_are_not_taken_for_one() {
             "{why}"
         );
     }
+    let other = sink("log", &folder.path().join("c"), "m = { type = \"text\" }");
+    written(&other, &[r#"{"m":"other"}"#]);
+    let why = asked(
+        &[&large, &other],
+        "SELECT a.n, b.m FROM Log a, log b",
+        Form::Lines,
+    )
+    .unwrap_err();
+    assert!(why.contains("are two tables"), "{why}");
     // With one of the two, SQLite's rule stays.
     let one = asked(&[&large], "SELECT log.n FROM Log", Form::Lines).unwrap();
     assert_eq!(one, "n\nlarge\n");

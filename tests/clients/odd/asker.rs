@@ -275,7 +275,7 @@ pub(super) fn encoded<R: Request>(version: i16, request: &R) -> Vec<u8> {
 /// The codes in a response, sorted, as its debugging output names them: Kafka answers in the order of its
 /// hash tables.
 pub(super) fn codes_of<M: Message>(response: &M) -> String {
-    let shown = format!("{response:?}");
+    let shown = format!("{response:?}").replace(" partition_error_code: ", " error_code: ");
     let mut codes: Vec<&str> = shown
         .split(" error_code: ")
         .skip(1)

@@ -68,6 +68,14 @@ impl ClientError {
         }
     }
 
+    /// Returns the refusal to take messages from a queue.
+    pub(super) fn of_taking(self) -> Refusal {
+        match self {
+            Self::Closed(closed) => Refusal::of_taking(&closed),
+            Self::Ended | Self::NoSpace => self.unavailable(),
+        }
+    }
+
     /// Returns the refusal of messages.
     pub(super) fn of_messages(self) -> Refusal {
         match self {

@@ -175,7 +175,7 @@ pub(super) async fn get(call: &Call, vhost: &str, name: &str) -> Answered {
     let (mut bytes, mut messages) = (0, Vec::new());
     for _ in 0..count {
         let got = client.get(short(name, "queue")?, mode == AckMode::Ack).await;
-        let Some(got) = got.map_err(ClientError::of_messages)? else {
+        let Some(got) = got.map_err(ClientError::of_taking)? else {
             break;
         };
         bytes += got.body.len().min(truncate);

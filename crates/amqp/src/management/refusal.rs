@@ -63,6 +63,11 @@ impl Refusal {
         Self::new(StatusCode::UNAUTHORIZED, "not_authorized", "Not_Authorized")
     }
 
+    /// Refuses a user without a tag of this API.
+    pub(super) fn no_member() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "not_authorized", "Not management user")
+    }
+
     /// Refuses a request that is malformed as HTTP.
     pub(super) fn malformed() -> Self {
         Self::empty(StatusCode::BAD_REQUEST)
@@ -184,6 +189,14 @@ impl Refusal {
             code if code == ReplyCode::InternalError.code() => Self::unavailable(closed.reason()),
             _ => Self::bad_request(closed.reason()),
         }
+    }
+
+    /// Reports why messages cannot be taken from a queue.
+    pub(super) fn of_taking(closed: &Closed) -> Self {
+        if closed.code == ReplyCode::AccessRefused.code() {
+            return Self::not_authorised(&closed.text);
+        }
+        Self::of_messages(closed)
     }
 
     /// Reports why messages were refused: with code and name of the exception.

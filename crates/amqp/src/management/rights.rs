@@ -138,12 +138,14 @@ fn check_path(caller: &Caller, user: Option<&User>, method: &Method, path: &[&st
     }
     let has_tag = |tag: &str| user.is_some_and(|user| user.has_tag(tag));
     if !MANAGEMENT_TAGS.iter().any(|tag| has_tag(tag)) {
-        return Err(Refusal::not_authorized());
+        return Err(Refusal::no_member());
     }
     let (right, vhost) = found.ok_or_else(Refusal::no_object)?;
     let (is_allowed, why) = match right {
         Member => (true, ""),
-        Policymaker if !has_tag(POLICYMAKER) && !is_administrator(caller) => (false, "User not policymaker"),
+        Policymaker if !has_tag(POLICYMAKER) && !is_administrator(caller) => {
+            (false, "User not authorised to access object")
+        }
         Vhost | Policymaker => {
             let vhost = if vhost.is_empty() { "/" } else { vhost };
             (
@@ -153,9 +155,9 @@ fn check_path(caller: &Caller, user: Option<&User>, method: &Method, path: &[&st
         }
         Monitor => (
             caller.may(Action::Describe, &Resource::CLUSTER),
-            "User not monitor",
+            "Not monitor user",
         ),
-        Administrator => (is_administrator(caller), "User not administrator"),
+        Administrator => (is_administrator(caller), "Not administrator user"),
     };
     if is_allowed {
         Ok(())

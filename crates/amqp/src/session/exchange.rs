@@ -61,7 +61,7 @@ impl Session {
             }
             return Ok(());
         }
-        check_name(&name, "exchange", existing.is_some())?;
+        check_name(&name, "exchange", || existing.is_some())?;
         let what = error::exchange_in(&name, vhost);
         let mut new = exchange_kinds::new_exchange(method, &what)?;
         if let Some(existing) = &existing {
@@ -88,7 +88,7 @@ impl Session {
         if name.is_empty() {
             return Err(on_default_exchange().into());
         }
-        if name.starts_with("amq.") && self.context.exchanges().get(vhost, &name).is_some() {
+        if self.is_own_exchange(&name) {
             return Err(Exception::refused(format!("deletion of system {what} not allowed")).into());
         }
         let stored = match self.context.exchanges().delete(vhost, &name, method.if_unused) {
@@ -203,13 +203,13 @@ fn on_default_exchange() -> Exception {
 }
 
 /// Refuses new names that begin with `amq.`.
-pub(super) fn check_name(name: &str, kind: &str, exists: bool) -> Result<(), Exception> {
+pub(super) fn check_name(name: &str, kind: &str, exists: impl FnOnce() -> bool) -> Result<(), Exception> {
     if name.is_empty() && kind == "exchange" {
         return Err(Exception::refused(
             "operation not permitted on the default exchange",
         ));
     }
-    if name.starts_with("amq.") && !exists {
+    if name.starts_with("amq.") && !exists() {
         return Err(Exception::refused(format!(
             "{kind} name '{name}' contains reserved prefix 'amq.*'"
         )));

@@ -154,8 +154,8 @@ impl Session {
         if exchange.is_empty() {
             self.check_write(exchange)?;
         } else if self.checked_exchange.as_ref() != Some(exchange) {
-            self.check_exchange(exchange)?;
             self.check_write(exchange)?;
+            self.check_exchange(exchange)?;
             self.checked_exchange = Some(exchange.clone());
         }
         if let Some(memory) = content.memory.take() {

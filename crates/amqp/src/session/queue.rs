@@ -118,7 +118,7 @@ impl Session {
             }
             check_equivalence(existing, method, &what)?;
         } else if is_named {
-            check_name(&name, "queue", false)?;
+            check_name(&name, "queue", || false)?;
         }
         if existing.is_none() && self.stream(&name).is_none() {
             self.context.check_queue_limit(&vhost, &name)?;

@@ -26,6 +26,7 @@ use stafett_amqp_wire::{Method, ReplyCode, Table, Value};
 use stafett_routing::ExchangeKind;
 use stafett_store::wall_ms;
 
+use super::exchange::check_name;
 use super::queue::leads_to_topic;
 use super::replies::PSEUDO_QUEUE;
 use super::{ConnectionEnd, MethodError, Session};
@@ -101,6 +102,8 @@ impl Session {
                 self.check_named_exchange(Action::Read, &method.exchange)?;
                 self.check_named_exchange(Action::Write, &alternate)
             }
+            // The broker's own are refused to everyone, in words of their own.
+            Exchange::Delete(method) if self.is_own_exchange(&method.exchange) => Ok(()),
             Exchange::Delete(method) => self.check_named_exchange(Action::Delete, &method.exchange),
             Exchange::Bind(exchange::Bind {
                 destination,
@@ -163,7 +166,19 @@ impl Session {
         }
     }
 
+    /// True for an exchange that the broker made.
+    pub(super) fn is_own_exchange(&self, name: &str) -> bool {
+        name.starts_with("amq.") && self.context.exchanges().get(&self.namespace, name).is_some()
+    }
+
     fn check_declaration(&self, method: &queue::Declare) -> Result<(), Exception> {
+        let exists = || {
+            self.context
+                .queues()
+                .get(&self.namespace, &method.queue)
+                .is_some()
+        };
+        check_name(&method.queue, "queue", exists)?;
         let generated = ByteString::from_static(GENERATED_PREFIX);
         let queue = if method.queue.is_empty() {
             &generated

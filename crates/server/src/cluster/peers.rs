@@ -65,7 +65,11 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
             tracing::debug!(%error, "a connection to the address for other nodes is refused");
             return;
         }
-        Ok(Err(PeerError::Io(_) | PeerError::Refused)) | Err(_) => return,
+        Ok(Err(PeerError::Io(_) | PeerError::Refused)) => return,
+        Err(_) => {
+            member.metrics.strangers.inc();
+            return;
+        }
     };
     let cell = match &wish {
         Wish::Relay { cell, .. } | Wish::Watch { cell, .. } | Wish::Move { cell, .. } => *cell,

@@ -109,7 +109,7 @@ impl Relay {
         match self.find(peer, has_tls, &drain).await {
             Found::Owner(link, owner) => {
                 // The owner's end would not be read while bytes for the client wait.
-                let socket = StallGuard::new(socket, WRITE_PACE.grace, entry);
+                let socket = StallGuard::passing(socket, WRITE_PACE.grace, entry);
                 self.copy(socket, link, &owner, &drain).await;
             }
             Found::Here => {

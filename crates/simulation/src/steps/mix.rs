@@ -324,9 +324,14 @@ impl Mix {
         let weights: Vec<_> = KINDS
             .into_iter()
             .filter(|(_, kind)| may_be(*kind) && kinds.has(*kind))
-            .map(|(weight, kind)| match kind {
-                Kind::Job if are_jobs => (JOBS_WEIGHT, kind),
-                _ => (weight * random.below(4), kind),
+            .map(|(weight, kind)| {
+                let is_job = are_jobs && kind == Kind::Job;
+                let weight = if is_job {
+                    JOBS_WEIGHT
+                } else {
+                    weight * random.below(4)
+                };
+                (weight, kind)
             })
             .map(|(weight, kind)| {
                 // Segments are compacted once they are sealed, which a start does.

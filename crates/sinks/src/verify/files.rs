@@ -17,7 +17,7 @@ pub(super) async fn fold_files(
     files: &Definition,
     sink: &Definition,
     rollup: &Rollup,
-    summed: &[Summed],
+    summed: Option<&[Summed]>,
     groups: &mut Groups,
 ) -> Result<u64, VerifyError> {
     let TargetSpec::Files(spec) = &files.target else {
@@ -26,9 +26,8 @@ pub(super) async fn fold_files(
     columns(files).map_err(|_| VerifyError::NoFiles(files.name.clone()))?;
     let mut target = Files::new(&files.name, spec, &files.columns, || 0, Steps::default());
     let found = target.counting().await?;
-    for of_place in summed {
-        let covered = found.places.iter().find(|it| it.place == of_place.place);
-        check(of_place, covered)?;
+    if let Some(summed) = summed {
+        check_all(summed, &found.places)?;
     }
     let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
     let place = Place {
@@ -55,6 +54,21 @@ pub(super) async fn fold_files(
         }
     }
     Ok(records)
+}
+
+/// Checks that files have the records of all places that were summed up, and of no other place.
+fn check_all(summed: &[Summed], covered: &[Covered]) -> Result<(), VerifyError> {
+    for of_place in summed {
+        check(of_place, covered.iter().find(|it| it.place == of_place.place))?;
+    }
+    let is_other = |it: &&Covered| it.first < it.next && !summed.iter().any(|of| of.place == it.place);
+    match covered.iter().find(is_other) {
+        None => Ok(()),
+        Some(other) => Err(VerifyError::Uncertain {
+            place: other.place.clone(),
+            why: "the files have records of it, and the figures have none",
+        }),
+    }
 }
 
 /// Checks that the files of a place have the records that were summed up, and no others.
@@ -180,6 +194,7 @@ mod tests {
         };
         assert!(check(&none, None).is_ok() && check(&none, Some(&covered(9, 9))).is_ok());
         assert!(check(&none, Some(&covered(3, 9))).is_err());
+        assert!(check_all(&[], &[covered(9, 9)]).is_ok() && check_all(&[], &[covered(3, 9)]).is_err());
     }
 
     #[tokio::test]

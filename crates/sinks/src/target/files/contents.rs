@@ -51,7 +51,10 @@ impl Covered {
         };
         if is_flush {
             let is_of_topic = manifest.topic_id == self.topic || manifest.topic_id.is_none();
-            self.is_whole &= manifest.next == self.first && is_of_topic;
+            // Earlier versions did not say which manifests set a position: one that did has no files.
+            let has_files = !manifest.files.is_empty() || manifest.from == manifest.next;
+            let is_known = manifest.since.is_some() || has_files;
+            self.is_whole &= manifest.next == self.first && is_of_topic && is_known;
             self.first = manifest.from;
         }
     }
