@@ -12,7 +12,7 @@ use stafett_kafka_wire::messages::write_txn_markers::{WritableTxnMarker, Writabl
 use stafett_kafka_wire::messages::*;
 use stafett_kafka_wire::{Request, Uuid};
 
-use super::asker::{Asker, text};
+use super::asker::{Asker, codes_of, text};
 use super::{Case, admin, case, groups, groups_new, kept, offsets, produce, read, settings, shares};
 use super::{transactions, write};
 use crate::access::Closed;
@@ -37,6 +37,14 @@ fn latest<R: Request + 'static>(name: &str, request: R) -> Case {
     at(name, R::KEY.versions().max, request)
 }
 
+/// A list, with the number of its entries: it leaves out what the user may not see.
+fn listed<R: Request + 'static>(name: &str, request: R, count: fn(&R::Response) -> usize) -> Case {
+    case(name, move |a| match a.ask(R::KEY.versions().max, &request) {
+        Ok(response) => format!("{}, {} listed", codes_of(&response), count(&response)),
+        Err(ended) => ended.name(),
+    })
+}
+
 fn of_topics() -> Vec<Case> {
     vec![
         at("Produce", 9, produce::produce(TOPIC, 0, Some(produce::batch(1)))),
@@ -52,13 +60,13 @@ fn of_topics() -> Vec<Case> {
             12,
             read::metadata(Some("nowhere"), Uuid::ZERO, true),
         ),
-        at(
+        listed(
             "Metadata: all",
-            12,
             MetadataRequest {
                 topics: None,
                 ..MetadataRequest::default()
             },
+            |response| response.topics.len(),
         ),
         latest(
             "DescribeTopicPartitions",
@@ -184,7 +192,9 @@ fn of_groups() -> Vec<Case> {
                 include_authorized_operations: true,
             },
         ),
-        latest("ListGroups", ListGroupsRequest::default()),
+        listed("ListGroups", ListGroupsRequest::default(), |response| {
+            response.groups.len()
+        }),
         latest(
             "DeleteGroups",
             DeleteGroupsRequest {
@@ -338,7 +348,11 @@ fn of_transactions() -> Vec<Case> {
                 transactional_ids: vec![text(ID)],
             },
         ),
-        latest("ListTransactions", ListTransactionsRequest::default()),
+        listed(
+            "ListTransactions",
+            ListTransactionsRequest::default(),
+            |response| response.transaction_states.len(),
+        ),
     ]
 }
 
