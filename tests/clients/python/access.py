@@ -118,10 +118,10 @@ refused(
 )
 
 
-def ask(method, path, body=None):
+def ask(method, path, body=None, login=b"root:pw-root"):
     url = f"http://{HTTP}/api/{path}"
     request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
-    request.add_header("Authorization", "Basic " + base64.b64encode(b"root:pw-root").decode())
+    request.add_header("Authorization", "Basic " + base64.b64encode(login).decode())
     with urllib.request.urlopen(request, timeout=60) as answer:
         text = answer.read()
     return json.loads(text) if text else None
@@ -235,5 +235,8 @@ while channel.queue_declare("bob-q", passive=True).method.message_count != 1:
     pass
 _, _, body = channel.basic_get("bob-q", auto_ack=True)
 assert body == b"after", body
+for login, users in ((b"bob:pw-bob", {"bob"}), (b"root:pw-root", {"bob", "root"})):
+    for things in ("connections", "channels"):
+        assert {line["user"] for line in ask("GET", things, login=login)} == users, (login, things)
 root.close()
 bob.close()

@@ -21,7 +21,7 @@ use stafett_topics::TopicId;
 use super::call::{Call, changed};
 use super::refusal::{Answered, Refusal};
 use super::statistics::{Messages, Statistic, put};
-use super::{NODE, list, values};
+use super::{NODE, list, rights, values};
 use crate::client::AmqpClient;
 
 /// Time for connections to show their channels. Those that are stuck are shown as they were last.
@@ -65,6 +65,15 @@ impl Open {
     fn all(call: &Call) -> Vec<Self> {
         call.connections.on_rates_shown();
         call.connections.all().into_iter().filter_map(Self::of).collect()
+    }
+
+    /// Returns the connections that the caller may see in lists: without `monitoring`, its own.
+    fn shown_to(call: &Call) -> Vec<Self> {
+        let mut all = Self::all(call);
+        if !rights::is_monitor(&call.user.caller) {
+            all.retain(|open| *open.client.agreed.user == *call.user.user);
+        }
+        all
     }
 
     fn find(call: &Call, name: &str) -> Result<Self, Refusal> {
@@ -236,7 +245,7 @@ fn address(address: SocketAddr) -> String {
 pub(super) async fn prepare(call: &Call) {
     let path: Vec<&str> = call.path.iter().map(String::as_str).collect();
     let asked = match path.as_slice() {
-        ["channels"] | ["channels", _] | ["vhosts", _, "channels"] => Open::all(call),
+        ["channels"] | ["channels", _] | ["vhosts", _, "channels"] => Open::shown_to(call),
         ["connections", name, "channels"] => Open::find(call, name).into_iter().collect(),
         _ => return,
     };
@@ -246,7 +255,7 @@ pub(super) async fn prepare(call: &Call) {
 
 /// Answers with connections of a virtual host or of all.
 pub(super) fn list(call: &Call, vhost: Option<&str>) -> Answered {
-    let mut all = Open::all(call);
+    let mut all = Open::shown_to(call);
     if let Some(vhost) = vhost {
         let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
         all.retain(|open| open.is_in(&vhost));
@@ -308,7 +317,7 @@ pub(super) fn of_user(call: &Call, user: &str) -> Answered {
 
 /// Answers with the channels of a virtual host or of all.
 pub(super) fn channels(call: &Call, vhost: Option<&str>) -> Answered {
-    let mut all = Open::all(call);
+    let mut all = Open::shown_to(call);
     if let Some(vhost) = vhost {
         let vhost = call.vhost(vhost).ok_or_else(Refusal::no_object)?;
         all.retain(|open| open.is_in(&vhost));

@@ -80,11 +80,12 @@ const ROUTES: &[(&str, Right, Right)] = &[
         Vhost,
         Vhost,
     ),
-    ("connections", Monitor, Monitor),
+    // For members without `monitoring`, their own.
+    ("connections", Member, Member),
     ("connections/username/{user}", Monitor, Administrator),
     ("connections/{connection}", Monitor, Administrator),
     ("connections/{connection}/channels", Monitor, Monitor),
-    ("channels", Monitor, Monitor),
+    ("channels", Member, Member),
     ("channels/{channel}", Monitor, Monitor),
     ("consumers", Monitor, Monitor),
     ("consumers/{vhost}", Vhost, Vhost),
@@ -121,7 +122,12 @@ const ROUTES: &[(&str, Right, Right)] = &[
 
 /// Returns true if the caller may enter a virtual host, or sees everything.
 pub(super) fn may_see(caller: &Caller, vhost: &str) -> bool {
-    caller.may(Action::Read, &Resource::namespace(vhost)) || caller.may(Action::Describe, &Resource::CLUSTER)
+    caller.may(Action::Read, &Resource::namespace(vhost)) || is_monitor(caller)
+}
+
+/// Returns true for a user that sees things outside of virtual hosts, and those of other users.
+pub(super) fn is_monitor(caller: &Caller) -> bool {
+    caller.may(Action::Describe, &Resource::CLUSTER)
 }
 
 /// Refuses a request that the user may not make, and one of a path that is not there.
@@ -153,10 +159,7 @@ fn check_path(caller: &Caller, user: Option<&User>, method: &Method, path: &[&st
                 "User not authorised to access virtual host",
             )
         }
-        Monitor => (
-            caller.may(Action::Describe, &Resource::CLUSTER),
-            "Not monitor user",
-        ),
+        Monitor => (is_monitor(caller), "Not monitor user"),
         Administrator => (is_administrator(caller), "Not administrator user"),
     };
     if is_allowed {
