@@ -60,28 +60,26 @@ impl From<ConnectionEnd> for ClientError {
 }
 
 impl ClientError {
-    /// Returns the refusal of a change.
-    pub(super) fn of_change(self) -> Refusal {
+    fn refusal(self, of_closed: fn(&Closed) -> Refusal) -> Refusal {
         match self {
-            Self::Closed(closed) => Refusal::of_change(&closed),
+            Self::Closed(closed) => of_closed(&closed),
             Self::Ended | Self::NoSpace => self.unavailable(),
         }
+    }
+
+    /// Returns the refusal of a change.
+    pub(super) fn of_change(self) -> Refusal {
+        self.refusal(Refusal::of_change)
     }
 
     /// Returns the refusal to take messages from a queue.
     pub(super) fn of_taking(self) -> Refusal {
-        match self {
-            Self::Closed(closed) => Refusal::of_taking(&closed),
-            Self::Ended | Self::NoSpace => self.unavailable(),
-        }
+        self.refusal(Refusal::of_taking)
     }
 
     /// Returns the refusal of messages.
     pub(super) fn of_messages(self) -> Refusal {
-        match self {
-            Self::Closed(closed) => Refusal::of_messages(&closed),
-            Self::Ended | Self::NoSpace => self.unavailable(),
-        }
+        self.refusal(Refusal::of_messages)
     }
 
     /// Changes the text of a refusal.
