@@ -22,6 +22,7 @@ mod overrides;
 mod sinks;
 mod topic_changes;
 
+pub use topic_changes::FirstCellFacts;
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};

@@ -34,8 +34,13 @@ impl Identity {
     pub(crate) fn new(broker: &Broker, entry: &ConnectionEntry) -> Self {
         let tls = entry.tls();
         let user = tls.as_deref().and_then(TlsSession::user);
+        Self::of(broker.access().before_login(user, entry.peer.ip()))
+    }
+
+    /// Creates the identity of a connection for a caller that is known.
+    pub(crate) fn of(anonymous: Arc<Caller>) -> Self {
         Self {
-            anonymous: broker.access().before_login(user, entry.peer.ip()),
+            anonymous,
             login: OnceLock::new(),
             expires_ms: AtomicI64::new(0),
             sasl: Lock::default(),

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use stafett_access::Caller;
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
 use stafett_net::{
@@ -54,10 +55,14 @@ enum Ended {
     Io(#[from] std::io::Error),
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection) {
+/// Serves one connection until it ends. With a caller, another broker has checked its login.
+pub(crate) async fn serve(
+    shared: Arc<KafkaContext>,
+    mut connection: Connection,
+    caller: Option<Arc<Caller>>,
+) {
     let (peer, id) = (connection.entry.peer, connection.entry.id);
-    match run(&shared, &mut connection).await {
+    match run(&shared, &mut connection, caller).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
         Err(Ended::Close(close)) => {
             shared.metrics.on_close(close.reason());
@@ -70,7 +75,11 @@ pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection)
     }
 }
 
-async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<(), Ended> {
+async fn run(
+    shared: &Arc<KafkaContext>,
+    connection: &mut Connection,
+    caller: Option<Arc<Caller>>,
+) -> Result<(), Ended> {
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
         frame_bytes_max: shared.settings.request_bytes_max,
@@ -82,7 +91,11 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
     let context = RequestContext {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        identity: Identity::new(&shared.broker, entry),
+        identity: match caller {
+            Some(caller) => Identity::of(caller),
+            None => Identity::new(&shared.broker, entry),
+        },
+        upstream: OnceLock::new(),
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),

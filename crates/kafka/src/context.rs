@@ -1,6 +1,6 @@
 //! State shared by all connections, and the environment of the requests of one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_broker::Broker;
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::authority::Identity;
+use crate::cells::Upstream;
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
 use crate::log_limit::LogLimit;
@@ -22,6 +23,7 @@ use crate::settings::{Endpoint, KafkaSettings};
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 use crate::throttle::Throttle;
 
+const FIRST_CELL: u32 = 0;
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
 
@@ -49,7 +51,11 @@ impl KafkaContext {
         Self {
             fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
             share_sessions: ShareSessions::default(),
-            cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
+            cluster_id: {
+                let first = settings.first_cell.as_ref();
+                let id = first.map_or_else(|| broker.cluster_id(), |first| first.cluster_id());
+                Uuid::from(id).to_string().into()
+            },
             broker,
             settings,
             metrics,
@@ -92,6 +98,8 @@ pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
     pub entry: Arc<ConnectionEntry>,
     pub identity: Identity,
+    /// In another cell than the first one: the way there, once a request went it.
+    pub upstream: OnceLock<Box<Upstream>>,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
@@ -157,6 +165,13 @@ impl RequestContext {
             }
         }
         brokers
+    }
+
+    /// Returns id and address of the broker of the first cell: the controller, and the coordinator of groups
+    /// and transactions. `None` if there is none for now.
+    pub(crate) fn controller(&self) -> Option<(i32, Str, i32)> {
+        let id = self.shared.leader_of(FIRST_CELL)?;
+        self.brokers().into_iter().find(|(other, ..)| *other == id)
     }
 
     /// Returns the address for clients: the advertised one, or the one that this client connected to.

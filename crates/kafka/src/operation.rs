@@ -114,6 +114,8 @@ pub(crate) enum Operation {
         Then<Vec<Result<(), AlterError<BadConfig>>>>,
     ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
+    /// Have the first cell of the cluster execute the request, whose frame this is.
+    AskFirstCell(Bytes),
     /// Take a message of a login.
     Authenticate(Bytes, Then<Authenticated>),
     /// Change users or rules.
@@ -294,6 +296,10 @@ impl Operation {
             Self::Authenticate(message, then) => {
                 let done = Box::pin(sasl::authenticate(context, message)).await;
                 then.on_done(context, done)
+            }
+            Self::AskFirstCell(request) => {
+                let answered = Box::pin(context.ask_first_cell(request)).await;
+                answered.map(Step::Respond)
             }
             Self::Access(operation) => Box::pin(operation.perform(context)).await,
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),

@@ -17,8 +17,9 @@ use tokio::time::Instant;
 use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::produce_results::Staging;
-use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};
-use crate::{api, gate, traced};
+use crate::operation::Operation;
+use crate::response_queue::{PendingResponse, Pipelining, QueuedResponse, ResponseQueue};
+use crate::{api, cells, gate, traced};
 
 /// Facts about the frames that are executed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +56,7 @@ pub(crate) fn on_input(
         let receive = std::mem::take(&mut receive);
         let trace = context.trace.as_deref();
         let mut traced = trace.and_then(|trace| traced::begin(trace, receive, frame_bytes));
+        let frame = shared.is_further_cell().then(|| payload.clone());
         let (api, response) = match open(payload) {
             Err(close) => (None, PendingResponse::Ready(Err(close))),
             Ok((call, client, body)) => {
@@ -63,9 +65,13 @@ pub(crate) fn on_input(
                 }
                 context.note_request(client.as_deref());
                 let response = match gate::check(context, call, &body) {
-                    Ok(None) => {
-                        api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)
-                    }
+                    Ok(None) => match passed_on(context, call, &body, frame) {
+                        Ok(Some(passed)) => Ok(passed),
+                        Ok(None) => {
+                            api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)
+                        }
+                        Err(close) => Err(close),
+                    },
                     Ok(Some(refused)) => Ok(refused.into()),
                     Err(close) => Err(close),
                 };
@@ -100,6 +106,20 @@ pub(crate) fn on_input(
     for (ticket, answers) in staging.appended {
         responses.push_produces(ticket, answers);
     }
+}
+
+/// Has the first cell execute a request, if it is to.
+fn passed_on(
+    context: &RequestContext,
+    call: Call,
+    body: &Decoder,
+    frame: Option<Bytes>,
+) -> Result<Option<PendingResponse>, Close> {
+    let Some(frame) = frame.filter(|_| call.api != ApiKey::ApiVersions) else {
+        return Ok(None);
+    };
+    let is_passed = cells::is_of_first(context, call, body)?;
+    Ok(is_passed.then(|| PendingResponse::awaiting(Operation::AskFirstCell(frame), Pipelining::Barrier)))
 }
 
 /// Reads the header of a request: API and version, client id. Fails if it is not served.

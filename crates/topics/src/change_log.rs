@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use stafett_model::SharedLock;
+use tokio::sync::watch;
 
 /// Bound on the remembered changes.
 const CHANGES_MAX: usize = 16_384;
@@ -10,6 +11,8 @@ const CHANGES_MAX: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct TopicChanges {
     recent: SharedLock<RecentNames>,
+    /// Notified of every change.
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +38,14 @@ impl TopicChanges {
             recent.forgotten += 1;
         }
         recent.names.push_back(name);
+        let version = recent.count() + 1;
+        drop(recent);
+        self.changed.send_replace(version);
+    }
+
+    /// Returns a watch that is notified of every change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Returns a number that rises with every change; never 0.

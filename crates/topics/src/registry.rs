@@ -166,6 +166,12 @@ impl Topics {
         self.read().changing.contains(&*alike(name))
     }
 
+    /// Returns a watch that is notified whenever a topic was created,
+    /// changed or deleted.
+    pub fn watch_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     /// Waits until no topic of that name is being created, changed or deleted.
     pub async fn settled(&self, name: &str) {
         loop {
