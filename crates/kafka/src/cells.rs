@@ -15,7 +15,7 @@ use stafett_broker::Broker;
 use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, MetadataRequest};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded};
 use stafett_net::{Connection, Duplex, Protocol};
-use stafett_topics::{Topic, TopicId, cell_of};
+use stafett_topics::{Topic, TopicId, TopicSettings, cell_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::call::{Call, Close, EncodedResponse, ResponseResult};
@@ -184,9 +184,14 @@ impl KafkaContext {
         !self.is_further_cell() || topic.is_of_cluster()
     }
 
-    /// Returns true if a topic's partitions lie in several cells.
-    pub(crate) fn is_spread(&self, topic: &Topic) -> bool {
-        topic.settings.spread == Some(true) && self.broker.catalog().cells().count > 1
+    /// Returns the settings of a topic that a client creates: it is spread over cells if the broker's
+    /// settings say so and its own do not.
+    pub(crate) fn created(&self, settings: TopicSettings) -> TopicSettings {
+        let spreads = self.settings.spread_topics && self.broker.catalog().cells().count > 1;
+        TopicSettings {
+            spread: settings.spread.or(spreads.then_some(true)),
+            ..settings
+        }
     }
 
     /// Returns the broker that leads the partitions of a cell. `None` if there is none for now.

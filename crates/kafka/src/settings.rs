@@ -53,6 +53,8 @@ pub struct KafkaSettings {
     pub listen_tls: Option<String>,
     /// True if a metadata request may create the topics that it names.
     pub auto_create_topics: bool,
+    /// In a cluster of several cells: true if topics whose creator does not say are spread over them.
+    pub spread_topics: bool,
     /// Data folder, as shown to clients.
     pub log_dir: String,
     /// Maximum bytes of a request.
@@ -97,6 +99,7 @@ impl Default for KafkaSettings {
             listen: None,
             listen_tls: None,
             auto_create_topics: true,
+            spread_topics: false,
             log_dir: String::new(),
             request_bytes_max: 100 << 20,
             fetch_bytes_max: 55 << 20,

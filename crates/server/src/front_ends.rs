@@ -199,6 +199,7 @@ fn kafka_settings(process: &Process, opened: &Opened) -> KafkaSettings {
         listen: shown(opened.plain),
         listen_tls: shown(opened.tls),
         auto_create_topics: kafka.auto_create_topics,
+        spread_topics: kafka.spread_topics,
         log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,

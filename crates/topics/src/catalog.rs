@@ -141,6 +141,11 @@ impl TopicCatalog {
         self.cells.get().copied().unwrap_or(Cells::ALONE)
     }
 
+    /// Returns true if the partitions of a topic lie in several cells.
+    pub fn is_spread(&self, topic: &Topic) -> bool {
+        topic.settings.spread == Some(true) && self.cells().count > 1
+    }
+
     /// Returns an id that no producer has had.
     pub async fn new_producer_id(&self) -> Result<ProducerId, NotStored> {
         self.producer_ids.next(&*self.journal).await

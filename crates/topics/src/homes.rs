@@ -10,6 +10,9 @@ use stafett_model::LogId;
 
 use crate::topic::{Topic, TopicId};
 
+/// Reason why only Kafka's clients use a topic that is spread.
+pub const SPREAD: &str = "its partitions lie in several cells of the cluster, where only Kafka's clients reach them";
+
 /// Bits of a log id below those of the cell.
 const CELL_SHIFT: u32 = 48;
 
@@ -57,6 +60,11 @@ impl Topic {
     /// Returns true if the topic is one of a cluster of several cells: spread over them, or kept in another.
     pub fn is_of_cluster(&self) -> bool {
         self.settings.spread == Some(true) || self.log(0).is_some_and(|log| cell_of(log).is_some())
+    }
+
+    /// Returns true if all of its partitions lie in this cell.
+    pub fn is_whole(&self) -> bool {
+        self.log_runs().all(|(first, _)| cell_of(*first).is_none())
     }
 
     /// Returns the cells of the partitions in a range, as runs; `own` stands for this one.

@@ -46,7 +46,7 @@ pub use batches::Batches;
 pub use catalog::{AlterError, CreateError, DeleteError, FollowError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
-pub use homes::{Cells, cell_of};
+pub use homes::{Cells, SPREAD, cell_of};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
 pub use ordered::{TopicPage, TopicRange};

@@ -55,7 +55,7 @@ pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> H
     let new = missing.iter().map(|name| NewTopic {
         name: name.as_str().into(),
         partitions: None,
-        settings: TopicSettings::default(),
+        settings: context.shared.created(TopicSettings::default()),
     });
     let operation = Operation::CreateTopics(
         new.collect(),

@@ -138,7 +138,7 @@ fn read(
                 "acks is one of -1, 0 and 1",
             )),
             Ok(topic) => check(shared, call.version, topic, index, records).and_then(|admitted| {
-                let is_spread = shared.is_spread(topic);
+                let is_spread = shared.broker.catalog().is_spread(topic);
                 join(context, &mut transaction, head.id.as_ref(), &admitted, is_spread).map(|()| admitted)
             }),
             Err(refused) => Err(refused.clone()),

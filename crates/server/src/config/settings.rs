@@ -145,6 +145,10 @@ settings! {
         /// allows it.
         auto_create_topics: Switch = "true";
 
+        /// In a cluster of several cells: whether topics that clients of the Kafka protocol create lie in all
+        /// cells, where their creator does not say (`stafett.spread`).
+        spread_topics: Switch = "false";
+
         /// Partitions of topics whose creator does not say how many.
         default_partitions: Count = "1", in 1..=100_000;
 
