@@ -263,6 +263,18 @@ fn a_login_counts_in_all_cells_and_a_forged_one_in_none() {
 }
 
 #[test]
+fn a_cell_serves_kafka_clients_by_their_rights_alone() {
+    let Some(python) = peer::python() else { return };
+    let Some(cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    let script = root().join("tests/clients/python/kafka_cells_access.py");
+    let addresses = [cluster.kafka.join(","), cluster.http.join(",")];
+    let done =
+        std::panic::catch_unwind(|| peer::run_text(peer::command(&python).arg(script).args(addresses)));
+    assert!(done.is_ok(), "{}", cluster.logs());
+}
+
+#[test]
 fn a_node_with_another_secret_reaches_none() {
     if external().is_some() {
         return;
