@@ -22,7 +22,6 @@ mod overrides;
 mod sinks;
 mod topic_changes;
 
-pub use topic_changes::FirstCellFacts;
 pub use broker::{Broker, BrokerSettings, FrontEndHooks, StartError};
 pub use history::{Histories, NODE_SERIES, NodeReading, NodeSamples, NodeSeries};
 pub use overrides::{ReadGroupSettings, Scope};
@@ -32,3 +31,4 @@ pub use stafett_accounts::{
     NewQuota, NewToken, Proof, ScramLogin,
 };
 pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};
+pub use topic_changes::FirstCellFacts;

@@ -14,15 +14,17 @@ use stafett_access::Caller;
 use stafett_broker::Broker;
 use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, MetadataRequest};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded};
+use stafett_model::Lock;
 use stafett_net::{Connection, Duplex, Protocol};
 use stafett_topics::{Topic, TopicId, TopicSettings, cell_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::call::{Call, Close, EncodedResponse, ResponseResult};
+use crate::call::{Call, Close};
 use crate::connection;
 use crate::context::{KafkaContext, RequestContext};
 use crate::front_end::Kafka;
 use crate::leader_epoch::leader_epoch;
+use crate::operation::Step;
 
 /// Largest answer of the first cell that is passed on.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
@@ -75,25 +77,24 @@ pub(crate) fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) 
     }
     let topics = shared.broker.topics();
     let is_new = |name: &str| !topics.named(name).is_some_and(|topic| shared.shows(&topic));
-    Ok(match call.api {
-        ApiKey::Metadata => {
-            let request: MetadataRequest = call.read(body.clone())?;
-            request.topics.iter().flatten().any(|topic| match &topic.name {
-                Some(name) => is_new(name),
-                None => topics.with_id(TopicId(topic.topic_id.into())).is_none(),
-            })
-        }
-        ApiKey::DescribeTopicPartitions => {
-            let request: DescribeTopicPartitionsRequest = call.read(body.clone())?;
-            request.topics.iter().any(|topic| is_new(&topic.name))
-        }
-        api => !OWN.contains(&api),
-    })
+    if call.api == ApiKey::Metadata {
+        let request: MetadataRequest = call.read(body.clone())?;
+        return Ok(request.topics.iter().flatten().any(|topic| match &topic.name {
+            Some(name) => is_new(name),
+            None => topics.with_id(TopicId(topic.topic_id.into())).is_none(),
+        }));
+    }
+    if call.api == ApiKey::DescribeTopicPartitions {
+        let request: DescribeTopicPartitionsRequest = call.read(body.clone())?;
+        return Ok(request.topics.iter().any(|topic| is_new(&topic.name)));
+    }
+    Ok(!OWN.contains(&call.api))
 }
 
-/// Connection to the first cell for the requests of one client, made when the first of them comes.
+/// Connection to the first cell for the requests of one client, made when the first of them comes. They go one
+/// by one.
 #[derive(Default)]
-pub(crate) struct Upstream(tokio::sync::Mutex<Option<Box<dyn Duplex>>>);
+pub(crate) struct Upstream(Lock<Option<Box<dyn Duplex>>>);
 
 impl Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,9 +113,14 @@ struct Client {
 impl Upstream {
     /// Has the first cell execute a request, and returns the answer. Nothing of a request is known once the
     /// connection has ended within it.
-    async fn execute(&self, context: &RequestContext, first: &dyn FirstCell, request: &[u8]) -> io::Result<Bytes> {
-        let mut connection = self.0.lock().await;
-        let mut stream = match connection.take() {
+    async fn execute(
+        &self,
+        context: &RequestContext,
+        first: &dyn FirstCell,
+        request: &[u8],
+    ) -> io::Result<Bytes> {
+        let kept = self.0.lock().take();
+        let mut stream = match kept {
             Some(stream) => stream,
             None => connect(context, first).await?,
         };
@@ -132,7 +138,7 @@ impl Upstream {
         if answer.len() < size + size_of_val(&bytes) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        *connection = Some(stream);
+        *self.0.lock() = Some(stream);
         Ok(answer.into())
     }
 }
@@ -158,7 +164,7 @@ fn length(bytes: &[u8]) -> io::Result<u32> {
 impl RequestContext {
     /// Has the first cell execute a request. The connection ends if there is no answer: the client asks
     /// again.
-    pub(crate) async fn ask_first_cell(&self, request: Bytes) -> ResponseResult {
+    pub(crate) async fn ask_first_cell(&self, request: Bytes) -> Result<Step, Close> {
         let first = self.shared.settings.first_cell.as_deref();
         let first = first.ok_or(Close::OutcomeUnknown)?;
         let answered = tokio::select! {
@@ -169,7 +175,7 @@ impl RequestContext {
             tracing::debug!(%why, peer = %self.entry.peer, "a request was not passed on to the first cell");
             Close::NoFirstCell
         })?;
-        Ok(EncodedResponse::from(Encoded::of(answer)))
+        Ok(Step::Respond(Encoded::of(answer).into()))
     }
 }
 
@@ -189,7 +195,7 @@ impl KafkaContext {
     pub(crate) fn created(&self, settings: TopicSettings) -> TopicSettings {
         let spreads = self.settings.spread_topics && self.broker.catalog().cells().count > 1;
         TopicSettings {
-            spread: settings.spread.or(spreads.then_some(true)),
+            spread: settings.spread.or_else(|| spreads.then_some(true)),
             ..settings
         }
     }

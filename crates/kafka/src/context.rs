@@ -1,7 +1,7 @@
 //! State shared by all connections, and the environment of the requests of one.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};

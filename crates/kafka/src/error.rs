@@ -6,7 +6,9 @@ use stafett_groups::{ConsumerError, GroupError};
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{BatchError, LogId, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
-use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal, cell_of};
+use stafett_topics::{
+    AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal, cell_of,
+};
 use stafett_transactions::TransactionError;
 
 use crate::call::Close;

@@ -114,7 +114,7 @@ pub(crate) enum Operation {
         Then<Vec<Result<(), AlterError<BadConfig>>>>,
     ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
-    /// Have the first cell of the cluster execute the request, whose frame this is.
+    /// Have the first cell of the cluster execute the request of this frame.
     AskFirstCell(Bytes),
     /// Take a message of a login.
     Authenticate(Bytes, Then<Authenticated>),
@@ -297,10 +297,7 @@ impl Operation {
                 let done = Box::pin(sasl::authenticate(context, message)).await;
                 then.on_done(context, done)
             }
-            Self::AskFirstCell(request) => {
-                let answered = Box::pin(context.ask_first_cell(request)).await;
-                answered.map(Step::Respond)
-            }
+            Self::AskFirstCell(request) => Box::pin(context.ask_first_cell(request)).await,
             Self::Access(operation) => Box::pin(operation.perform(context)).await,
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::Group(operation) => Box::pin(operation.perform(context)).await,

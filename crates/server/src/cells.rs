@@ -30,8 +30,8 @@ use crate::cluster::{Follower, Member, Part, TheFirst, Version, follow};
 use crate::config::Settings;
 use crate::console;
 use crate::core::Core;
-use crate::failure::Failure;
 use crate::endpoints::Sockets;
+use crate::failure::Failure;
 use crate::front_ends::{self, amqp_settings};
 use crate::limits;
 use crate::listeners::Listeners;
@@ -220,11 +220,7 @@ impl Process {
     }
 
     /// Takes connections that nodes bring.
-    fn open_cell(
-        &self,
-        broker: &Arc<Broker>,
-        versions: watch::Receiver<Version>,
-    ) -> anyhow::Result<()> {
+    fn open_cell(&self, broker: &Arc<Broker>, versions: watch::Receiver<Version>) -> anyhow::Result<()> {
         let settings = &self.settings;
         let amqp = {
             let mut registry = self.registry();

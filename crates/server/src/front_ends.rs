@@ -95,9 +95,18 @@ pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Opt
     let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
     let passed = kafka.passed();
     process.front_ends.serve(opened.listeners, kafka);
-    if process.member.as_ref().is_some_and(|member| member.cell_count() > 1) {
+    if process
+        .member
+        .as_ref()
+        .is_some_and(|member| member.cell_count() > 1)
+    {
         // Without a socket, there is nothing that could fail.
-        let _ = process.open_to_nodes(&process.front_ends, KAFKA_PASSED, process.settings.connections_max, passed);
+        let _ = process.open_to_nodes(
+            &process.front_ends,
+            KAFKA_PASSED,
+            process.settings.connections_max,
+            passed,
+        );
     }
     open_amqp(broker, process, amqp);
     plain

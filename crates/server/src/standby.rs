@@ -88,11 +88,7 @@ impl Process {
         })
     }
 
-    fn relaying<'a>(
-        &self,
-        member: &Arc<Member>,
-        bound: impl Iterator<Item = &'a Listener>,
-    ) -> Listeners {
+    fn relaying<'a>(&self, member: &Arc<Member>, bound: impl Iterator<Item = &'a Listener>) -> Listeners {
         let listeners = Listeners::new(self.front_ends.shared.ending_with(Shutdown::new()), None);
         for listener in bound {
             relay(&listeners, listener, Relay::new(member, listener));

@@ -19,8 +19,8 @@ use stafett_store::{Changes, NotStored, only_outcome, spaces, store_synced};
 use tokio_util::sync::CancellationToken;
 
 use self::changes::respec;
-pub use self::following::FollowError;
 pub use self::changes::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
+pub use self::following::FollowError;
 use crate::homes::Cells;
 use crate::log_read::{LogTicket, read_log_at};
 use crate::producer_ids::ProducerIds;

@@ -10,8 +10,9 @@ use stafett_model::LogId;
 
 use crate::topic::{Topic, TopicId};
 
-/// Reason why only Kafka's clients use a topic that is spread.
-pub const SPREAD: &str = "its partitions lie in several cells of the cluster, where only Kafka's clients reach them";
+/// Reason why a topic is refused where all of its partitions have to lie in one cell.
+pub const SPREAD: &str =
+    "its partitions lie in several cells of the cluster, and this needs all of them in one";
 
 /// Bits of a log id below those of the cell.
 const CELL_SHIFT: u32 = 48;
@@ -78,8 +79,8 @@ impl Topic {
             let cell = cell_of(*first).unwrap_or(own);
             match runs.last_mut() {
                 _ if part.is_empty() => {}
-                Some((last, count)) if *last == cell => *count += part.len() as u32,
-                _ => runs.push((cell, part.len() as u32)),
+                Some((last, count)) if *last == cell => *count += part.end - part.start,
+                _ => runs.push((cell, part.end - part.start)),
             }
         }
         runs
@@ -102,7 +103,11 @@ mod tests {
             (6, Some(3), 3, vec![(0, 1), (1, 1), (2, 1)]),
             (5, None, 0, vec![]),
         ] {
-            assert_eq!(cells.spread(TopicId(id), after, partitions), expected, "{id} {partitions}");
+            assert_eq!(
+                cells.spread(TopicId(id), after, partitions),
+                expected,
+                "{id} {partitions}"
+            );
         }
     }
 

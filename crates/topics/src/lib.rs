@@ -43,7 +43,9 @@ mod truncation;
 
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
-pub use catalog::{AlterError, CreateError, DeleteError, FollowError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
+pub use catalog::{
+    AlterError, CreateError, DeleteError, FollowError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog,
+};
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
 pub use homes::{Cells, SPREAD, cell_of};

@@ -68,7 +68,10 @@ async fn each_partition_has_a_log_in_one_cell_and_all_agree_on_it() {
     assert_eq!(homes(&cells, "narrow"), [0, 0, 0]);
     let before = homes(&cells, "wide");
     for cell in 0..COUNT {
-        assert!(before.iter().filter(|home| **home == cell).count() >= 2, "{before:?}");
+        assert!(
+            before.iter().filter(|home| **home == cell).count() >= 2,
+            "{before:?}"
+        );
     }
     for total in [8, 13] {
         cells[0].grow_topic(wide.id, total).await.unwrap();

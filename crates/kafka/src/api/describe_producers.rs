@@ -60,7 +60,7 @@ fn producers(
     let log = u32::try_from(partition).ok().and_then(|number| topic.log(number));
     let log = log.ok_or((unknown, None))?;
     let seen = shared.broker.catalog().producers(log);
-    let seen = seen.ok_or((error::missing(log), None))?.into_iter();
+    let seen = seen.ok_or_else(|| (error::missing(log), None))?.into_iter();
     let states = seen.map(|producer| ProducerState {
         producer_id: producer.id.0,
         producer_epoch: producer.epoch.into(),

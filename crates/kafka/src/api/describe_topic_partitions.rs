@@ -14,8 +14,8 @@ use stafett_model::TopicName;
 use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
-use crate::cells::Leaders;
 use crate::call::Call;
+use crate::cells::Leaders;
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -123,7 +123,11 @@ fn page(
 /// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
 fn all(context: &RequestContext, from: &str, limit: usize) -> Vec<TopicLookup> {
     let mut topics = context.shared.broker.topics().all();
-    topics.retain(|topic| context.shared.shows(topic) && *topic.name >= *from && context.may_topic(Action::Describe, &topic.name));
+    topics.retain(|topic| {
+        context.shared.shows(topic)
+            && *topic.name >= *from
+            && context.may_topic(Action::Describe, &topic.name)
+    });
     if topics.len() > limit + 1 {
         topics.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
         topics.truncate(limit + 1);
@@ -156,7 +160,9 @@ fn described(
     let partitions = partitions.map(|partition_index| {
         let leader = leaders.of(topic, partition_index);
         DescribeTopicPartitionsResponsePartition {
-            error_code: leader.map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None).code(),
+            error_code: leader
+                .map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None)
+                .code(),
             partition_index,
             leader_id: leader.unwrap_or(NO_LEADER),
             leader_epoch,

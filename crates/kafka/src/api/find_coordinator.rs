@@ -23,7 +23,7 @@ pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decod
         None => ErrorCode::InvalidRequest,
     };
     let error_code = context.shared.metrics.error(call.api, code);
-    let (node_id, host, port) = coordinator.unwrap_or((-1, Str::default(), -1));
+    let (node_id, host, port) = coordinator.unwrap_or_else(|| (-1, Str::default(), -1));
     let refused = || (!is_served).then(|| Str::from("only groups and transactions have coordinators"));
     let response = if call.version < MANY_FROM {
         FindCoordinatorResponse {

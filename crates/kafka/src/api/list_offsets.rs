@@ -22,8 +22,8 @@ use stafett_topics::{TimeQuery, Topic, is_internal};
 
 use super::repeated::repeated;
 use crate::call::Call;
-use crate::error;
 use crate::context::{KafkaContext, RequestContext};
+use crate::error;
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -122,7 +122,7 @@ fn search(
     }
     check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let bounds = shared.broker.catalog().bounds(log);
-    let bounds = bounds.ok_or(Err(error::missing(log)))?;
+    let bounds = bounds.ok_or_else(|| Err(error::missing(log)))?;
     let start = bounds.start;
     let end = if is_committed { bounds.stable } else { bounds.end };
     let query = match asked.timestamp {

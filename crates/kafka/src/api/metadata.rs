@@ -13,8 +13,8 @@ use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str, Uuid};
 use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
-use crate::cells::Leaders;
 use crate::call::{Call, Close, ResponseResult};
+use crate::cells::Leaders;
 use crate::context::RequestContext;
 use crate::error;
 use crate::operation::{Operation, Step, then};
@@ -292,7 +292,11 @@ impl ClusterHead {
         let leader_epoch = self.leaders.epoch(topic);
         for partition in 0..partitions {
             let leader = self.leaders.of(topic, partition);
-            w.e.i16(leader.map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None).code());
+            w.e.i16(
+                leader
+                    .map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None)
+                    .code(),
+            );
             w.e.i32(partition);
             w.e.i32(leader.unwrap_or(NO_LEADER));
             if w.version >= 7 {
@@ -301,9 +305,9 @@ impl ClusterHead {
             // Replicas, then in-sync replicas.
             for _ in 0..2 {
                 w.count(leader.iter().len());
-                leader.iter().for_each(|leader| {
-                    w.e.i32(*leader);
-                });
+                if let Some(leader) = leader {
+                    w.e.i32(leader);
+                }
             }
             if w.version >= 5 {
                 w.count(0);

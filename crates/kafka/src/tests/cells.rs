@@ -8,7 +8,8 @@ use stafett_kafka_wire::messages::list_offsets::{ListOffsetsPartition, ListOffse
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
 use stafett_kafka_wire::messages::{
-    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest,
+    FetchRequest, FindCoordinatorRequest, HeartbeatRequest, ListOffsetsRequest, MetadataRequest,
+    ProduceRequest,
 };
 use stafett_kafka_wire::{ErrorCode, Str, frame};
 use stafett_topics::{Cells, NewTopic, TopicSettings};
@@ -16,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::{Bench, batch, operation};
 use crate::cells::{FirstCell, Reached};
-use crate::operation::Operation;
+use crate::operation::{Operation, Step};
 use crate::settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};
 
 const OWN: u32 = 1;
@@ -86,7 +87,10 @@ fn bench() -> (Bench, DuplexStream) {
         },
     };
     bench.run(async {
-        let created = first.catalog().create(vec![new(WIDE, true), new("narrow", false)]).await;
+        let created = first
+            .catalog()
+            .create(vec![new(WIDE, true), new("narrow", false)])
+            .await;
         assert!(created.iter().all(Result::is_ok));
         broker.follow_topics(&first.copy_topics().1).await.unwrap();
         let own = broker.catalog().create(vec![new("own", false)]).await;
@@ -113,7 +117,7 @@ fn partitions_of_other_cells_are_led_by_others() {
     let here = here(&bench);
     let partitions = (0..3).map(|index| PartitionProduceData {
         index,
-        records: Some(batch(&["a"]).into()),
+        records: Some(batch(&["a"])),
     });
     let produce = ProduceRequest {
         acks: -1,
@@ -129,12 +133,16 @@ fn partitions_of_other_cells_are_led_by_others() {
     for partition in &answer.responses[0].partition_responses {
         assert_eq!(partition.error_code, code(partition.index, here), "{partition:?}");
     }
+}
 
+#[test]
+fn offsets_of_partitions_of_other_cells_are_asked_elsewhere() {
+    let (mut bench, _far) = bench();
+    let here = here(&bench);
     let partitions = (0..3).map(|partition_index| ListOffsetsPartition {
         partition_index,
         current_leader_epoch: -1,
         timestamp: -1,
-        ..ListOffsetsPartition::default()
     });
     let list = ListOffsetsRequest {
         replica_id: -1,
@@ -147,13 +155,24 @@ fn partitions_of_other_cells_are_led_by_others() {
     bench.send(7, &list);
     bench.turn();
     let (searches, then) = operation!(bench, Operation::FindTimes(searches, then) => (searches, then));
-    let known = searches.into_iter().map(|search| search.err().expect("it is known"));
+    let known = searches
+        .into_iter()
+        .map(|search| search.expect_err("it is known"));
     bench.done(then, known.collect());
     let answer = bench.response::<ListOffsetsRequest>(7);
     for partition in &answer.topics[0].partitions {
-        assert_eq!(partition.error_code, code(partition.partition_index, here), "{partition:?}");
+        assert_eq!(
+            partition.error_code,
+            code(partition.partition_index, here),
+            "{partition:?}"
+        );
     }
+}
 
+#[test]
+fn partitions_of_other_cells_are_read_elsewhere() {
+    let (mut bench, _far) = bench();
+    let here = here(&bench);
     let partitions = (0..3).map(|partition| FetchPartition {
         partition,
         current_leader_epoch: 0,
@@ -178,7 +197,11 @@ fn partitions_of_other_cells_are_led_by_others() {
     bench.done(then, read);
     let answer = bench.response::<FetchRequest>(11);
     for partition in &answer.responses[0].partitions {
-        assert_eq!(partition.error_code, code(partition.partition_index, here), "{partition:?}");
+        assert_eq!(
+            partition.error_code,
+            code(partition.partition_index, here),
+            "{partition:?}"
+        );
     }
 }
 
@@ -203,16 +226,27 @@ fn clients_are_told_the_leaders_of_all_partitions() {
     let answer = bench.response::<MetadataRequest>(9);
     assert_eq!(answer.controller_id, FIRST);
     assert_eq!(answer.cluster_id.as_deref(), Some("AAAAAAAAAAAAAAAAAAAABQ"));
-    let mut names: Vec<&str> = answer.topics.iter().filter_map(|topic| topic.name.as_deref()).collect();
+    let mut names: Vec<&str> = answer
+        .topics
+        .iter()
+        .filter_map(|topic| topic.name.as_deref())
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["narrow", WIDE], "those of this cell alone are not shown");
     for topic in &answer.topics {
         let is_wide = topic.name.as_deref() == Some(WIDE);
-        let mut leaders: Vec<i32> = topic.partitions.iter().map(|partition| partition.leader_id).collect();
+        let mut leaders: Vec<i32> = topic
+            .partitions
+            .iter()
+            .map(|partition| partition.leader_id)
+            .collect();
         for partition in &topic.partitions {
             assert_eq!(partition.leader_epoch, if is_wide { -1 } else { 3 });
             let has_none = partition.leader_id == -1;
-            assert_eq!(partition.error_code == ErrorCode::LeaderNotAvailable.code(), has_none);
+            assert_eq!(
+                partition.error_code == ErrorCode::LeaderNotAvailable.code(),
+                has_none
+            );
             assert_eq!(partition.replica_nodes.is_empty(), has_none);
             if is_wide && partition.partition_index == here {
                 assert_eq!(partition.leader_id, 1_000_001);
@@ -220,7 +254,11 @@ fn clients_are_told_the_leaders_of_all_partitions() {
         }
         leaders.sort_unstable();
         // The third cell has no owner.
-        let expected = if is_wide { [-1, FIRST, 1_000_001] } else { [FIRST; 3] };
+        let expected = if is_wide {
+            [-1, FIRST, 1_000_001]
+        } else {
+            [FIRST; 3]
+        };
         assert_eq!(leaders, expected);
     }
     let find = FindCoordinatorRequest {
@@ -234,8 +272,42 @@ fn clients_are_told_the_leaders_of_all_partitions() {
 }
 
 #[test]
+fn a_topic_that_is_not_known_is_asked_for_at_the_first_cell() {
+    for (names, is_passed) in [
+        (&["new"][..], true),
+        (&[WIDE, "own"], true),
+        (&[WIDE, "narrow"], false),
+    ] {
+        let (mut bench, _far) = bench();
+        bench.send(9, &metadata(Some(names)));
+        let passed = matches!(bench.responses.next_operation(), Some(Operation::AskFirstCell(_)));
+        assert_eq!(passed, is_passed, "{names:?}");
+    }
+}
+
+/// Serves the first cell's side: two answers, and the begin of a third one.
+async fn answer(mut far: DuplexStream, sent: &[u8]) {
+    let head = far.read_u32().await.unwrap();
+    let mut client = vec![0; head as usize];
+    far.read_exact(&mut client).await.unwrap();
+    assert_eq!(
+        String::from_utf8(client).unwrap(),
+        r#"{"user":null,"expires_ms":null}"#
+    );
+    for answer in [&b"one"[..], b"two"] {
+        let mut request = vec![0; sent.len()];
+        far.read_exact(&mut request).await.unwrap();
+        assert_eq!(request, sent);
+        far.write_u32(u32::try_from(answer.len()).unwrap()).await.unwrap();
+        far.write_all(answer).await.unwrap();
+    }
+    far.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+    far.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
+}
+
+#[test]
 fn the_first_cell_executes_what_it_alone_keeps() {
-    let (mut bench, mut far) = bench();
+    let (mut bench, far) = bench();
     let heartbeat = HeartbeatRequest {
         group_id: "g".into(),
         generation_id: 4,
@@ -247,43 +319,33 @@ fn the_first_cell_executes_what_it_alone_keeps() {
     let request = operation!(bench, Operation::AskFirstCell(request) => request);
     let sent = frame::write_request(3, 0, None, &heartbeat).unwrap().into_bytes();
     assert_eq!(request, sent.slice(4..));
-    for (names, is_passed) in [(&["new"][..], true), (&[WIDE, "own"], true), (&[WIDE, "narrow"], false)] {
-        let (mut bench, _far) = self::bench();
-        bench.send(9, &metadata(Some(names)));
-        let passed = bench.responses.next_operation();
-        assert_eq!(matches!(passed, Some(Operation::AskFirstCell(_))), is_passed, "{names:?}");
-    }
 
     let context = &bench.context;
     let answered = bench.runtime.block_on(async {
-        let first = async {
-            let head = far.read_u32().await.unwrap();
-            let mut client = vec![0; head as usize];
-            far.read_exact(&mut client).await.unwrap();
-            assert_eq!(String::from_utf8(client).unwrap(), r#"{"user":null,"expires_ms":null}"#);
-            for answer in [&b"one"[..], b"two"] {
-                let bytes = far.read_u32().await.unwrap();
-                let mut request = vec![0; bytes as usize];
-                far.read_exact(&mut request).await.unwrap();
-                assert_eq!(request, &sent[4..]);
-                far.write_u32(u32::try_from(answer.len()).unwrap()).await.unwrap();
-                far.write_all(answer).await.unwrap();
-            }
-            // It ends within an answer.
-            far.read_exact(&mut vec![0; sent.len()]).await.unwrap();
-            far.write_all(&[0, 0, 0, 9, 1]).await.unwrap();
-            drop(far);
-        };
         let client = async {
             let mut answers = Vec::new();
             for _ in 0..4 {
                 let answered = context.ask_first_cell(request.clone()).await;
-                answers.push(answered.map(|answer| answer.encoded.unwrap().into_bytes()));
+                answers.push(answered.map(|step| match step {
+                    Step::Respond(answer) => answer.encoded.unwrap().into_bytes(),
+                    Step::Await(_) => panic!("it is answered"),
+                }));
             }
             answers
         };
-        tokio::join!(first, client).1
+        tokio::join!(answer(far, &sent), client).1
     });
-    let answers: Vec<_> = answered.iter().map(|answer| answer.as_ref().ok().map(|bytes| &bytes[..])).collect();
-    assert_eq!(answers, [Some(&b"\0\0\0\x03one"[..]), Some(&b"\0\0\0\x03two"[..]), None, None]);
+    let answers: Vec<_> = answered
+        .iter()
+        .map(|answer| answer.as_ref().ok().map(|bytes| &bytes[..]))
+        .collect();
+    assert_eq!(
+        answers,
+        [
+            Some(&b"\0\0\0\x03one"[..]),
+            Some(&b"\0\0\0\x03two"[..]),
+            None,
+            None
+        ]
+    );
 }

@@ -151,11 +151,7 @@ pub(crate) async fn follow(first: &Member, follower: &Follower) {
 }
 
 /// Takes copies of the owner of an epoch, or of a later one.
-async fn take(
-    stream: &mut (impl AsyncRead + Unpin),
-    epoch: u64,
-    follower: &Follower,
-) -> io::Result<()> {
+async fn take(stream: &mut (impl AsyncRead + Unpin), epoch: u64, follower: &Follower) -> io::Result<()> {
     loop {
         let version = (stream.read_u64().await?, stream.read_u64().await?);
         let bytes = stream.read_u64().await?;

@@ -354,7 +354,11 @@ impl Member {
     /// Lists further listeners of this node.
     pub(crate) fn list(&self, listeners: Vec<(&'static str, String)>) {
         if let Some(registry) = &*self.registry.lock() {
-            registry.add(listeners.into_iter().map(|(name, address)| (name.to_owned(), address)));
+            registry.add(
+                listeners
+                    .into_iter()
+                    .map(|(name, address)| (name.to_owned(), address)),
+            );
         }
     }
 

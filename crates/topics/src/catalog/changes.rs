@@ -90,7 +90,8 @@ pub(super) enum Unstored {
 impl TopicCatalog {
     /// Creates topics, each completely or not at all; durable when this returns.
     pub async fn create(self: &Arc<Self>, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
-        self.create_all(new.into_iter().map(Unstored::New).collect()).await
+        self.create_all(new.into_iter().map(Unstored::New).collect())
+            .await
     }
 
     pub(super) async fn create_all(

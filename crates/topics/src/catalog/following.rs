@@ -53,7 +53,9 @@ impl TopicCatalog {
                 None => new.push(topic),
             }
         }
-        let gone = self.topics.chosen(|topic| topic.is_of_cluster() && !kept.contains(&topic.id));
+        let gone = self
+            .topics
+            .chosen(|topic| topic.is_of_cluster() && !kept.contains(&topic.id));
         // Names of topics that are gone may be those of new ones, which then wait.
         let is_taken = |topic: &Topic| gone.iter().any(|gone| gone.name == topic.name);
         let new = new.into_iter().filter(|topic| !is_taken(topic));
@@ -64,7 +66,9 @@ impl TopicCatalog {
     async fn follow_one(self: &Arc<Self>, known: &Topic, wanted: Topic) -> Result<(), FollowError> {
         if known.settings != wanted.settings {
             let settings = Arc::clone(&wanted.settings);
-            let altered = self.alter(known.id, move |_| Ok::<_, NotStored>((*settings).clone())).await;
+            let altered = self
+                .alter(known.id, move |_| Ok::<_, NotStored>((*settings).clone()))
+                .await;
             match altered {
                 Ok(_) | Err(AlterError::NoSuchTopic | AlterError::TooMany) => {}
                 Err(AlterError::NotStored(why) | AlterError::Unwanted(why)) => return Err(why.into()),
@@ -72,7 +76,10 @@ impl TopicCatalog {
         }
         if known.partitions() < wanted.partitions() {
             let catalog = Arc::clone(self);
-            let grown = self.changes.begin(async move { catalog.grow_as(&wanted).await }).await;
+            let grown = self
+                .changes
+                .begin(async move { catalog.grow_as(&wanted).await })
+                .await;
             match grown {
                 Ok(_) => {}
                 Err(GrowError::NotStored(why)) => return Err(why.into()),
