@@ -39,10 +39,11 @@ impl Identity {
 
     /// Creates the identity of a connection for a caller that is known.
     pub(crate) fn of(anonymous: Arc<Caller>) -> Self {
+        let expires_ms = anonymous.expires_ms().unwrap_or(0);
         Self {
             anonymous,
             login: OnceLock::new(),
-            expires_ms: AtomicI64::new(0),
+            expires_ms: AtomicI64::new(expires_ms),
             sasl: Lock::default(),
             counted: OnceLock::new(),
             is_logging_in: AtomicBool::new(false),

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use stafett_model::Lock;
 use stafett_net::{Connection, Duplex, Protocol};
 use stafett_topics::{Topic, TopicId, TopicSettings, cell_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
 
 use crate::call::{Call, Close};
 use crate::connection;
@@ -27,12 +29,25 @@ use crate::leader_epoch::leader_epoch;
 use crate::operation::Step;
 
 /// Largest answer of the first cell that is passed on.
-const ANSWER_BYTES_MAX: usize = 256 << 20;
+const ANSWER_BYTES_MAX: u32 = 256 << 20;
 /// Largest description of a client.
 const CLIENT_BYTES_MAX: usize = 64 << 10;
 
+/// Connection to the owner of the first cell.
+pub struct ToFirst {
+    pub stream: Box<dyn Duplex>,
+    /// Done once that node owns the cell no longer, or does not answer.
+    pub lost: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Debug for ToFirst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ToFirst")
+    }
+}
+
 /// Connection to the first cell. `None` if that has no owner for a while.
-pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<Box<dyn Duplex>>> + Send + 'a>>;
+pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<ToFirst>> + Send + 'a>>;
 
 /// The way from another cell to the first one.
 pub trait FirstCell: Debug + Send + Sync {
@@ -93,14 +108,8 @@ pub(crate) fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) 
 
 /// Connection to the first cell for the requests of one client, made when the first of them comes. They go one
 /// by one.
-#[derive(Default)]
-pub(crate) struct Upstream(Lock<Option<Box<dyn Duplex>>>);
-
-impl Debug for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Upstream")
-    }
-}
+#[derive(Debug, Default)]
+pub(crate) struct Upstream(Lock<Option<(Client, ToFirst)>>);
 
 /// The client that requests are passed on for, as JSON behind its length as u32.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +117,25 @@ struct Client {
     /// `None`: it has not logged in.
     user: Option<String>,
     expires_ms: Option<i64>,
+    is_tls: bool,
+}
+
+/// A client of another cell, whose login was checked there.
+#[derive(Debug)]
+pub(crate) struct PassedClient {
+    pub caller: Arc<Caller>,
+    pub is_tls: bool,
+}
+
+impl Client {
+    fn of(context: &RequestContext) -> Self {
+        let caller = context.caller();
+        Self {
+            user: caller.name().map(str::to_owned),
+            expires_ms: caller.expires_ms(),
+            is_tls: context.is_tls,
+        }
+    }
 }
 
 impl Upstream {
@@ -119,42 +147,53 @@ impl Upstream {
         first: &dyn FirstCell,
         request: &[u8],
     ) -> io::Result<Bytes> {
-        let kept = self.0.lock().take();
-        let mut stream = match kept {
-            Some(stream) => stream,
-            None => connect(context, first).await?,
+        let client = Client::of(context);
+        let mut first = match self.kept(&client).await {
+            Some(kept) => kept,
+            None => connect(context.entry.peer, &client, first).await?,
         };
-        stream.write_u32(length(request)?).await?;
-        stream.write_all(request).await?;
-        stream.flush().await?;
-        let bytes = stream.read_u32().await?;
-        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if size > ANSWER_BYTES_MAX {
-            return Err(io::Error::other("an answer of the first cell is too long"));
-        }
-        let mut answer = Vec::with_capacity(size + size_of_val(&bytes));
-        answer.extend_from_slice(&bytes.to_be_bytes());
-        (&mut stream).take(bytes.into()).read_to_end(&mut answer).await?;
-        if answer.len() < size + size_of_val(&bytes) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        *self.0.lock() = Some(stream);
-        Ok(answer.into())
+        let answered = tokio::select! {
+            answered = ask(&mut first.stream, request) => answered?,
+            () = &mut first.lost => return Err(io::Error::other("the first cell has lost its node")),
+        };
+        *self.0.lock() = Some((client, first));
+        Ok(answered)
+    }
+
+    /// Returns the connection of earlier requests, if it is for this client and has not ended.
+    async fn kept(&self, client: &Client) -> Option<ToFirst> {
+        let kept = self.0.lock().take();
+        let (_, mut first) = kept.filter(|(of, _)| of == client)?;
+        // Nothing comes unasked.
+        let ended = timeout(Duration::ZERO, first.stream.read_u8()).await;
+        ended.is_err().then_some(first)
     }
 }
 
-async fn connect(context: &RequestContext, first: &dyn FirstCell) -> io::Result<Box<dyn Duplex>> {
-    let reached = first.reach(context.entry.peer).await;
-    let mut stream = reached.ok_or_else(|| io::Error::other("the first cell has no owner"))?;
-    let caller = context.caller();
-    let client = Client {
-        user: caller.name().map(str::to_owned),
-        expires_ms: caller.expires_ms(),
-    };
-    let client = serde_json::to_vec(&client)?;
-    stream.write_u32(length(&client)?).await?;
-    stream.write_all(&client).await?;
-    Ok(stream)
+/// Sends a request, and returns its answer.
+async fn ask(stream: &mut Box<dyn Duplex>, request: &[u8]) -> io::Result<Bytes> {
+    stream.write_u32(length(request)?).await?;
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let bytes = stream.read_u32().await?;
+    if bytes > ANSWER_BYTES_MAX {
+        return Err(io::Error::other("an answer of the first cell is too long"));
+    }
+    let mut answer = bytes.to_be_bytes().to_vec();
+    let read = stream.take(bytes.into()).read_to_end(&mut answer).await?;
+    if read as u64 != u64::from(bytes) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(answer.into())
+}
+
+async fn connect(peer: SocketAddr, client: &Client, first: &dyn FirstCell) -> io::Result<ToFirst> {
+    let reached = first.reach(peer).await;
+    let mut first = reached.ok_or_else(|| io::Error::other("the first cell has no owner"))?;
+    let client = serde_json::to_vec(client)?;
+    first.stream.write_u32(length(&client)?).await?;
+    first.stream.write_all(&client).await?;
+    Ok(first)
 }
 
 fn length(bytes: &[u8]) -> io::Result<u32> {
@@ -166,7 +205,7 @@ impl RequestContext {
     /// again.
     pub(crate) async fn ask_first_cell(&self, request: Bytes) -> Result<Step, Close> {
         let first = self.shared.settings.first_cell.as_deref();
-        let first = first.ok_or(Close::OutcomeUnknown)?;
+        let first = first.ok_or(Close::NoFirstCell)?;
         let answered = tokio::select! {
             answered = self.upstream.get_or_init(Box::default).execute(self, first, &request) => answered,
             () = self.drain.cancelled() => return Err(Close::NoFirstCell),
@@ -185,9 +224,9 @@ impl KafkaContext {
         self.settings.first_cell.is_some()
     }
 
-    /// Returns true if clients see a topic: in another cell than the first, those of the first alone.
+    /// Returns true if clients see a topic.
     pub(crate) fn shows(&self, topic: &Topic) -> bool {
-        !self.is_further_cell() || topic.is_of_cluster()
+        self.broker.catalog().is_of_clients(topic)
     }
 
     /// Returns the settings of a topic that a client creates: it is spread over cells if the broker's
@@ -210,6 +249,8 @@ impl KafkaContext {
 }
 
 const NO_EPOCH: i32 = -1;
+/// Leader of a partition whose cell has no owner.
+pub(crate) const NO_LEADER: i32 = -1;
 
 /// Brokers that lead the partitions of all cells, at one moment.
 #[derive(Debug)]
@@ -268,8 +309,8 @@ impl Kafka {
 impl Protocol for Passed {
     async fn connection(&self, mut connection: Connection) {
         let peer = connection.entry.peer;
-        match caller(&self.shared.broker, &mut connection).await {
-            Ok(caller) => connection::serve(Arc::clone(&self.shared), connection, Some(caller)).await,
+        match passed(&self.shared.broker, &mut connection).await {
+            Ok(client) => connection::serve(Arc::clone(&self.shared), connection, Some(client)).await,
             Err(why) => tracing::debug!(%peer, %why, "a passed connection does not begin as it should"),
         }
     }
@@ -277,21 +318,23 @@ impl Protocol for Passed {
 
 /// Reads the client that a connection is for. Its login was checked by a copy of users and rights; those of
 /// this cell are in force.
-async fn caller(broker: &Broker, connection: &mut Connection) -> io::Result<Arc<Caller>> {
+async fn passed(broker: &Broker, connection: &mut Connection) -> io::Result<PassedClient> {
     let peer = connection.entry.peer.ip();
     let bytes = connection.stream.read_u32().await?;
     let mut client = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(CLIENT_BYTES_MAX)];
     connection.stream.read_exact(&mut client).await?;
-    let client: Client = serde_json::from_slice(&client)?;
+    let Client {
+        user,
+        expires_ms,
+        is_tls,
+    } = serde_json::from_slice(&client)?;
     let access = broker.access();
-    let Some(user) = client.user else {
-        return Ok(access.before_login(None, peer));
+    let caller = match (user, expires_ms) {
+        (None, _) => access.before_login(None, peer),
+        (Some(user), None) => Arc::new(Caller::user(access.directory(), &user, peer)),
+        (Some(user), Some(at)) => Arc::new(Caller::user(access.directory(), &user, peer).until(at)),
     };
-    let caller = Caller::user(access.directory(), &user, peer);
-    Ok(Arc::new(match client.expires_ms {
-        Some(expires_ms) => caller.until(expires_ms),
-        None => caller,
-    }))
+    Ok(PassedClient { caller, is_tls })
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use stafett_access::Caller;
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
 use stafett_net::{
@@ -24,6 +23,7 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use crate::authority::Identity;
 use crate::call::Close;
+use crate::cells::PassedClient;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
@@ -55,14 +55,15 @@ enum Ended {
     Io(#[from] std::io::Error),
 }
 
-/// Serves one connection until it ends. With a caller, another broker has checked its login.
+/// Serves one connection until it ends. A passed client is one of another
+/// cell, where its login was checked.
 pub(crate) async fn serve(
     shared: Arc<KafkaContext>,
     mut connection: Connection,
-    caller: Option<Arc<Caller>>,
+    passed: Option<PassedClient>,
 ) {
     let (peer, id) = (connection.entry.peer, connection.entry.id);
-    match run(&shared, &mut connection, caller).await {
+    match run(&shared, &mut connection, passed).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
         Err(Ended::Close(close)) => {
             shared.metrics.on_close(close.reason());
@@ -78,7 +79,7 @@ pub(crate) async fn serve(
 async fn run(
     shared: &Arc<KafkaContext>,
     connection: &mut Connection,
-    caller: Option<Arc<Caller>>,
+    passed: Option<PassedClient>,
 ) -> Result<(), Ended> {
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
@@ -91,8 +92,12 @@ async fn run(
     let context = RequestContext {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        identity: match caller {
-            Some(caller) => Identity::of(caller),
+        is_tls: match &passed {
+            Some(client) => client.is_tls,
+            None => entry.tls().is_some(),
+        },
+        identity: match passed {
+            Some(client) => Identity::of(client.caller),
             None => Identity::new(&shared.broker, entry),
         },
         upstream: OnceLock::new(),

@@ -98,6 +98,8 @@ pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
     pub entry: Arc<ConnectionEntry>,
     pub identity: Identity,
+    /// The client has TLS with a listener: it is told of others with TLS.
+    pub is_tls: bool,
     /// In another cell than the first one: the way there, once a request went it.
     pub upstream: OnceLock<Box<Upstream>>,
     /// Cancelled when the connection must not wait any longer.
@@ -157,9 +159,8 @@ impl RequestContext {
     pub(crate) fn brokers(&self) -> Vec<(i32, Str, i32)> {
         let (host, port) = self.endpoint();
         let mut brokers = vec![(self.broker_id(), host, port)];
-        let is_tls = self.entry.tls().is_some();
         for other in self.shared.settings.others() {
-            let endpoint = if is_tls { other.tls } else { other.plain };
+            let endpoint = if self.is_tls { other.tls } else { other.plain };
             if let Some(Endpoint { host, port }) = endpoint {
                 brokers.push((other.id, host.into(), i32::from(port)));
             }
@@ -177,7 +178,7 @@ impl RequestContext {
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         let settings = &self.shared.settings;
-        let advertised = if self.entry.tls().is_some() {
+        let advertised = if self.is_tls {
             &settings.advertised_tls
         } else {
             &settings.advertised

@@ -122,7 +122,7 @@ pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, Stri
         CreateError::Name(why) => (self::name(*why), name_text(name, *why)),
         CreateError::Partitions(0) => (ErrorCode::InvalidPartitions, error.to_string()),
         CreateError::Partitions(_) => (ErrorCode::PolicyViolation, EXCESSIVE.to_owned()),
-        CreateError::TooMany { .. } => (ErrorCode::PolicyViolation, error.to_string()),
+        CreateError::TooMany { .. } | CreateError::Spread => (ErrorCode::PolicyViolation, error.to_string()),
         CreateError::NotStored(why) => return not_stored(why),
     })
 }

@@ -89,6 +89,6 @@ mod time_search;
 mod traced;
 mod wait;
 
-pub use cells::{FirstCell, Passed, Reached};
+pub use cells::{FirstCell, Passed, Reached, ToFirst};
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};

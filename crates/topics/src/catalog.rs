@@ -141,6 +141,12 @@ impl TopicCatalog {
         self.cells.get().copied().unwrap_or(Cells::ALONE)
     }
 
+    /// Returns true if clients of the whole cluster see a topic. Other cells than the first have some of their
+    /// own, too.
+    pub fn is_of_clients(&self, topic: &Topic) -> bool {
+        self.cells().own == 0 || topic.is_of_cluster()
+    }
+
     /// Returns true if the partitions of a topic lie in several cells.
     pub fn is_spread(&self, topic: &Topic) -> bool {
         topic.settings.spread == Some(true) && self.cells().count > 1

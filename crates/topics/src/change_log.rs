@@ -11,7 +11,7 @@ const CHANGES_MAX: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct TopicChanges {
     recent: SharedLock<RecentNames>,
-    /// Notified of every change.
+    /// Notified of every change of a topic that shows no queue.
     changed: watch::Sender<u64>,
 }
 
@@ -31,7 +31,7 @@ impl RecentNames {
 impl TopicChanges {
     /// Records that a topic of that name was created, deleted or changed. Must be called once that is
     /// visible.
-    pub(crate) fn record(&self, name: Box<str>) {
+    pub(crate) fn record(&self, name: Box<str>, is_queue: bool) {
         let mut recent = self.recent.write();
         if recent.names.len() == CHANGES_MAX {
             recent.names.pop_front();
@@ -40,10 +40,12 @@ impl TopicChanges {
         recent.names.push_back(name);
         let version = recent.count() + 1;
         drop(recent);
-        self.changed.send_replace(version);
+        if !is_queue {
+            self.changed.send_replace(version);
+        }
     }
 
-    /// Returns a watch that is notified of every change.
+    /// Returns a watch that is notified of every change of a topic that shows no queue.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -82,14 +84,14 @@ mod tests {
     fn what_changed_since_a_version_is_known_until_it_is_forgotten() {
         let changes = TopicChanges::default();
         let first = changes.version();
-        changes.record("a".into());
+        changes.record("a".into(), false);
         let second = changes.version();
-        changes.record("b".into());
+        changes.record("b".into(), false);
         assert_eq!(since(&changes, first).unwrap(), ["a", "b"]);
         assert_eq!(since(&changes, second).unwrap(), ["b"]);
         assert_eq!(since(&changes, changes.version()).unwrap(), Vec::<String>::new());
         for _ in 0..CHANGES_MAX {
-            changes.record("c".into());
+            changes.record("c".into(), false);
         }
         assert_eq!(since(&changes, second), None);
         assert_eq!(since(&changes, changes.version() - 1).unwrap(), ["c"]);

@@ -1,7 +1,8 @@
 //! Homes of partitions where a cluster has several cells, each with a journal of its own.
 //!
 //! A topic lies in the first cell, or is spread over all: then its partitions lie in blocks of consecutive
-//! ones, a block in each cell. All cells know all topics. A partition that lies in another cell has a log id
+//! ones, a block in each cell. All cells know the topics of the first one, and those that are spread. A
+//! partition that lies in another cell has a log id
 //! that no journal gives: the cell is in its upper 16 bits.
 
 use std::ops::Range;

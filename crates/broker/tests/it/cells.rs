@@ -33,11 +33,11 @@ async fn create(broker: &Arc<Broker>, name: &str, partitions: u32, spread: bool)
 }
 
 /// Has all other cells follow the first one.
-async fn follow(cells: &[Arc<Broker>]) {
-    let (_, copy) = cells[0].copy_topics();
-    for cell in &cells[1..] {
+async fn follow([first, others @ ..]: &[Arc<Broker>; COUNT as usize]) {
+    let (_, copy) = first.copy_topics();
+    for cell in others {
         let facts = cell.follow_topics(&copy).await.unwrap();
-        assert_eq!(facts.cluster_id, cells[0].cluster_id());
+        assert_eq!(facts.cluster_id, first.cluster_id());
     }
 }
 
@@ -55,8 +55,12 @@ fn homes(cells: &[Arc<Broker>], name: &str) -> Vec<u32> {
         };
         seen.push((0..topic.partitions()).map(home).collect());
     }
-    assert!(seen.iter().all(|homes| *homes == seen[0]), "{name}: {seen:?}");
-    seen.swap_remove(0)
+    let first = seen.swap_remove(0);
+    assert!(
+        seen.iter().all(|homes| *homes == first),
+        "{name}: {first:?}, {seen:?}"
+    );
+    first
 }
 
 #[tokio::test]

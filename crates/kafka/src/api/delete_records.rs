@@ -118,6 +118,7 @@ fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result
         return Err(ErrorCode::InvalidTopicException);
     }
     let topic = shared.broker.topics().named(name);
+    let topic = topic.filter(|topic| shared.shows(topic));
     let place = topic.zip(u32::try_from(partition).ok());
     let (topic, partition) = place.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     if let Some(log) = topic.log(partition).filter(|log| cell_of(*log).is_some()) {

@@ -15,13 +15,12 @@ use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
 use crate::call::Call;
-use crate::cells::Leaders;
+use crate::cells::{Leaders, NO_LEADER};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Maximum partitions per answer, regardless of the request.
-const NO_LEADER: i32 = -1;
 const PARTITIONS_MAX: usize = 2000;
 
 /// A requested topic; its name if it does not exist.

@@ -14,7 +14,7 @@ use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
 use crate::call::{Call, Close, ResponseResult};
-use crate::cells::Leaders;
+use crate::cells::{Leaders, NO_LEADER};
 use crate::context::RequestContext;
 use crate::error;
 use crate::operation::{Operation, Step, then};
@@ -28,7 +28,6 @@ pub(super) const CLUSTER_OPERATIONS: i32 = 1 << 5 | 1 << 7 | 1 << 8 | 1 << 9 | 1
 pub(super) const TOPIC_OPERATIONS: i32 =
     1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 11;
 /// Operations that were not requested.
-const NO_LEADER: i32 = -1;
 const NOT_ASKED: i32 = i32::MIN;
 
 /// Bytes from which on an answer counts as large.

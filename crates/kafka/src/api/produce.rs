@@ -277,7 +277,10 @@ fn find_topic(context: &RequestContext, key: &TopicKey) -> Result<Arc<Topic>, Ba
     if !key.by_id {
         context.check_topic(Action::Write, &key.name).map_err(denied)?;
     }
-    let topic = key.find(context.shared.broker.topics()).ok_or_else(unknown)?;
+    let topic = key.find(context.shared.broker.topics());
+    let topic = topic
+        .filter(|topic| context.shared.shows(topic))
+        .ok_or_else(unknown)?;
     if key.by_id {
         context.check_topic(Action::Write, &topic.name).map_err(denied)?;
     }

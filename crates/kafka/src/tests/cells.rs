@@ -16,7 +16,7 @@ use stafett_topics::{Cells, NewTopic, TopicSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::{Bench, batch, operation};
-use crate::cells::{FirstCell, Reached};
+use crate::cells::{FirstCell, Reached, ToFirst};
 use crate::operation::{Operation, Step};
 use crate::settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};
 
@@ -60,7 +60,12 @@ impl FirstCell for First {
 
     fn reach(&self, _: SocketAddr) -> Reached<'_> {
         let stream = self.0.lock().unwrap().take();
-        Box::pin(async move { stream.map(|stream| Box::new(stream) as _) })
+        Box::pin(async move {
+            stream.map(|stream| ToFirst {
+                stream: Box::new(stream),
+                lost: Box::pin(std::future::pending()),
+            })
+        })
     }
 }
 
@@ -292,7 +297,7 @@ async fn answer(mut far: DuplexStream, sent: &[u8]) {
     far.read_exact(&mut client).await.unwrap();
     assert_eq!(
         String::from_utf8(client).unwrap(),
-        r#"{"user":null,"expires_ms":null}"#
+        r#"{"user":null,"expires_ms":null,"is_tls":false}"#
     );
     for answer in [&b"one"[..], b"two"] {
         let mut request = vec![0; sent.len()];

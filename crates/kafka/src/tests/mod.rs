@@ -71,6 +71,7 @@ impl Bench {
             identity: Identity::new(&shared.broker, &entry),
             shared: Arc::new(shared),
             entry,
+            is_tls: false,
             upstream: OnceLock::new(),
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),

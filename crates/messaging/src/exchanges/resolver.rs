@@ -29,7 +29,7 @@ pub(crate) struct Resolver {
 
 /// Leaves out topics that the broker alone writes.
 fn written(topic: Option<Arc<Topic>>) -> Option<Arc<Topic>> {
-    topic.filter(|topic| !is_internal(&topic.name) && topic.is_whole())
+    topic.filter(|topic| !is_internal(&topic.name))
 }
 
 /// Queues and topics of one set of targets.
@@ -130,7 +130,6 @@ impl Resolver {
                 return Some(Target::Queue(name.into()));
             }
             let topic = self.topics.in_namespace(namespace, name)?;
-            topic.is_whole().then_some(())?;
             Some(Target::Topic((*topic.name).into()))
         }
     }

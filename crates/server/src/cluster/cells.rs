@@ -9,7 +9,7 @@ use stafett_amqp::{AccessVersion, Home, Homes, Reached};
 use stafett_broker::{Broker, FirstCellFacts};
 use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
-use stafett_kafka::FirstCell;
+use stafett_kafka::{FirstCell, ToFirst};
 use stafett_model::Namespace;
 use stafett_net::{Duplex, EVENTS};
 use stafett_topics::Cells;
@@ -262,7 +262,13 @@ impl FirstCell for TheFirst {
     fn reach(&self, client: SocketAddr) -> stafett_kafka::Reached<'_> {
         Box::pin(async move {
             let reached = self.member.reach_cell(0, KAFKA_PASSED, client).await;
-            reached.map(|(stream, _)| stream)
+            let member = Arc::clone(&self.member);
+            reached.map(|(stream, owner)| ToFirst {
+                stream,
+                lost: Box::pin(async move {
+                    member.lost(0, owner).await;
+                }),
+            })
         })
     }
 }

@@ -130,6 +130,7 @@ impl Follower {
 /// Keeps a part of this cell as that of the first one. Does not return.
 pub(crate) async fn follow(first: &Member, follower: &Follower) {
     let part = follower.part;
+    let mut said = Said::default();
     let mut views = first.view.subscribe();
     loop {
         let view = Arc::clone(&views.borrow_and_update());
@@ -140,13 +141,30 @@ pub(crate) async fn follow(first: &Member, follower: &Follower) {
             tokio::select! {
                 taken = take(&mut link.stream, view.epoch, follower) => {
                     if let Err(why) = taken {
-                        tracing::debug!(%why, ?part, "no more copies from this node");
+                        said.say(&why, part);
                     }
                 }
                 _ = views.wait_for(|now| now.owner != Some(incarnation)) => {}
             }
         }
         sleep(PAUSE).await;
+    }
+}
+
+/// The last reason why there was no copy: each is told once.
+#[derive(Debug, Default)]
+struct Said(String);
+
+impl Said {
+    fn say(&mut self, why: &io::Error, part: Part) {
+        let (is_end, why) = (why.kind() != io::ErrorKind::Other, why.to_string());
+        // The end of a connection says nothing about this cell.
+        if is_end || self.0 == why {
+            tracing::debug!(%why, ?part, "no copy of the first cell");
+        } else {
+            tracing::warn!(%why, ?part, "no copy of the first cell: this cell serves with the last one, if there is one");
+            self.0 = why;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use stafett_model::{LogId, TopicName, TopicNameError};
 use stafett_store::{Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
 
 use super::{RETRY_AFTER, TopicCatalog};
-use crate::homes::{cell_of, elsewhere};
+use crate::homes::{SPREAD, cell_of, elsewhere};
 use crate::registry::Claim;
 use crate::topic::{Topic, TopicId, TopicSettings, is_internal};
 
@@ -39,6 +39,8 @@ pub enum CreateError {
     Partitions(u32),
     #[error("the namespace has as many topics as it may have, {max}")]
     TooMany { max: u64 },
+    #[error("{SPREAD}")]
+    Spread,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }

@@ -22,6 +22,8 @@ use crate::topic::{Topic, TopicId, get, get_u32, put_u32};
 pub enum FollowError {
     #[error("a copy of the topics cannot be read")]
     Malformed,
+    #[error("a topic is still being changed as in an earlier copy")]
+    Changing,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -97,6 +99,8 @@ impl TopicCatalog {
             match created {
                 Ok(_) => {}
                 Err(CreateError::NotStored(why)) => return Err(why.into()),
+                // One that was begun for an earlier copy.
+                Err(CreateError::Changing) => return Err(FollowError::Changing),
                 Err(why) => tracing::warn!(topic = &**name, %why, "a topic of the first cell is not here"),
             }
         }
