@@ -10,7 +10,6 @@ use stafett_access::{Action, Resource};
 use stafett_broker::{Broker, StoredSink};
 use stafett_http::api::{delete, put};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
-use stafett_topics::SPREAD;
 
 use super::{Desk, SinkTerms, bad_definition, find, of_sink};
 use crate::caller::OnlyIfAbsent;
@@ -85,9 +84,7 @@ fn check(broker: &Broker, terms: &SinkTerms) -> Result<(), Problem> {
             let Some(stored) = broker.topics().named(topic) else {
                 return Err(crate::topics::no_such_topic(topic));
             };
-            if !stored.is_whole() {
-                return Err(Problem::bad_request(format!("topic {topic:?}: {SPREAD}")));
-            }
+            crate::topics::check_whole(&stored)?;
         }
     }
     for topic in &terms.tables {
