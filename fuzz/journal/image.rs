@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stafett_journal::disk::fuzzing::{SEGMENT_HEADER_BYTES, seal_segment, seal_sidecar};
 use stafett_journal::disk::settings::Clock;
-use stafett_journal::disk::{DiskJournal, RewritePolicy, Settings};
+use stafett_journal::disk::{CompactionSettings, DiskJournal, RewritePolicy, Settings};
 use stafett_journal::simulated::{Effect, Fault, SimulatedDisk};
 use stafett_journal::{
     Append, BatchFrame, Change, Frame, Journal, LogSpec, Metrics, Outcome, OwnerEpoch, RequestId, Selection,
@@ -49,6 +49,7 @@ pub struct Image {
 pub fn settings() -> Settings {
     static NOW: AtomicI64 = AtomicI64::new(1_000_000);
     Settings {
+        compaction: CompactionSettings::default(),
         segment_bytes: 64 << 10,
         tail_cache_bytes: 16 << 10,
         checkpoint_bytes: 1 << 40,

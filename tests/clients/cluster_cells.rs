@@ -1,6 +1,7 @@
 //! Several cells over two nodes: both serve, virtual hosts are found through either, and the cells of a node that
 //! is killed go on at the other one.
 
+use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -165,6 +166,27 @@ fn clients_are_told_that_the_home_of_their_virtual_host_is_gone() {
 }
 
 #[test]
+fn a_topic_of_all_cells_outlives_a_node_under_a_producer() {
+    let Some(python) = peer::python() else { return };
+    let Some(mut cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    let script = root().join("tests/clients/python/kafka_cells.py");
+    let mut client = peer::command(&python)
+        .arg(script)
+        .arg(cluster.kafka.join(","))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = lines_of(client.stdout.take().unwrap());
+    assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
+    let mut go_on = client.stdin.take().unwrap();
+    go_on.write_all(b"\n").unwrap();
+    cluster.kill(1);
+    assert!(client.wait().unwrap().success(), "{}", cluster.logs());
+}
+
+#[test]
 fn a_node_is_drained_and_has_no_cells() {
     let Some(mut cluster) = start() else { return };
     until("each node has two cells", &cluster, is_even);
@@ -235,6 +257,18 @@ fn a_login_counts_in_all_cells_and_a_forged_one_in_none() {
     until("each node has two cells", &cluster, is_even);
     let script = root().join("tests/clients/python/cells_access.py");
     let addresses = [cluster.http[0].as_str(), cluster.http[1].as_str()];
+    let done =
+        std::panic::catch_unwind(|| peer::run_text(peer::command(&python).arg(script).args(addresses)));
+    assert!(done.is_ok(), "{}", cluster.logs());
+}
+
+#[test]
+fn a_cell_serves_kafka_clients_by_their_rights_alone() {
+    let Some(python) = peer::python() else { return };
+    let Some(cluster) = start() else { return };
+    until("each node has two cells", &cluster, is_even);
+    let script = root().join("tests/clients/python/kafka_cells_access.py");
+    let addresses = [cluster.kafka.join(","), cluster.http.join(",")];
     let done =
         std::panic::catch_unwind(|| peer::run_text(peer::command(&python).arg(script).args(addresses)));
     assert!(done.is_ok(), "{}", cluster.logs());

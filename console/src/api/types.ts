@@ -623,8 +623,8 @@ export type Codec = "none" | "gzip" | "snappy" | "lz4" | "zstd" | "producer";
 export type Commit = {
   at: string;
   committed: number;
-  end: number;
-  lag: number;
+  end: number | null;
+  lag: number | null;
   metadata: string;
   partition: number;
   topic: string;

@@ -247,6 +247,7 @@ pub(crate) fn of_creation(error: &CreateError) -> Problem {
         CreateError::Exists => Problem::new(Code::ExistsDifferently, error),
         CreateError::Changing => Problem::new(Code::Closing, error),
         CreateError::TooMany { .. } => Problem::new(Code::LimitReached, error),
+        CreateError::Spread => Problem::bad_request(error),
         CreateError::Collides(other) => Problem::new(Code::NameTaken, error).with("name", &**other),
         CreateError::Name(_) => Problem::bad_request(error),
         CreateError::Partitions(count) => {

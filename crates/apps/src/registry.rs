@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
 use stafett_model::{Durability, LogId, SharedLock};
 use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
-use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
+use stafett_topics::{SPREAD, Topic, TopicCatalog, TopicId, offset_at_time};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -223,7 +223,16 @@ impl Apps {
         };
         let topic = self.parts.catalog.topics().named(name);
         let topic = topic.filter(|topic| !topic.id.is_queue());
-        topic.map(drop).ok_or_else(|| AppError::NoSuchTopic(name.clone()))
+        let topic = topic.ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
+        Self::check_whole(&topic, "dead_letter")
+    }
+
+    fn check_whole(topic: &Topic, field: &'static str) -> Result<(), AppError> {
+        if topic.is_whole() {
+            return Ok(());
+        }
+        let why = format!("topic {:?}: {SPREAD}", topic.name);
+        Err(AppError::Bad { field, why })
     }
 
     fn inputs(&self, definition: &Definition) -> Result<Vec<Arc<Topic>>, AppError> {
@@ -233,6 +242,7 @@ impl Apps {
             let topic = topic
                 .filter(|topic| !topic.id.is_queue())
                 .ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
+            Self::check_whole(&topic, "topics")?;
             if let Some(first) = topics
                 .first()
                 .filter(|first| first.partitions() != topic.partitions())

@@ -31,3 +31,4 @@ pub use stafett_accounts::{
     NewQuota, NewToken, Proof, ScramLogin,
 };
 pub use stafett_counters::{STEP_MS, STEPS_MAX, Sample, Timeline};
+pub use topic_changes::FirstCellFacts;

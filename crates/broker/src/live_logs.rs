@@ -31,7 +31,8 @@ async fn topics_of(
     let mut found = Vec::with_capacity(rules.len());
     for rule in rules {
         let topic = match catalog.topics().named(&rule.topic) {
-            Some(topic) => topic,
+            Some(topic) if topic.is_whole() => topic,
+            Some(_) => return Err(CreateError::Spread),
             None => create(catalog, rule).await?,
         };
         found.push((rule.clone(), topic));

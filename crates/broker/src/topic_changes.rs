@@ -1,13 +1,54 @@
-//! Deletion and growth of topics, with their effects on other parts.
+//! Deletion and growth of topics, with their effects on other parts, and copies of all topics for the other
+//! cells of a cluster.
 
 use std::sync::Arc;
 
 use stafett_store::Changing;
-use stafett_topics::{DeleteError, GrowError, Topic, TopicId};
+use stafett_topics::{DeleteError, FollowError, GrowError, Topic, TopicId, TopicSource as _};
 
 use crate::broker::Broker;
 
+/// Facts of the first cell of a cluster that others show to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FirstCellFacts {
+    pub cluster_id: u128,
+    /// Epoch of its broker, under which batches are stored.
+    pub epoch: u64,
+}
+
 impl Broker {
+    /// Returns the version of the topics, and a copy of all for other cells: the cluster's id as u128, the
+    /// epoch as u64, both little-endian, and the definitions.
+    pub fn copy_topics(&self) -> (u64, Vec<u8>) {
+        let version = self.topics().version();
+        let mut copy = self.cluster_id().to_le_bytes().to_vec();
+        copy.extend_from_slice(&u64::from(self.catalog.epoch().0).to_le_bytes());
+        copy.extend(self.catalog.copy());
+        (version, copy)
+    }
+
+    /// Has the topics be those of a copy; durable when this returns. Topics that only this cell has stay.
+    pub async fn follow_topics(self: &Arc<Self>, copy: &[u8]) -> Result<FirstCellFacts, FollowError> {
+        let (cluster_id, rest) = copy.split_first_chunk().ok_or(FollowError::Malformed)?;
+        let (epoch, copy) = rest.split_first_chunk().ok_or(FollowError::Malformed)?;
+        let gone = self.catalog.follow(copy).await?;
+        let deletions: Vec<_> = gone.iter().map(|id| self.delete_topic(*id)).collect();
+        for deletion in deletions {
+            match deletion.await {
+                Ok(()) | Err(DeleteError::NoSuchTopic) => {}
+                Err(DeleteError::NotStored(why)) => return Err(why.into()),
+            }
+        }
+        if !gone.is_empty() {
+            // Topics with names of those that were deleted.
+            self.catalog.follow(copy).await?;
+        }
+        Ok(FirstCellFacts {
+            cluster_id: u128::from_le_bytes(*cluster_id),
+            epoch: u64::from_le_bytes(*epoch),
+        })
+    }
+
     /// Deletes a topic and its records; durable when the change has ended.
     pub fn delete_topic(self: &Arc<Self>, id: TopicId) -> Changing<(), DeleteError> {
         let broker = Arc::clone(self);

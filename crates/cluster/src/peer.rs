@@ -45,6 +45,8 @@ pub enum Wish {
     Move { cell: u32, to: Option<u32> },
     /// Users and rights of the cluster, again whenever they change. The owner of the first cell has them.
     Access,
+    /// Topics of the cluster, in the same way.
+    Topics,
 }
 
 /// Reason why there is no connection between two nodes.
@@ -72,6 +74,7 @@ impl Wish {
             Self::Move { cell, to: None } => format!("move {cell}"),
             Self::Move { cell, to: Some(to) } => format!("move {cell} {to}"),
             Self::Access => "access".to_owned(),
+            Self::Topics => "topics".to_owned(),
         }
     }
 
@@ -94,6 +97,7 @@ impl Wish {
                 to: words.next().map(str::parse).transpose().ok()?,
             },
             "access" => Self::Access,
+            "topics" => Self::Topics,
             _ => return None,
         };
         words.next().is_none().then_some(wish)

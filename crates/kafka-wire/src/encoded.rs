@@ -26,6 +26,12 @@ impl Encoded {
         }
     }
 
+    /// Returns bytes that are encoded already.
+    pub fn of(bytes: Bytes) -> Self {
+        let count = bytes.len();
+        Self::new(bytes, SmallVec::new(), count)
+    }
+
     /// Returns the number of bytes left in all chunks.
     pub fn len(&self) -> usize {
         self.bytes

@@ -34,10 +34,16 @@ impl Identity {
     pub(crate) fn new(broker: &Broker, entry: &ConnectionEntry) -> Self {
         let tls = entry.tls();
         let user = tls.as_deref().and_then(TlsSession::user);
+        Self::of(broker.access().before_login(user, entry.peer.ip()))
+    }
+
+    /// Creates the identity of a connection for a caller that is known.
+    pub(crate) fn of(anonymous: Arc<Caller>) -> Self {
+        let expires_ms = anonymous.expires_ms().unwrap_or(0);
         Self {
-            anonymous: broker.access().before_login(user, entry.peer.ip()),
+            anonymous,
             login: OnceLock::new(),
-            expires_ms: AtomicI64::new(0),
+            expires_ms: AtomicI64::new(expires_ms),
             sasl: Lock::default(),
             counted: OnceLock::new(),
             is_logging_in: AtomicBool::new(false),

@@ -92,6 +92,8 @@ pub(crate) enum Close {
     LoginBusy,
     #[error("a produce request that wants no answer failed")]
     SilentFailure,
+    #[error("the first cell of the cluster does not answer")]
+    NoFirstCell,
     #[error("the journal cannot tell whether a batch was stored")]
     OutcomeUnknown,
 }
@@ -109,6 +111,7 @@ impl Close {
             Self::LoginRefused => "login_refused",
             Self::LoginBusy => "login_busy",
             Self::SilentFailure => "unanswered_produce_failed",
+            Self::NoFirstCell => "no_first_cell",
             Self::OutcomeUnknown => "outcome_unknown",
         }
     }

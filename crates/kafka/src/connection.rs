@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio_util::sync::ReusableBoxFuture;
 
 use crate::authority::Identity;
 use crate::call::Close;
+use crate::cells::PassedClient;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{NextResponse, ResponseQueue};
@@ -54,10 +55,15 @@ enum Ended {
     Io(#[from] std::io::Error),
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection) {
+/// Serves one connection until it ends. A passed client is one of another
+/// cell, where its login was checked.
+pub(crate) async fn serve(
+    shared: Arc<KafkaContext>,
+    mut connection: Connection,
+    passed: Option<PassedClient>,
+) {
     let (peer, id) = (connection.entry.peer, connection.entry.id);
-    match run(&shared, &mut connection).await {
+    match run(&shared, &mut connection, passed).await {
         Ok(()) => tracing::trace!(%peer, id, "the client left"),
         Err(Ended::Close(close)) => {
             shared.metrics.on_close(close.reason());
@@ -70,7 +76,11 @@ pub(crate) async fn serve(shared: Arc<KafkaContext>, mut connection: Connection)
     }
 }
 
-async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<(), Ended> {
+async fn run(
+    shared: &Arc<KafkaContext>,
+    connection: &mut Connection,
+    passed: Option<PassedClient>,
+) -> Result<(), Ended> {
     let limits = FrameLimits {
         frame_bytes_min: REQUEST_BYTES_MIN,
         frame_bytes_max: shared.settings.request_bytes_max,
@@ -82,7 +92,15 @@ async fn run(shared: &Arc<KafkaContext>, connection: &mut Connection) -> Result<
     let context = RequestContext {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        identity: Identity::new(&shared.broker, entry),
+        is_tls: match &passed {
+            Some(client) => client.is_tls,
+            None => entry.tls().is_some(),
+        },
+        identity: match passed {
+            Some(client) => Identity::of(client.caller),
+            None => Identity::new(&shared.broker, entry),
+        },
+        upstream: OnceLock::new(),
         drain: drain.clone(),
         budget: Arc::clone(&connection.budget),
         is_patient: AtomicBool::new(false),

@@ -1,7 +1,7 @@
 //! State shared by all connections, and the environment of the requests of one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use stafett_broker::Broker;
 use stafett_kafka_wire::{Str, Uuid};
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::authority::Identity;
+use crate::cells::Upstream;
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
 use crate::log_limit::LogLimit;
@@ -22,6 +23,7 @@ use crate::settings::{Endpoint, KafkaSettings};
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 use crate::throttle::Throttle;
 
+const FIRST_CELL: u32 = 0;
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
 
@@ -49,7 +51,11 @@ impl KafkaContext {
         Self {
             fetch_sessions: Arc::new(FetchSessions::new(&settings, &metrics)),
             share_sessions: ShareSessions::default(),
-            cluster_id: Uuid::from(broker.cluster_id()).to_string().into(),
+            cluster_id: {
+                let first = settings.first_cell.as_ref();
+                let id = first.map_or_else(|| broker.cluster_id(), |first| first.cluster_id());
+                Uuid::from(id).to_string().into()
+            },
             broker,
             settings,
             metrics,
@@ -92,6 +98,10 @@ pub(crate) struct RequestContext {
     pub shared: Arc<KafkaContext>,
     pub entry: Arc<ConnectionEntry>,
     pub identity: Identity,
+    /// The client has TLS with a listener: it is told of others with TLS.
+    pub is_tls: bool,
+    /// In another cell than the first one: the way there, once a request went it.
+    pub upstream: OnceLock<Box<Upstream>>,
     /// Cancelled when the connection must not wait any longer.
     pub drain: CancellationToken,
     pub budget: Arc<ByteBudget>,
@@ -149,9 +159,8 @@ impl RequestContext {
     pub(crate) fn brokers(&self) -> Vec<(i32, Str, i32)> {
         let (host, port) = self.endpoint();
         let mut brokers = vec![(self.broker_id(), host, port)];
-        let is_tls = self.entry.tls().is_some();
         for other in self.shared.settings.others() {
-            let endpoint = if is_tls { other.tls } else { other.plain };
+            let endpoint = if self.is_tls { other.tls } else { other.plain };
             if let Some(Endpoint { host, port }) = endpoint {
                 brokers.push((other.id, host.into(), i32::from(port)));
             }
@@ -159,10 +168,17 @@ impl RequestContext {
         brokers
     }
 
+    /// Returns id and address of the broker of the first cell: the controller, and the coordinator of groups
+    /// and transactions. `None` if there is none for now.
+    pub(crate) fn controller(&self) -> Option<(i32, Str, i32)> {
+        let id = self.shared.leader_of(FIRST_CELL)?;
+        self.brokers().into_iter().find(|(other, ..)| *other == id)
+    }
+
     /// Returns the address for clients: the advertised one, or the one that this client connected to.
     pub(crate) fn endpoint(&self) -> (Str, i32) {
         let settings = &self.shared.settings;
-        let advertised = if self.entry.tls().is_some() {
+        let advertised = if self.is_tls {
             &settings.advertised_tls
         } else {
             &settings.advertised

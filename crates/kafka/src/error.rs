@@ -4,9 +4,11 @@
 use stafett_groups::consumer::HeartbeatError;
 use stafett_groups::{ConsumerError, GroupError};
 use stafett_kafka_wire::ErrorCode;
-use stafett_model::{BatchError, TOPIC_NAME_BYTES_MAX, TopicNameError};
+use stafett_model::{BatchError, LogId, TOPIC_NAME_BYTES_MAX, TopicNameError};
 use stafett_store::NotStored;
-use stafett_topics::{AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal};
+use stafett_topics::{
+    AdmitError, AlterError, CreateError, DeleteError, GrowError, ReadError, Refusal, cell_of,
+};
 use stafett_transactions::TransactionError;
 
 use crate::call::Close;
@@ -47,7 +49,7 @@ pub(crate) fn batch(error: &BatchError) -> ErrorCode {
 /// Maps the reason why an append was refused.
 pub(crate) fn refusal(refusal: &Refusal) -> ErrorCode {
     match refusal {
-        Refusal::NoSuchLog(_) => ErrorCode::UnknownTopicOrPartition,
+        Refusal::NoSuchLog(log) => missing(*log),
         Refusal::OutOfSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
         Refusal::StaleProducer { .. } => ErrorCode::InvalidProducerEpoch,
         Refusal::OutsideTransaction { .. } => ErrorCode::InvalidTxnState,
@@ -61,10 +63,18 @@ pub(crate) fn refusal(refusal: &Refusal) -> ErrorCode {
     }
 }
 
+/// Returns the error for a log that is not here: another broker leads it, or there is none.
+pub(crate) fn missing(log: LogId) -> ErrorCode {
+    match cell_of(log) {
+        Some(_) => ErrorCode::NotLeaderOrFollower,
+        None => ErrorCode::UnknownTopicOrPartition,
+    }
+}
+
 /// Maps the reason why a partition was not read.
 pub(crate) fn read(error: &ReadError) -> ErrorCode {
     match error {
-        ReadError::NoSuchLog(_) => ErrorCode::UnknownTopicOrPartition,
+        ReadError::NoSuchLog(log) => missing(*log),
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         ReadError::Damaged { .. } => ErrorCode::CorruptMessage,
         ReadError::Io { .. } => ErrorCode::KafkaStorageError,
@@ -112,7 +122,7 @@ pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, Stri
         CreateError::Name(why) => (self::name(*why), name_text(name, *why)),
         CreateError::Partitions(0) => (ErrorCode::InvalidPartitions, error.to_string()),
         CreateError::Partitions(_) => (ErrorCode::PolicyViolation, EXCESSIVE.to_owned()),
-        CreateError::TooMany { .. } => (ErrorCode::PolicyViolation, error.to_string()),
+        CreateError::TooMany { .. } | CreateError::Spread => (ErrorCode::PolicyViolation, error.to_string()),
         CreateError::NotStored(why) => return not_stored(why),
     })
 }

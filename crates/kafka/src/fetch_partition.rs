@@ -5,7 +5,7 @@ use stafett_access::{Action, Caller};
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{LogId, Offset};
-use stafett_topics::{Bounds, LogSlice, OFFSETS_TOPIC, ReadFrom, Visibility};
+use stafett_topics::{Bounds, LogSlice, OFFSETS_TOPIC, ReadFrom, Visibility, cell_of};
 
 use crate::authority::check_topic;
 use crate::leader_epoch::check_leader_epoch;
@@ -110,6 +110,7 @@ impl Partition {
     /// Looks up the log. Returns true if it belongs to `__consumer_offsets`.
     pub(crate) fn resolve(&mut self, broker: &Broker) -> bool {
         let topic = self.topic.find(broker.topics());
+        let topic = topic.filter(|topic| broker.catalog().is_of_clients(topic));
         let is_of_commits = topic.as_ref().is_some_and(|topic| *topic.name == *OFFSETS_TOPIC);
         self.log = topic.ok_or_else(|| self.topic.unknown()).and_then(|topic| {
             let log = u32::try_from(self.number)
@@ -131,6 +132,9 @@ impl Partition {
             self.check(broker, caller)?;
         }
         let log = self.log?;
+        if cell_of(log).is_some() {
+            return Err(ErrorCode::NotLeaderOrFollower);
+        }
         // Epochs below -1 mean no epoch, too.
         check_leader_epoch(broker, self.leader_epoch.max(-1))?;
         let offset = u64::try_from(self.fetch_offset).map_err(|_| ErrorCode::OffsetOutOfRange)?;

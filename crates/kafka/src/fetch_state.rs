@@ -282,7 +282,10 @@ impl FetchState {
             }
             Err(code) => {
                 partition.bounds = None;
-                if *code == ErrorCode::UnknownTopicOrPartition {
+                if matches!(
+                    code,
+                    ErrorCode::UnknownTopicOrPartition | ErrorCode::NotLeaderOrFollower
+                ) {
                     partition.log = Err(partition.topic.unknown());
                 }
                 round.has_error = true;

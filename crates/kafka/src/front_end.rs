@@ -15,7 +15,7 @@ use crate::{api, configs, connection};
 /// The Kafka front end of a listener.
 #[derive(Debug)]
 pub struct Kafka {
-    shared: Arc<KafkaContext>,
+    pub(crate) shared: Arc<KafkaContext>,
 }
 
 /// Adds the parts of the protocol that the broker needs to know. Called before it starts.
@@ -36,6 +36,6 @@ impl Kafka {
 
 impl Protocol for Kafka {
     fn connection(&self, connection: Connection) -> impl Future<Output = ()> + Send {
-        connection::serve(Arc::clone(&self.shared), connection)
+        connection::serve(Arc::clone(&self.shared), connection, None)
     }
 }

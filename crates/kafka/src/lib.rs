@@ -37,6 +37,7 @@
 //! - `offsets_topic`: committed offsets as records of `__consumer_offsets`
 //! - `client`, `wait`: entries in the registry of connections
 //! - `front_end`: the front end of a listener; `context`: the state that its connections share
+//! - `cells`: cells of a cluster, which pass requests on to the first one
 //! - `member_protocol`: metadata that members of classic groups exchange
 //! - `metrics`, `settings`
 //!
@@ -48,6 +49,7 @@ mod acl;
 mod api;
 mod authority;
 mod call;
+mod cells;
 mod client;
 mod configs;
 mod connection;
@@ -87,5 +89,6 @@ mod time_search;
 mod traced;
 mod wait;
 
+pub use cells::{FirstCell, Passed, Reached, ToFirst};
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};

@@ -114,6 +114,8 @@ pub(crate) enum Operation {
         Then<Vec<Result<(), AlterError<BadConfig>>>>,
     ),
     NewProducerId(Then<Result<ProducerId, NotStored>>),
+    /// Have the first cell of the cluster execute the request of this frame.
+    AskFirstCell(Bytes),
     /// Take a message of a login.
     Authenticate(Bytes, Then<Authenticated>),
     /// Change users or rules.
@@ -295,6 +297,7 @@ impl Operation {
                 let done = Box::pin(sasl::authenticate(context, message)).await;
                 then.on_done(context, done)
             }
+            Self::AskFirstCell(request) => Box::pin(context.ask_first_cell(request)).await,
             Self::Access(operation) => Box::pin(operation.perform(context)).await,
             Self::AwaitCommits(ticket, then) => then.on_done(context, ticket.parts().await),
             Self::Group(operation) => Box::pin(operation.perform(context)).await,

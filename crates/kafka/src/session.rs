@@ -16,9 +16,10 @@ use tokio::time::Instant;
 
 use crate::call::{Call, Close};
 use crate::context::RequestContext;
+use crate::operation::Operation;
 use crate::produce_results::Staging;
-use crate::response_queue::{PendingResponse, QueuedResponse, ResponseQueue};
-use crate::{api, gate, traced};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining, QueuedResponse, ResponseQueue};
+use crate::{api, cells, gate, traced};
 
 /// Facts about the frames that are executed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +56,7 @@ pub(crate) fn on_input(
         let receive = std::mem::take(&mut receive);
         let trace = context.trace.as_deref();
         let mut traced = trace.and_then(|trace| traced::begin(trace, receive, frame_bytes));
+        let frame = shared.is_further_cell().then(|| payload.clone());
         let (api, response) = match open(payload) {
             Err(close) => (None, PendingResponse::Ready(Err(close))),
             Ok((call, client, body)) => {
@@ -62,13 +64,8 @@ pub(crate) fn on_input(
                     context.introduce(client.as_deref(), ("", ""));
                 }
                 context.note_request(client.as_deref());
-                let response = match gate::check(context, call, &body) {
-                    Ok(None) => {
-                        api::dispatch(context, call, client.as_deref(), body, frame_bytes, &mut staging)
-                    }
-                    Ok(Some(refused)) => Ok(refused.into()),
-                    Err(close) => Err(close),
-                };
+                let opened = (call, client.as_deref(), body);
+                let response = execute(context, opened, (frame, frame_bytes), &mut staging);
                 (
                     Some(call.api),
                     response.unwrap_or_else(|close| PendingResponse::Ready(Err(close))),
@@ -100,6 +97,38 @@ pub(crate) fn on_input(
     for (ticket, answers) in staging.appended {
         responses.push_produces(ticket, answers);
     }
+}
+
+/// Checks the rights for a request, and executes it.
+fn execute(
+    context: &RequestContext,
+    (call, client, body): (Call, Option<&str>, Decoder),
+    (frame, frame_bytes): (Option<Bytes>, usize),
+    staging: &mut Staging,
+) -> HandlerResult {
+    let refused = gate::check(context, call, &body)?;
+    if let Some(refused) = refused {
+        return Ok(refused.into());
+    }
+    let passed = passed_on(context, call, &body, frame)?;
+    if let Some(operation) = passed {
+        return Ok(PendingResponse::awaiting(operation, Pipelining::Barrier));
+    }
+    api::dispatch(context, call, client, body, frame_bytes, staging)
+}
+
+/// Has the first cell execute a request, if it is to.
+fn passed_on(
+    context: &RequestContext,
+    call: Call,
+    body: &Decoder,
+    frame: Option<Bytes>,
+) -> Result<Option<Operation>, Close> {
+    let Some(frame) = frame.filter(|_| call.api != ApiKey::ApiVersions) else {
+        return Ok(None);
+    };
+    let is_passed = cells::is_of_first(context, call, body)?;
+    Ok(is_passed.then_some(Operation::AskFirstCell(frame)))
 }
 
 /// Reads the header of a request: API and version, client id. Fails if it is not served.

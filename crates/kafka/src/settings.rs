@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cells::FirstCell;
+
 /// Id of a broker that is alone.
 const BROKER_ID: i32 = 1;
 
@@ -24,18 +26,23 @@ pub struct BrokerAddress {
     pub tls: Option<Endpoint>,
 }
 
-/// Brokers that take the place of this one, and pass clients on to it meanwhile.
+/// Other brokers of the cluster: some take the place of this one, and pass clients on to it meanwhile; others
+/// lead the partitions of other cells.
 pub trait Brokers: Debug + Send + Sync {
     /// Returns the others that live.
     fn others(&self) -> Vec<BrokerAddress>;
+    /// Returns the broker that leads the partitions of another cell. `None` if there is none for now.
+    fn leader(&self, cell: u32) -> Option<i32>;
 }
 
 #[derive(Debug, Clone)]
 pub struct KafkaSettings {
-    /// Id of this broker, which leads all partitions and is the controller.
+    /// Id of this broker. It leads the partitions of its cell; that of the first cell is the controller.
     pub broker_id: i32,
     /// `None` if it is alone.
     pub brokers: Option<Arc<dyn Brokers>>,
+    /// The way to the first cell. `None` there, and in a broker that has no cells.
+    pub first_cell: Option<Arc<dyn FirstCell>>,
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
     /// The same for clients with TLS.
@@ -46,6 +53,8 @@ pub struct KafkaSettings {
     pub listen_tls: Option<String>,
     /// True if a metadata request may create the topics that it names.
     pub auto_create_topics: bool,
+    /// In a cluster of several cells: true if topics whose creator does not say are spread over them.
+    pub spread_topics: bool,
     /// Data folder, as shown to clients.
     pub log_dir: String,
     /// Maximum bytes of a request.
@@ -84,11 +93,13 @@ impl Default for KafkaSettings {
         Self {
             broker_id: BROKER_ID,
             brokers: None,
+            first_cell: None,
             advertised: None,
             advertised_tls: None,
             listen: None,
             listen_tls: None,
             auto_create_topics: true,
+            spread_topics: false,
             log_dir: String::new(),
             request_bytes_max: 100 << 20,
             fetch_bytes_max: 55 << 20,

@@ -14,6 +14,7 @@ impl Operation {
             | Self::FindTimes(..)
             | Self::FindEpochEnds(..)
             | Self::Read(..)
+            | Self::AskFirstCell(_)
             | Self::AwaitGrowth { .. }
             | Self::Share(_)
             | Self::Authenticate(..)

@@ -1,4 +1,5 @@
-//! The nodes of a cluster as brokers that clients of Kafka's protocol are told of.
+//! The nodes of a cluster as brokers that clients of Kafka's protocol are told of, and its cells behind the
+//! first one: each is a broker of its own, at the node that owns it. The first cell is that of its node.
 
 use std::sync::Arc;
 
@@ -7,8 +8,12 @@ use stafett_kafka::{BrokerAddress, Endpoint};
 
 use crate::cluster::Member;
 use crate::config::kind::host_port;
+use crate::front_ends::names_of_cell;
 
-/// The nodes that live.
+/// Id of the first cell as a broker, which it never has: ids of nodes are smaller.
+const CELL_IDS: i32 = 1_000_000;
+
+/// The brokers beside that of a cell.
 #[derive(Debug)]
 pub(crate) struct Brokers(Arc<Member>);
 
@@ -20,8 +25,44 @@ impl Brokers {
 
 impl stafett_kafka::Brokers for Brokers {
     fn others(&self) -> Vec<BrokerAddress> {
-        self.0.view().others().map(broker).collect()
+        let (member, view) = (&self.0, self.0.view());
+        let is_other = |node: &&Node| node.is_alive && (member.cell != 0 || node.number != view.own);
+        let mut brokers: Vec<_> = view.nodes.iter().filter(is_other).map(broker).collect();
+        let cells = (1..member.cell_count()).filter(|cell| *cell != member.cell);
+        brokers.extend(cells.filter_map(|cell| of_cell(&view, cell)));
+        brokers
     }
+
+    fn leader(&self, cell: u32) -> Option<i32> {
+        let view = self.0.view();
+        match cell {
+            0 => view.of_cell(0).owner().map(|node| broker(node).id),
+            _ => of_cell(&view, cell).map(|broker| broker.id),
+        }
+    }
+}
+
+/// Returns the id of a cell behind the first one as a broker.
+pub(crate) fn id_of_cell(cell: u32) -> i32 {
+    CELL_IDS.saturating_add_unsigned(cell)
+}
+
+/// Returns a cell behind the first one as a broker. `None` while it has no owner that lives, or an unknown address.
+fn of_cell(view: &View, cell: u32) -> Option<BrokerAddress> {
+    let view = view.of_cell(cell);
+    let [plain, tls] =
+        names_of_cell(cell).map(|name| endpoint(view.owner().filter(|node| node.is_alive)?, name));
+    let broker = BrokerAddress {
+        id: id_of_cell(cell),
+        plain,
+        tls,
+    };
+    (broker.plain.is_some() || broker.tls.is_some()).then_some(broker)
+}
+
+fn endpoint(node: &Node, listener: &str) -> Option<Endpoint> {
+    let (host, port) = host_port(node.facts.address(listener)?).ok()?;
+    Some(Endpoint { host, port })
 }
 
 /// Returns this node.
@@ -30,13 +71,9 @@ pub(crate) fn this(view: &View) -> BrokerAddress {
 }
 
 fn broker(node: &Node) -> BrokerAddress {
-    let endpoint = |listener: &str| {
-        let (host, port) = host_port(node.facts.address(listener)?).ok()?;
-        Some(Endpoint { host, port })
-    };
     BrokerAddress {
         id: i32::try_from(node.number).unwrap_or(i32::MAX),
-        plain: endpoint("kafka"),
-        tls: endpoint("kafka-tls"),
+        plain: endpoint(node, "kafka"),
+        tls: endpoint(node, "kafka-tls"),
     }
 }

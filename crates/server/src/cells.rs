@@ -1,9 +1,9 @@
 //! The cells of a cluster behind the first one: each has a journal, a broker, AMQP and the HTTP API of its
-//! own, and no listener. Its connections come from the node that serves the first cell, which authenticates
-//! them.
+//! own. Connections of these come from the node that serves the first cell, which authenticates them. Kafka's
+//! clients connect to a listener of the cell.
 //!
 //! ```text
-//! standing by ── claim ──▶ opening ── users and rights are here ──▶ serving
+//! standing by ── claim ──▶ opening ── users, rights and topics are here ──▶ serving
 //!      ▲                                                               │
 //!      └── the lease is lost, the journal fails, or the cell moves ────┘
 //! ```
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use stafett_admin::passed;
-use stafett_amqp::{AccessVersion, Amqp};
+use stafett_amqp::Amqp;
 use stafett_broker::Broker;
 use stafett_http::{Access, HttpServer, State};
 use stafett_net::{EVENTS, Listener, ListenerSettings, Protocol};
@@ -26,12 +26,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cluster::{Member, follow};
+use crate::cluster::{Follower, Member, Part, TheFirst, Version, follow};
 use crate::config::Settings;
 use crate::console;
 use crate::core::Core;
+use crate::endpoints::Sockets;
 use crate::failure::Failure;
-use crate::front_ends::amqp_settings;
+use crate::front_ends::{self, amqp_settings};
 use crate::limits;
 use crate::listeners::Listeners;
 use crate::node::Commands;
@@ -138,9 +139,9 @@ fn part_of(settings: &Settings, cells: u32) -> Settings {
 
 /// Serves a cell whenever this node owns it, until the process ends.
 async fn run(plan: Plan, member: Arc<Member>) {
-    let cell = member.cell;
+    let (cell, sockets) = (member.cell, Arc::<Sockets>::default());
     while !plan.stopping.is_cancelled() {
-        let Err(failure) = Box::pin(run_once(&plan, &member)).await else {
+        let Err(failure) = Box::pin(run_once(&plan, &sockets, &member)).await else {
             continue;
         };
         tracing::error!(target: EVENTS, kind = "cluster.cell_failed", cell, reason = %failure, "starting again");
@@ -148,39 +149,56 @@ async fn run(plan: Plan, member: Arc<Member>) {
     }
 }
 
-async fn run_once(plan: &Plan, member: &Arc<Member>) -> Result<(), Failure> {
-    let shared = (Arc::default(), Some(Arc::clone(member)));
+async fn run_once(plan: &Plan, sockets: &Arc<Sockets>, member: &Arc<Member>) -> Result<(), Failure> {
+    let shared = (Arc::clone(sockets), Some(Arc::clone(member)));
     let process = Process::new(&plan.given, plan.commands.clone(), plan.descriptors, shared)?;
+    let mut standby = process.stand_by_for_cell(member).await?;
+    plan.first.list(process.node.addresses());
     let mut opening = Box::pin(Core::open(&process));
     let core = tokio::select! {
         core = &mut opening => core,
         () = plan.stopping.cancelled() => {
             process.end_opening(opening).await;
+            standby.end().await;
             return Ok(());
         }
     };
     let core = match core {
         Ok(core) => core,
-        Err(failure) => return process.not_opened(failure, Standby::default()).await.map(drop),
+        Err(failure) => return process.not_opened(failure, standby).await.map(drop),
     };
-    let cause = process.serve_cell(&core, plan, member).await;
-    process.end_cell(core, cause, member).await
+    let cause = process.serve_cell(&core, plan, member, &mut standby).await;
+    process.end_cell(core, cause, member, standby).await
 }
 
 impl Process {
     /// Serves a cell until there is a reason to serve no longer.
-    async fn serve_cell(&self, core: &Core, plan: &Plan, member: &Arc<Member>) -> Cause {
-        let versions = watch::Sender::new(AccessVersion::default());
+    async fn serve_cell(
+        &self,
+        core: &Core,
+        plan: &Plan,
+        member: &Arc<Member>,
+        standby: &mut Standby,
+    ) -> Cause {
+        let broker = core.shared();
+        let [access, topics] = [Part::Access, Part::Topics].map(|part| Follower::new(broker, part));
         let serving = async {
             // A broker without users lets each client do everything.
-            let mut known = versions.subscribe();
-            let is_known = |version: &AccessVersion| *version != AccessVersion::default();
-            let _ = known.wait_for(is_known).await;
-            if let Err(failure) = self.open_cell(core.shared(), versions.subscribe()) {
+            access.is_there().await;
+            topics.is_there().await;
+            if let Err(failure) = self.open_cell(broker, access.version.subscribe()) {
                 return format!("{failure:#}");
+            }
+            if let Some(bound) = standby.bound.take() {
+                let first = TheFirst {
+                    member: Arc::clone(&plan.first),
+                    facts: topics.facts.subscribe(),
+                };
+                front_ends::open_cell(broker, self, bound, first, member.cell);
             }
             self.health.set(State::Ready);
             member.on_serving();
+            standby.hand_over();
             tracing::info!(target: EVENTS, kind = "cluster.serving", cell = member.cell, "this node serves the cell");
             pending().await
         };
@@ -193,7 +211,8 @@ impl Process {
             reason = core.failed() => Cause::Failed(reason),
             order = self.ordered() => Cause::Order(order),
             reason = serving => Cause::Failed(reason),
-            () = follow(&plan.first, core.shared(), &versions) => ended,
+            () = follow(&plan.first, &access) => ended,
+            () = follow(&plan.first, &topics) => ended,
             () = member.balance() => ended,
             () = sampling::run(core.broker(), &self.node) => ended,
             () = core.follow_keys() => ended,
@@ -201,11 +220,7 @@ impl Process {
     }
 
     /// Takes connections that nodes bring.
-    fn open_cell(
-        &self,
-        broker: &Arc<Broker>,
-        versions: watch::Receiver<AccessVersion>,
-    ) -> anyhow::Result<()> {
+    fn open_cell(&self, broker: &Arc<Broker>, versions: watch::Receiver<Version>) -> anyhow::Result<()> {
         let settings = &self.settings;
         let amqp = {
             let mut registry = self.registry();
@@ -234,7 +249,7 @@ impl Process {
     }
 
     /// Serves a protocol to connections that other nodes hand over.
-    fn open_to_nodes<P: Protocol>(
+    pub(crate) fn open_to_nodes<P: Protocol>(
         &self,
         listeners: &Listeners,
         name: &'static str,
@@ -251,7 +266,13 @@ impl Process {
     }
 
     /// Ends connections, closes the journal, and lets go of the cell.
-    async fn end_cell(&self, core: Core, cause: Cause, member: &Arc<Member>) -> Result<(), Failure> {
+    async fn end_cell(
+        &self,
+        core: Core,
+        cause: Cause,
+        member: &Arc<Member>,
+        standby: Standby,
+    ) -> Result<(), Failure> {
         let drain_max = self.drain_max(&cause);
         self.stop_serving(&cause);
         self.front_ends.end(drain_max, pending()).await;
@@ -265,6 +286,7 @@ impl Process {
         self.admin.broker.close();
         self.management.close();
         core.close().await;
+        standby.end().await;
         let (order, failed) = match cause {
             Cause::Order(order) => (Some(order), None),
             Cause::Failed(reason) => (None, Some(reason)),

@@ -120,9 +120,12 @@ impl Process {
     fn announce(&self, name: &'static str, address: SocketAddr, overload: &'static str) {
         announce::listening(name, address);
         let kafka = &self.settings.kafka;
+        let of_cell = |advertised: Option<(String, u16)>| advertised.map(|(host, _)| (host, address.port()));
         let advertised = match name {
             "kafka" => kafka.advertised.clone(),
             "kafka-tls" => kafka.advertised_tls(Some(address)),
+            name if name.starts_with("kafka-tls-cell") => of_cell(kafka.advertised_tls(Some(address))),
+            name if name.starts_with("kafka-cell") => of_cell(kafka.advertised.clone()),
             _ => None,
         };
         self.node.add_listener(ListenerFacts {

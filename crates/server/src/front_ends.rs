@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
@@ -10,12 +10,33 @@ use stafett_kafka::{Kafka, KafkaSettings};
 use stafett_net::Listener;
 
 use crate::brokers::{self, Brokers};
-use crate::cluster::OtherCells;
+use crate::cluster::{OtherCells, TheFirst};
+use crate::config::kind::host_port;
 use crate::config::tls::Edge;
 use crate::endpoints::{Endpoint, Opened, Place};
 use crate::failure::Failure;
 use crate::limits;
 use crate::serve::Process;
+
+/// Name of the door for requests that other cells pass on.
+pub(crate) const KAFKA_PASSED: &str = "kafka-passed";
+/// Largest number of cells.
+const CELLS_MAX: u16 = 16;
+
+/// Names of the listeners of all cells for Kafka's clients, without TLS and with it.
+static CELL_NAMES: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
+    let names = |cell| [format!("kafka-cell-{cell}"), format!("kafka-tls-cell-{cell}")];
+    (0..CELLS_MAX).map(names).collect()
+});
+
+/// Returns the names of a cell's listeners for Kafka's clients.
+pub(crate) fn names_of_cell(cell: u32) -> [&'static str; 2] {
+    if cell == 0 {
+        return ["kafka", "kafka-tls"];
+    }
+    let names = usize::try_from(cell).ok().and_then(|cell| CELL_NAMES.get(cell));
+    names.map_or(["", ""], |names| names.each_ref().map(String::as_str))
+}
 
 /// The listeners' sockets.
 #[derive(Debug, Default)]
@@ -33,6 +54,33 @@ impl Bound {
         })
     }
 
+    /// Opens the sockets of a cell behind the first one, unless an earlier run did.
+    pub(crate) async fn open_cell(process: &Process, cell: u32) -> Result<Self, Failure> {
+        let kafka = &process.settings.kafka;
+        let number = u16::try_from(cell).unwrap_or(u16::MAX);
+        let plain = kafka.of_cell(kafka.listen.as_deref(), number);
+        let tls = kafka.of_cell(kafka.tls_listen.as_deref(), number.saturating_add(CELLS_MAX));
+        let usual = kafka_endpoint(process);
+        let [name, name_tls] = names_of_cell(cell);
+        let endpoint = Endpoint {
+            plain: Place {
+                name,
+                address: plain.as_deref(),
+                ..usual.plain
+            },
+            tls: Place {
+                name: name_tls,
+                address: tls.as_deref(),
+                ..usual.tls
+            },
+            ..usual
+        };
+        Ok(Self {
+            kafka: process.open(endpoint).await?,
+            amqp: Opened::default(),
+        })
+    }
+
     /// Iterates over all listeners.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &Listener> {
         self.kafka.listeners.iter().chain(&self.amqp.listeners)
@@ -43,14 +91,46 @@ impl Bound {
 pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Option<SocketAddr> {
     let Bound { kafka: opened, amqp } = bound;
     let plain = opened.plain;
-    let kafka = {
-        let mut registry = process.registry();
-        let settings = kafka_settings(process, &opened);
-        Kafka::new(Arc::clone(broker), settings, &mut registry)
-    };
+    let settings = kafka_settings(process, &opened);
+    let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
+    let passed = kafka.passed();
     process.front_ends.serve(opened.listeners, kafka);
+    if process
+        .member
+        .as_ref()
+        .is_some_and(|member| member.cell_count() > 1)
+    {
+        // Without a socket, there is nothing that could fail.
+        let _ = process.open_to_nodes(
+            &process.front_ends,
+            KAFKA_PASSED,
+            process.settings.connections_max,
+            passed,
+        );
+    }
     open_amqp(broker, process, amqp);
     plain
+}
+
+/// Serves Kafka's protocol for a cell behind the first one.
+pub(crate) fn open_cell(broker: &Arc<Broker>, process: &Process, bound: Bound, first: TheFirst, cell: u32) {
+    let opened = bound.kafka;
+    let [name, name_tls] = names_of_cell(cell);
+    let told = |name| {
+        let listeners = process.node.addresses();
+        let told = listeners.into_iter().find(|(listener, _)| *listener == name);
+        let (host, port) = host_port(&told?.1).ok()?;
+        Some(stafett_kafka::Endpoint { host, port })
+    };
+    let settings = KafkaSettings {
+        broker_id: brokers::id_of_cell(cell),
+        advertised: told(name),
+        advertised_tls: told(name_tls),
+        first_cell: Some(Arc::new(first)),
+        ..kafka_settings(process, &opened)
+    };
+    let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
+    process.front_ends.serve(opened.listeners, kafka);
 }
 
 fn open_amqp(broker: &Arc<Broker>, process: &Process, opened: Opened) {
@@ -128,6 +208,7 @@ fn kafka_settings(process: &Process, opened: &Opened) -> KafkaSettings {
         listen: shown(opened.plain),
         listen_tls: shown(opened.tls),
         auto_create_topics: kafka.auto_create_topics,
+        spread_topics: kafka.spread_topics,
         log_dir: absolute(&settings.data_dir),
         request_bytes_max: u32::try_from(kafka.request_bytes_max).unwrap_or(u32::MAX),
         idle_timeout: kafka.idle_timeout_ms,

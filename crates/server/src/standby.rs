@@ -37,7 +37,19 @@ pub(crate) struct Standby {
     listeners: Option<Listeners>,
 }
 
+fn relay(listeners: &Listeners, listener: &Listener, relay: Relay) {
+    // TLS is the owner's.
+    listeners.accept(listener.clone().secured(Security::Plain), Arc::new(relay));
+}
+
 impl Standby {
+    /// Has connections that wait go to this node's own listeners.
+    pub(crate) fn hand_over(&self) {
+        if let Some(listeners) = &self.listeners {
+            listeners.shared.shutdown.drain();
+        }
+    }
+
     /// Ends all connections.
     pub(crate) async fn end(self) {
         if let Some(listeners) = self.listeners {
@@ -55,22 +67,33 @@ impl Process {
         };
         let bound = Bound::open(self).await?;
         member.join(self.node.addresses(), self.node.health.clone())?;
-        let listeners = Listeners::new(self.front_ends.shared.ending_with(Shutdown::new()), None);
-        let accept = |listener: &Listener, relay: Relay| {
-            // TLS is the owner's.
-            listeners.accept(listener.clone().secured(Security::Plain), Arc::new(relay));
-        };
-        for listener in bound.listeners() {
-            accept(listener, Relay::new(member, listener));
-        }
+        let listeners = self.relaying(member, bound.listeners());
         for (listener, _) in &http.waiting {
-            accept(listener, Relay::new(member, listener).answering());
+            relay(&listeners, listener, Relay::new(member, listener).answering());
         }
         self.node.health.set(State::StandingBy);
         Ok(Standby {
             bound: Some(bound),
             listeners: Some(listeners),
         })
+    }
+
+    /// Opens the listeners of a cell behind the first one: connections are relayed to its owner until this
+    /// node serves it.
+    pub(crate) async fn stand_by_for_cell(&self, member: &Arc<Member>) -> Result<Standby, Failure> {
+        let bound = Bound::open_cell(self, member.cell).await?;
+        Ok(Standby {
+            listeners: Some(self.relaying(member, bound.listeners())),
+            bound: Some(bound),
+        })
+    }
+
+    fn relaying<'a>(&self, member: &Arc<Member>, bound: impl Iterator<Item = &'a Listener>) -> Listeners {
+        let listeners = Listeners::new(self.front_ends.shared.ending_with(Shutdown::new()), None);
+        for listener in bound {
+            relay(&listeners, listener, Relay::new(member, listener));
+        }
+        listeners
     }
 
     /// Begins to serve clients.
@@ -80,13 +103,10 @@ impl Process {
         }
         self.node.health.set(State::Ready);
         if let Some(member) = &self.member {
-            member.set_access(Some(core.shared().access()));
+            member.give_copies(Some(core.shared()));
             member.on_serving();
         }
-        if let Some(listeners) = &standby.listeners {
-            // Connections that wait go to this node's own listeners.
-            listeners.shared.shutdown.drain();
-        }
+        standby.hand_over();
     }
 
     /// Returns the outcome of a run that could not begin to serve. In a cluster that may be due to a lease

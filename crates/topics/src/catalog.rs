@@ -4,9 +4,10 @@
 //! stay consistent and no name stays claimed. Changes of one topic are serialised.
 
 mod changes;
+mod following;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stafett_journal::{
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::changes::respec;
 pub use self::changes::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
+pub use self::following::FollowError;
+use crate::homes::Cells;
 use crate::log_read::{LogTicket, read_log_at};
 use crate::producer_ids::ProducerIds;
 use crate::registry::Topics;
@@ -42,6 +45,8 @@ pub struct TopicCatalog {
     /// journal.
     superseded: Vec<Arc<Topic>>,
     producer_ids: ProducerIds,
+    /// Unset in a broker that is alone.
+    cells: OnceLock<Cells>,
     changes: Changes,
     /// Cancelled to end retries.
     stop: CancellationToken,
@@ -66,6 +71,7 @@ impl TopicCatalog {
             defaults: Arc::new(SharedLock::new(defaults)),
             no_settings,
             superseded,
+            cells: OnceLock::new(),
             changes: Changes::default(),
             stop: CancellationToken::new(),
         })
@@ -123,6 +129,27 @@ impl TopicCatalog {
     /// Returns durability, retention and compaction of a topic's logs.
     pub fn log_spec(&self, topic: &Topic) -> LogSpec {
         topic.settings.log_spec(&self.defaults())
+    }
+
+    /// Has topics that ask for it spread over the cells of a cluster. Called once, before any is created.
+    pub fn spread_over(&self, cells: Cells) {
+        self.cells.get_or_init(|| cells);
+    }
+
+    /// Returns the cells of the cluster.
+    pub fn cells(&self) -> Cells {
+        self.cells.get().copied().unwrap_or(Cells::ALONE)
+    }
+
+    /// Returns true if clients of the whole cluster see a topic. Other cells than the first have some of their
+    /// own, too.
+    pub fn is_of_clients(&self, topic: &Topic) -> bool {
+        self.cells().own == 0 || topic.is_of_cluster()
+    }
+
+    /// Returns true if the partitions of a topic lie in several cells.
+    pub fn is_spread(&self, topic: &Topic) -> bool {
+        topic.settings.spread == Some(true) && self.cells().count > 1
     }
 
     /// Returns an id that no producer has had.

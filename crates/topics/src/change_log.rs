@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use stafett_model::SharedLock;
+use tokio::sync::watch;
 
 /// Bound on the remembered changes.
 const CHANGES_MAX: usize = 16_384;
@@ -10,6 +11,8 @@ const CHANGES_MAX: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct TopicChanges {
     recent: SharedLock<RecentNames>,
+    /// Notified of every change of a topic that shows no queue.
+    changed: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -28,13 +31,23 @@ impl RecentNames {
 impl TopicChanges {
     /// Records that a topic of that name was created, deleted or changed. Must be called once that is
     /// visible.
-    pub(crate) fn record(&self, name: Box<str>) {
+    pub(crate) fn record(&self, name: Box<str>, is_queue: bool) {
         let mut recent = self.recent.write();
         if recent.names.len() == CHANGES_MAX {
             recent.names.pop_front();
             recent.forgotten += 1;
         }
         recent.names.push_back(name);
+        let version = recent.count() + 1;
+        drop(recent);
+        if !is_queue {
+            self.changed.send_replace(version);
+        }
+    }
+
+    /// Returns a watch that is notified of every change of a topic that shows no queue.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 
     /// Returns a number that rises with every change; never 0.
@@ -71,14 +84,14 @@ mod tests {
     fn what_changed_since_a_version_is_known_until_it_is_forgotten() {
         let changes = TopicChanges::default();
         let first = changes.version();
-        changes.record("a".into());
+        changes.record("a".into(), false);
         let second = changes.version();
-        changes.record("b".into());
+        changes.record("b".into(), false);
         assert_eq!(since(&changes, first).unwrap(), ["a", "b"]);
         assert_eq!(since(&changes, second).unwrap(), ["b"]);
         assert_eq!(since(&changes, changes.version()).unwrap(), Vec::<String>::new());
         for _ in 0..CHANGES_MAX {
-            changes.record("c".into());
+            changes.record("c".into(), false);
         }
         assert_eq!(since(&changes, second), None);
         assert_eq!(since(&changes, changes.version() - 1).unwrap(), ["c"]);

@@ -2,6 +2,7 @@
 //!
 //! - `topic`: a topic, its settings, and their stored format
 //! - `catalog`: all topics with their definitions and logs: create, change, grow, delete, append, read
+//! - `homes`: cells of a cluster in which partitions lie
 //! - `cleanup`: cleanup policy and compaction of a topic's logs
 //! - `admission`: rules for batches on their way into a topic; `partitioner`: choice of the partition
 //! - `truncation`: which offsets a partition may be truncated before
@@ -23,6 +24,7 @@ mod catalog;
 mod change_log;
 mod cleanup;
 mod cursor;
+mod homes;
 mod log_read;
 pub mod names;
 mod new_records;
@@ -41,9 +43,12 @@ mod truncation;
 
 pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
-pub use catalog::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog};
+pub use catalog::{
+    AlterError, CreateError, DeleteError, FollowError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog,
+};
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
+pub use homes::{Cells, SPREAD, cell_of};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
 pub use ordered::{TopicPage, TopicRange};

@@ -166,6 +166,11 @@ impl Topics {
         self.read().changing.contains(&*alike(name))
     }
 
+    /// Returns a watch that is notified whenever a topic that shows no queue was created, changed or deleted.
+    pub fn watch_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     /// Waits until no topic of that name is being created, changed or deleted.
     pub async fn settled(&self, name: &str) {
         loop {
@@ -270,9 +275,10 @@ impl Topics {
             .by_name
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.ordered.insert(Arc::clone(&topic));
+        let is_queue = topic.id.is_queue();
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
-        self.changes.record(name);
+        self.changes.record(name, is_queue);
         self.settled.notify_waiters();
     }
 
@@ -280,7 +286,7 @@ impl Topics {
     pub fn remove(&self, topic: &Topic) {
         let (by_name, by_id) = (self.name_hash(&topic.name), self.hash.hash_one(topic.id));
         self.write().remove(topic, by_name, by_id);
-        self.changes.record(topic.name.clone());
+        self.changes.record(topic.name.clone(), topic.id.is_queue());
         self.traffic.forget(topic);
     }
 

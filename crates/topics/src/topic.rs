@@ -109,6 +109,8 @@ pub struct TopicSettings {
     pub later_ms_max: Option<u64>,
     /// Codec for stored batches; `Some(None)` keeps the producer's.
     pub codec: Option<Option<Codec>>,
+    /// True if the partitions lie in all cells of a cluster. Never changes.
+    pub spread: Option<bool>,
     /// Declaration by a front end: compared and returned, opaque to the core, never altered.
     pub declared: Option<Bytes>,
     /// Settings of a front end, in its own format.
@@ -131,6 +133,40 @@ impl Topic {
         }
     }
 
+    /// Creates a topic whose logs are runs of ids.
+    pub(crate) fn of_runs(
+        id: TopicId,
+        name: Box<str>,
+        logs: Vec<(LogId, u32)>,
+        settings: Arc<TopicSettings>,
+    ) -> Self {
+        let empty = Self {
+            id,
+            name,
+            logs: Logs::Many(Box::default()),
+            settings,
+        };
+        empty.with_logs(logs)
+    }
+
+    /// Returns a copy of the topic with other logs, as runs of ids.
+    #[must_use]
+    pub(crate) fn with_logs(&self, logs: Vec<(LogId, u32)>) -> Self {
+        let mut runs: Vec<(LogId, u32)> = Vec::with_capacity(logs.len());
+        for (first, count) in logs {
+            match runs.last_mut() {
+                Some((last, had)) if last.0 + u64::from(*had) == first.0 => *had += count,
+                _ => runs.push((first, count)),
+            }
+        }
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            logs: Logs::of(runs),
+            settings: Arc::clone(&self.settings),
+        }
+    }
+
     /// Returns a copy of the topic with other settings.
     #[must_use]
     pub fn with_settings(&self, settings: Arc<TopicSettings>) -> Self {
@@ -145,17 +181,8 @@ impl Topic {
     /// Returns a copy of the topic with `count` more partitions, whose logs begin at `first`.
     #[must_use]
     pub fn with_more(&self, first: LogId, count: u32) -> Self {
-        let mut runs: Vec<(LogId, u32)> = self.log_runs().map(|(first, count)| (*first, *count)).collect();
-        match runs.last_mut() {
-            Some((last, had)) if last.0 + u64::from(*had) == first.0 => *had += count,
-            _ => runs.push((first, count)),
-        }
-        Self {
-            id: self.id,
-            name: self.name.clone(),
-            logs: Logs::of(runs),
-            settings: Arc::clone(&self.settings),
-        }
+        let runs = self.log_runs().map(|(first, count)| (*first, *count));
+        self.with_logs(runs.chain([(first, count)]).collect())
     }
 
     pub fn kind(&self) -> TopicKind {
@@ -299,6 +326,7 @@ impl TopicSettings {
             earlier_ms_max: self.earlier_ms_max.or(below.earlier_ms_max),
             later_ms_max: self.later_ms_max.or(below.later_ms_max),
             codec: self.codec.or(below.codec),
+            spread: self.spread.or(below.spread),
             declared: self.declared.clone().or_else(|| below.declared.clone()),
             other,
         }
@@ -310,7 +338,7 @@ impl TopicSettings {
     /// u8 settings, each: u8 tag, text value (1 durability, 2 retention ms, 3 retention bytes,
     /// 4 message bytes, 5 append time, 6 ms earlier, 7 ms later, 8 codec, 9 declared, in hexadecimal digits,
     /// 10 cleanup policy, 11 ms that tombstones are kept, 12 min and 13 max ms of compaction lag,
-    /// 14 min dirty share in millionths),
+    /// 14 min dirty share in millionths, 15 spread over cells),
     /// u32 other settings, each: name, value
     /// ```
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -337,6 +365,7 @@ impl TopicSettings {
             (12, compaction.lag_min.map(millis)),
             (13, compaction.lag_max.map(|lag| lag.map_or(FOR_EVER, millis))),
             (14, compaction.dirty_share_min.map(|share| share.to_string())),
+            (15, self.spread.map(|on| on.to_string())),
         ];
         let set: Vec<_> = known
             .into_iter()
@@ -375,6 +404,7 @@ impl TopicSettings {
                 12 => settings.compaction.lag_min = Some(millis(&value)?),
                 13 => settings.compaction.lag_max = Some(limit(&value)?.map(Duration::from_millis)),
                 14 => settings.compaction.dirty_share_min = Some(value.parse().ok()?),
+                15 => settings.spread = Some(value.parse().ok()?),
                 _ => return None,
             }
         }
@@ -437,7 +467,7 @@ fn from_hex(text: &str) -> Option<Bytes> {
         .map(Bytes::from)
 }
 
-fn put_u32(number: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_u32(number: usize, out: &mut Vec<u8>) {
     let number = u32::try_from(number).expect("definitions are small");
     out.extend_from_slice(&number.to_le_bytes());
 }
@@ -447,13 +477,13 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn get<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn get<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (front, behind) = rest.split_first_chunk::<N>()?;
     *rest = behind;
     Some(*front)
 }
 
-fn get_u32(rest: &mut &[u8]) -> Option<u32> {
+pub(crate) fn get_u32(rest: &mut &[u8]) -> Option<u32> {
     get(rest).map(u32::from_le_bytes)
 }
 
@@ -486,6 +516,7 @@ mod tests {
             earlier_ms_max: Some(u64::MAX),
             later_ms_max: Some(5),
             codec: Some(Some(Codec::Zstd)),
+            spread: Some(true),
             declared: Some(Bytes::from_static(b"\0\xff")),
             other: [("a.b".into(), "c".into())].into(),
         };

@@ -116,7 +116,7 @@ const MEMBERS: Column<Member>[] = [
 ];
 
 function Commits({ commits }: { commits: Commit[] }) {
-  const most = Math.max(1, ...commits.map(({ lag }) => lag));
+  const most = Math.max(1, ...commits.map(({ lag }) => lag ?? 0));
   const columns: Column<Commit>[] = [
     {
       head: 'Partition',
@@ -129,7 +129,7 @@ function Commits({ commits }: { commits: Commit[] }) {
     { head: 'Committed', num: true, cell: ({ committed }) => count(committed) },
     { head: 'End', num: true, cell: ({ end }) => count(end) },
     { head: 'Lag', num: true, cell: ({ lag }) => count(lag) },
-    { head: 'Share of the largest lag', unseen: true, wide: true, phone: 'less', cell: ({ lag }) => <Meter share={lag / most} kind={1} /> },
+    { head: 'Share of the largest lag', unseen: true, wide: true, phone: 'less', cell: ({ lag }) => <Meter share={(lag ?? 0) / most} kind={1} /> },
     { head: 'When', phone: 'full', cell: ({ at }) => <Time at={at} /> },
   ];
   return (

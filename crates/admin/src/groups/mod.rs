@@ -23,7 +23,7 @@ use stafett_groups::{CommittedOffset, Group, GroupCounts, GroupKind, GroupProtoc
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_topics::{TopicCatalog, TopicId};
+use stafett_topics::{TopicCatalog, TopicId, cell_of};
 
 use self::member::MemberShown;
 pub use self::polling::PollingMembers;
@@ -121,9 +121,9 @@ struct CommitShown {
     topic: String,
     partition: u32,
     committed: i64,
-    /// Offset behind the last record of the partition.
-    end: u64,
-    lag: u64,
+    /// Offset behind the last record of the partition; null if another cell of the cluster has it.
+    end: Option<u64>,
+    lag: Option<u64>,
     metadata: String,
     at: String,
 }
@@ -460,7 +460,7 @@ impl GroupShown {
             state: state.name,
             epoch: epoch(group),
             assignor,
-            lag: (kind != Kind::Share).then(|| commits.iter().map(|commit| commit.lag).sum()),
+            lag: (kind != Kind::Share).then(|| commits.iter().filter_map(|commit| commit.lag).sum()),
             members_total: members(group),
             members: shown,
             commits_total,
@@ -482,14 +482,14 @@ impl CommitShown {
         }
         let commits = topics.into_values().flat_map(|(topic, partitions)| {
             partitions.iter().map(move |(partition, committed)| {
-                let bounds = topic.log(*partition).and_then(|log| catalog.bounds(log));
-                let end = bounds.map_or(0, |bounds| bounds.end.0);
+                let log = topic.log(*partition).filter(|log| cell_of(*log).is_none());
+                let end = log.map(|log| catalog.bounds(log).map_or(0, |bounds| bounds.end.0));
                 Self {
                     topic: topic.name.to_string(),
                     partition: *partition,
                     committed: committed.offset,
                     end,
-                    lag: lag(committed.offset, end),
+                    lag: end.map(|end| lag(committed.offset, end)),
                     metadata: committed.text.as_deref().unwrap_or_default().to_owned(),
                     at: rfc3339(committed.at),
                 }

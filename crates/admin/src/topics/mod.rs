@@ -23,7 +23,7 @@ use stafett_http::list::{self, List, NumberOrder, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::{LogId, NameRange};
-use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
+use stafett_topics::{Bounds, SPREAD, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -287,6 +287,14 @@ pub(crate) fn check_mutable(topic: &Topic) -> Result<(), Problem> {
         return Ok(());
     };
     Err(Problem::new(Code::Immutable, why))
+}
+
+/// Refuses a topic whose partitions lie in several cells.
+pub(crate) fn check_whole(topic: &Topic) -> Result<(), Problem> {
+    if topic.is_whole() {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!("topic {:?}: {SPREAD}", topic.name)))
 }
 
 impl Row {

@@ -43,13 +43,14 @@ impl Session {
         }
     }
 
-    /// Returns the stream of a name. `None` if a queue has the name.
+    /// Returns the stream of a name. `None` if a queue has the name, or its partitions lie in several cells.
     pub(super) fn stream(&self, name: &str) -> Option<Arc<Topic>> {
         let (broker, vhost) = (&self.context.broker, &self.namespace);
         if broker.messaging().queues().get(vhost, name).is_some() {
             return None;
         }
-        broker.topics().in_namespace(vhost, name)
+        let topic = broker.topics().in_namespace(vhost, name);
+        topic.filter(|topic| topic.is_whole())
     }
 
     pub(super) fn declare_stream(
@@ -231,6 +232,7 @@ fn not_created(cause: &CreateError, what: &str) -> Exception {
         | CreateError::Collides(_)
         | CreateError::Name(_)
         | CreateError::TooMany { .. }
+        | CreateError::Spread
         | CreateError::Partitions(_) => {
             Exception::precondition(format!("{what} cannot be a stream: {cause}"))
         }

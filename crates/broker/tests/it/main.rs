@@ -6,6 +6,7 @@
 
 mod access;
 mod audit;
+mod cells;
 mod commits;
 mod definitions;
 mod exchanges;

@@ -40,6 +40,8 @@ struct Orders {
     joined: Option<(u32, NodeFacts)>,
     /// Another node has taken the name. It keeps it while it beats.
     is_taken: bool,
+    /// Addresses of listeners that were opened after the node was registered.
+    more: Vec<(String, String)>,
 }
 
 impl std::fmt::Debug for State {
@@ -73,6 +75,18 @@ impl Registry {
             state,
             thread: Some(thread),
         })
+    }
+
+    /// Lists further addresses of the node.
+    pub fn add(&self, addresses: impl IntoIterator<Item = (String, String)>) {
+        let mut orders = self.state.orders.lock();
+        for address in addresses {
+            if !orders.more.contains(&address) {
+                orders.more.push(address);
+            }
+        }
+        drop(orders);
+        self.look();
     }
 
     /// Has the next look taken at once.
@@ -144,11 +158,19 @@ impl State {
     fn look(&self, facts: &NodeFacts, sightings: &mut Sightings) -> Result<bool, DatabaseError> {
         let orders = self.orders.lock();
         let (joined, is_taken) = (orders.joined.clone(), orders.is_taken);
+        let more = orders.more.clone();
         drop(orders);
-        let (number, facts) = if let Some(joined) = joined {
-            joined
+        let is_listed = |facts: &NodeFacts| more.iter().all(|(name, _)| facts.address(name).is_some());
+        let listed = joined.as_ref().filter(|(_, facts)| is_listed(facts));
+        let (number, facts) = if let Some(listed) = listed {
+            listed.clone()
         } else {
-            let mut facts = facts.clone();
+            let mut facts = joined.map_or_else(|| facts.clone(), |(_, facts)| facts);
+            for (name, address) in more {
+                if facts.address(&name).is_none() {
+                    facts.addresses.push((name, address));
+                }
+            }
             let silence = is_taken.then_some(self.lease * SILENT_LEASES);
             let Some(number) = self.directory.join(&mut facts, silence)? else {
                 return Ok(false);

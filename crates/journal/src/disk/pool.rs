@@ -179,6 +179,15 @@ impl Pool {
         is_taken.then_some(charge)
     }
 
+    /// Returns true if there is space for an append.
+    pub(crate) fn has_space(&self, bytes: usize, share: Share) -> bool {
+        let taken = self.take_space(bytes, share);
+        if let Some(charge) = taken {
+            self.give_space(charge);
+        }
+        taken.is_some()
+    }
+
     /// Takes the space of a segment, of which sealing one early may waste as much. False if only reserved
     /// spares are left.
     pub(crate) fn take_segment(&self) -> bool {

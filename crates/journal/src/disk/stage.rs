@@ -82,6 +82,10 @@ impl PreparedAppend {
             .and_then(|()| check(&self.frames, &self.require, &locked));
         let bases = match checked {
             Ok(bases) => bases,
+            // The batch before it found no space: the producer is to send both again, with the same numbers.
+            Err(Refusal::OutOfSequence { .. }) if !core.pool.has_space(self.bytes, self.share) => {
+                return Err((settler, Refusal::DiskFull));
+            }
             Err(refusal) => return Err((settler, refusal)),
         };
         let Some(charge) = core.pool.take_space(self.bytes, self.share) else {

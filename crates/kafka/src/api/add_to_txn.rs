@@ -117,6 +117,13 @@ fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Result<LogId, Err
         return Err(ErrorCode::TopicAuthorizationFailed);
     }
     let topic = shared.broker.topics().named(topic);
+    if topic
+        .as_ref()
+        .is_some_and(|topic| shared.broker.catalog().is_spread(topic))
+    {
+        // No transaction goes over cells.
+        return Err(ErrorCode::PolicyViolation);
+    }
     let partition = u32::try_from(partition).ok();
     let log = topic
         .zip(partition)

@@ -49,7 +49,9 @@ fn run(context: &RequestContext, call: Call, mut request: CreateTopicsRequest) -
                 let message = "Duplicate topic name.".to_owned();
                 return Err((ErrorCode::InvalidRequest, message));
             }
-            prepare(context.broker_id(), topic)
+            let new = prepare(context.broker_id(), topic)?;
+            let settings = context.shared.created(new.settings);
+            Ok(NewTopic { settings, ..new })
         })
         .collect();
     let valid = prepared.iter().filter_map(|prepared| prepared.as_ref().ok());

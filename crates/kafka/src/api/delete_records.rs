@@ -7,7 +7,7 @@ use stafett_kafka_wire::messages::{DeleteRecordsRequest, DeleteRecordsResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 use stafett_model::{LogId, Offset};
 use stafett_store::NotStored;
-use stafett_topics::{TruncateError, is_internal};
+use stafett_topics::{TruncateError, cell_of, is_internal};
 
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
@@ -118,8 +118,12 @@ fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result
         return Err(ErrorCode::InvalidTopicException);
     }
     let topic = shared.broker.topics().named(name);
+    let topic = topic.filter(|topic| shared.shows(topic));
     let place = topic.zip(u32::try_from(partition).ok());
     let (topic, partition) = place.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if let Some(log) = topic.log(partition).filter(|log| cell_of(*log).is_some()) {
+        return Err(error::missing(log));
+    }
     let before = match offset {
         END => None,
         offset => Some(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),

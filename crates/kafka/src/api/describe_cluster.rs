@@ -43,7 +43,7 @@ pub(super) fn describe_cluster(context: &RequestContext, call: Call, body: Decod
     });
     let response = DescribeClusterResponse {
         cluster_id: context.shared.cluster_id.clone(),
-        controller_id: context.broker_id(),
+        controller_id: context.controller().map_or(-1, |(id, ..)| id),
         brokers: brokers.collect(),
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             CLUSTER_OPERATIONS

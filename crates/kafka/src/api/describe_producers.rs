@@ -58,8 +58,9 @@ fn producers(
         (unknown, Some(message.to_owned()))
     })?;
     let log = u32::try_from(partition).ok().and_then(|number| topic.log(number));
-    let seen = log.and_then(|log| shared.broker.catalog().producers(log));
-    let seen = seen.ok_or((unknown, None))?.into_iter();
+    let log = log.ok_or((unknown, None))?;
+    let seen = shared.broker.catalog().producers(log);
+    let seen = seen.ok_or_else(|| (error::missing(log), None))?.into_iter();
     let states = seen.map(|producer| ProducerState {
         producer_id: producer.id.0,
         producer_epoch: producer.epoch.into(),

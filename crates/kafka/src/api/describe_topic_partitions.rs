@@ -15,9 +15,9 @@ use stafett_topics::{Topic, is_internal};
 
 use super::metadata::TOPIC_OPERATIONS;
 use crate::call::Call;
+use crate::cells::{Leaders, NO_LEADER};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::leader_epoch::leader_epoch;
 use crate::response_queue::{HandlerResult, PendingResponse};
 
 /// Maximum partitions per answer, regardless of the request.
@@ -79,7 +79,8 @@ fn page(
             .map(|name| {
                 // A topic that may not be seen looks as if it were refused, whether it is there or not.
                 let may_see = context.check_topic(Action::Describe, &name).is_ok();
-                let topic = shared.broker.topics().named(&name).filter(|_| may_see);
+                let topic = shared.broker.topics().named(&name);
+                let topic = topic.filter(|topic| may_see && shared.shows(topic));
                 topic.ok_or(name)
             })
             .collect()
@@ -121,7 +122,11 @@ fn page(
 /// Returns the first topics at or behind a name: `limit`, and one more for the cursor.
 fn all(context: &RequestContext, from: &str, limit: usize) -> Vec<TopicLookup> {
     let mut topics = context.shared.broker.topics().all();
-    topics.retain(|topic| *topic.name >= *from && context.may_topic(Action::Describe, &topic.name));
+    topics.retain(|topic| {
+        context.shared.shows(topic)
+            && *topic.name >= *from
+            && context.may_topic(Action::Describe, &topic.name)
+    });
     if topics.len() > limit + 1 {
         topics.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
         topics.truncate(limit + 1);
@@ -149,15 +154,23 @@ fn described(
     topic: &Topic,
     partitions: std::ops::Range<i32>,
 ) -> DescribeTopicPartitionsResponseTopic {
-    let partitions = partitions.map(|partition_index| DescribeTopicPartitionsResponsePartition {
-        partition_index,
-        leader_id: shared.settings.broker_id,
-        leader_epoch: leader_epoch(&shared.broker),
-        replica_nodes: vec![shared.settings.broker_id],
-        isr_nodes: vec![shared.settings.broker_id],
-        eligible_leader_replicas: Some(Vec::new()),
-        last_known_elr: Some(Vec::new()),
-        ..DescribeTopicPartitionsResponsePartition::default()
+    let leaders = Leaders::new(shared);
+    let leader_epoch = leaders.epoch(topic);
+    let partitions = partitions.map(|partition_index| {
+        let leader = leaders.of(topic, partition_index);
+        DescribeTopicPartitionsResponsePartition {
+            error_code: leader
+                .map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None)
+                .code(),
+            partition_index,
+            leader_id: leader.unwrap_or(NO_LEADER),
+            leader_epoch,
+            replica_nodes: leader.into_iter().collect(),
+            isr_nodes: leader.into_iter().collect(),
+            eligible_leader_replicas: Some(Vec::new()),
+            last_known_elr: Some(Vec::new()),
+            ..DescribeTopicPartitionsResponsePartition::default()
+        }
     });
     DescribeTopicPartitionsResponseTopic {
         name: Some(Str::copy_from(&topic.name)),

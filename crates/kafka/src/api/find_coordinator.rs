@@ -1,4 +1,4 @@
-//! `FindCoordinator`: always this broker.
+//! `FindCoordinator`: the broker of the first cell, which is this one unless there are several.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -16,18 +16,14 @@ const TRANSACTION: i8 = 1;
 pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: FindCoordinatorRequest = call.read(body)?;
     let is_served = matches!(request.key_type, GROUP | TRANSACTION);
-    let code = if is_served {
-        ErrorCode::None
-    } else {
-        ErrorCode::InvalidRequest
+    let coordinator = context.controller().filter(|_| is_served);
+    let code = match &coordinator {
+        Some(_) => ErrorCode::None,
+        None if is_served => ErrorCode::CoordinatorNotAvailable,
+        None => ErrorCode::InvalidRequest,
     };
     let error_code = context.shared.metrics.error(call.api, code);
-    let (host, port) = context.endpoint();
-    let (node_id, host, port) = if is_served {
-        (context.broker_id(), host, port)
-    } else {
-        (-1, Str::default(), -1)
-    };
+    let (node_id, host, port) = coordinator.unwrap_or_else(|| (-1, Str::default(), -1));
     let refused = || (!is_served).then(|| Str::from("only groups and transactions have coordinators"));
     let response = if call.version < MANY_FROM {
         FindCoordinatorResponse {

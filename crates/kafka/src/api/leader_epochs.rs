@@ -12,6 +12,7 @@ use stafett_model::LogId;
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
 use crate::epoch_search::{EpochSearch, FoundEnd, wire};
+use crate::error;
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -79,7 +80,7 @@ fn search(
 ) -> Result<EpochSearch, FoundEnd> {
     let log = log.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
     let bounds = shared.broker.catalog().bounds(log);
-    let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    let bounds = bounds.ok_or_else(|| Err(error::missing(log)))?;
     check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let (wanted, current) = (asked.leader_epoch, leader_epoch(&shared.broker));
     if wanted == NONE || wanted > current {

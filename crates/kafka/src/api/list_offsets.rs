@@ -23,6 +23,7 @@ use stafett_topics::{TimeQuery, Topic, is_internal};
 use super::repeated::repeated;
 use crate::call::Call;
 use crate::context::{KafkaContext, RequestContext};
+use crate::error;
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -61,6 +62,7 @@ fn run(context: &RequestContext, call: Call, request: ListOffsetsRequest) -> Ste
     let mut searches = Vec::new();
     for topic in &request.topics {
         let known = shared.broker.topics().named(&topic.name);
+        let known = known.filter(|topic| shared.shows(topic));
         searches.extend(topic.partitions.iter().map(|asked| {
             if repeated.contains(&(topic.name.clone(), asked.partition_index)) {
                 return Err(Err(ErrorCode::InvalidRequest));
@@ -119,9 +121,9 @@ fn search(
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
         return Err(Err(ErrorCode::UnsupportedVersion));
     }
-    check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let bounds = shared.broker.catalog().bounds(log);
-    let bounds = bounds.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
+    let bounds = bounds.ok_or_else(|| Err(error::missing(log)))?;
+    check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let start = bounds.start;
     let end = if is_committed { bounds.stable } else { bounds.end };
     let query = match asked.timestamp {

@@ -14,9 +14,9 @@ use stafett_model::TopicName;
 use stafett_topics::{CreateError, NewTopic, Topic, TopicId, TopicSettings, is_internal};
 
 use crate::call::{Call, Close, ResponseResult};
+use crate::cells::{Leaders, NO_LEADER};
 use crate::context::RequestContext;
 use crate::error;
-use crate::leader_epoch::leader_epoch;
 use crate::operation::{Operation, Step, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::response_writer::Writer;
@@ -54,7 +54,7 @@ pub(super) fn metadata(context: &RequestContext, call: Call, body: Decoder) -> H
     let new = missing.iter().map(|name| NewTopic {
         name: name.as_str().into(),
         partitions: None,
-        settings: TopicSettings::default(),
+        settings: context.shared.created(TopicSettings::default()),
     });
     let operation = Operation::CreateTopics(
         new.collect(),
@@ -136,9 +136,9 @@ fn answer(
     });
     let head = ClusterHead {
         brokers: brokers.collect(),
-        leader: context.broker_id(),
+        controller: context.controller().map_or(-1, |(id, ..)| id),
+        leaders: Leaders::new(&context.shared),
         cluster_id: context.shared.cluster_id.clone(),
-        leader_epoch: leader_epoch(&context.shared.broker),
         topic_operations: if request.include_topic_authorized_operations {
             TOPIC_OPERATIONS
         } else {
@@ -184,7 +184,7 @@ fn entries(
         Some(topics) if version > 0 || !topics.is_empty() => topics,
         _ => {
             let mut all = shared.broker.topics().all();
-            all.retain(may_see);
+            all.retain(|topic| shared.shows(topic) && may_see(topic));
             return all.into_iter().map(TopicEntry::Known).collect();
         }
     };
@@ -241,10 +241,9 @@ fn look_up(
 /// Parts of an answer that are the same for all topics.
 struct ClusterHead {
     brokers: Vec<MetadataResponseBroker>,
-    /// Leader of all partitions, and controller.
-    leader: i32,
+    controller: i32,
+    leaders: Leaders,
     cluster_id: Str,
-    leader_epoch: i32,
     topic_operations: i32,
     cluster_operations: i32,
 }
@@ -279,7 +278,7 @@ impl ClusterHead {
             w.string(&self.cluster_id);
         }
         if w.version >= 1 {
-            w.e.i32(self.leader);
+            w.e.i32(self.controller);
         }
     }
 
@@ -289,17 +288,25 @@ impl ClusterHead {
         topic_head(w, ErrorCode::None.code(), Some(&name), id, is_internal(&name));
         let partitions = i32::try_from(topic.partitions()).unwrap_or(i32::MAX);
         w.count(usize::try_from(partitions).unwrap_or(0));
+        let leader_epoch = self.leaders.epoch(topic);
         for partition in 0..partitions {
-            w.e.i16(ErrorCode::None.code());
+            let leader = self.leaders.of(topic, partition);
+            w.e.i16(
+                leader
+                    .map_or(ErrorCode::LeaderNotAvailable, |_| ErrorCode::None)
+                    .code(),
+            );
             w.e.i32(partition);
-            w.e.i32(self.leader);
+            w.e.i32(leader.unwrap_or(NO_LEADER));
             if w.version >= 7 {
-                w.e.i32(self.leader_epoch);
+                w.e.i32(leader_epoch);
             }
             // Replicas, then in-sync replicas.
             for _ in 0..2 {
-                w.count(1);
-                w.e.i32(self.leader);
+                w.count(leader.iter().len());
+                if let Some(leader) = leader {
+                    w.e.i32(leader);
+                }
             }
             if w.version >= 5 {
                 w.count(0);

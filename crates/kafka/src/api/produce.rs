@@ -10,7 +10,7 @@ use stafett_access::{Action, Rate};
 use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
-use stafett_topics::{Admitted, Append, Precondition, Topic, is_internal};
+use stafett_topics::{Admitted, Append, Precondition, Topic, cell_of, is_internal};
 use stafett_transactions::{Instance, TransactionError};
 
 use crate::call::Call;
@@ -138,7 +138,8 @@ fn read(
                 "acks is one of -1, 0 and 1",
             )),
             Ok(topic) => check(shared, call.version, topic, index, records).and_then(|admitted| {
-                join(context, &mut transaction, head.id.as_ref(), &admitted).map(|()| admitted)
+                let is_spread = shared.broker.catalog().is_spread(topic);
+                join(context, &mut transaction, head.id.as_ref(), &admitted, is_spread).map(|()| admitted)
             }),
             Err(refused) => Err(refused.clone()),
         };
@@ -226,10 +227,15 @@ fn join(
     transaction: &mut Option<Transaction>,
     id: Option<&Str>,
     admitted: &Admitted,
+    is_spread: bool,
 ) -> Result<(), BatchRefusal> {
     let header = &admitted.header;
     if !header.is_transactional() {
         return Ok(());
+    }
+    if is_spread {
+        let message = "a transaction cannot write into a topic that is spread over cells";
+        return Err(BatchRefusal::new(ErrorCode::PolicyViolation, message));
     }
     let Some(id) = id else {
         let message = "a transactional batch needs the transactional id of its producer";
@@ -271,7 +277,10 @@ fn find_topic(context: &RequestContext, key: &TopicKey) -> Result<Arc<Topic>, Ba
     if !key.by_id {
         context.check_topic(Action::Write, &key.name).map_err(denied)?;
     }
-    let topic = key.find(context.shared.broker.topics()).ok_or_else(unknown)?;
+    let topic = key.find(context.shared.broker.topics());
+    let topic = topic
+        .filter(|topic| context.shared.shows(topic))
+        .ok_or_else(unknown)?;
     if key.by_id {
         context.check_topic(Action::Write, &topic.name).map_err(denied)?;
     }
@@ -294,6 +303,10 @@ fn check(
         .broker
         .catalog()
         .admit(topic, partition, records, wall_ms())?;
+    if cell_of(admitted.log).is_some() {
+        let message = "another broker leads this partition";
+        return Err(BatchRefusal::new(ErrorCode::NotLeaderOrFollower, message));
+    }
     if version < ZSTD_FROM && admitted.arrived_as == Codec::Zstd {
         let message = "zstd is for produce requests of version 7 and up";
         return Err(BatchRefusal::new(ErrorCode::UnsupportedCompressionType, message));

@@ -14,7 +14,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_net::Permit;
 use stafett_shares::Place;
 use stafett_store::{NotStored, wall_ms};
-use stafett_topics::{LogSlice, ReadError, ReadFrom, ReadRequest, Topic, TopicId};
+use stafett_topics::{LogSlice, ReadError, ReadFrom, ReadRequest, SPREAD, Topic, TopicId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -206,11 +206,13 @@ impl ShareFetch {
             if last.as_ref().is_none_or(|(last, _)| *last != id) {
                 let topic = broker.topics().with_id(id);
                 place = broker.shares().get(&member.group, id);
-                missing.extend(topic.clone().filter(|_| place.is_none()));
+                missing.extend(topic.clone().filter(|topic| place.is_none() && topic.is_whole()));
                 last = Some((id, topic));
             }
             let topic = last.as_ref().and_then(|(_, topic)| topic.as_deref());
-            partition.error = missing_partition(topic, partition.id.1);
+            let is_spread = topic.is_some_and(|topic| !topic.is_whole());
+            let refused = is_spread.then(|| (ErrorCode::PolicyViolation, SPREAD.to_owned()));
+            partition.error = missing_partition(topic, partition.id.1).or(refused);
             partition.place = place.clone().filter(|_| partition.error.is_none());
         }
         if missing.is_empty() {

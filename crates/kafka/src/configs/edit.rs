@@ -44,11 +44,17 @@ pub(crate) struct ConfigChange {
 
 impl ConfigChange {
     pub(crate) fn apply(&self, before: &TopicSettings) -> Result<TopicSettings, BadConfig> {
-        if self.is_whole {
-            edit(self.area, &TopicSettings::default(), &self.edits)
+        let after = if self.is_whole {
+            edit(self.area, &TopicSettings::default(), &self.edits)?
         } else {
-            edit(self.area, before, &self.edits)
+            edit(self.area, before, &self.edits)?
+        };
+        let is_named = self.edits.iter().any(|edit| *edit.name == *topics::SPREAD);
+        if is_named && after.spread.unwrap_or(false) != before.spread.unwrap_or(false) {
+            let name = topics::SPREAD.to_owned();
+            return Err(BadConfig::Fixed { name });
         }
+        Ok(after)
     }
 }
 

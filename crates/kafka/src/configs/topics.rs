@@ -32,6 +32,7 @@ const TOMBSTONES: &str = "delete.retention.ms";
 const RETENTION_BYTES: &str = "retention.bytes";
 const RETENTION_MS: &str = "retention.ms";
 pub(super) const DURABILITY: &str = "stafett.durability";
+pub(super) const SPREAD: &str = "stafett.spread";
 
 const APPEND_TIME: &str = "LogAppendTime";
 const CREATE_TIME: &str = "CreateTime";
@@ -120,6 +121,8 @@ pub(crate) const ALL: &[Config] = &[
     shown("segment.ms", "log.roll.ms", ConfigType::Long { min: 1 }, "604800000"),
     config(DURABILITY, DURABILITY, ConfigType::Durability, "sync",
         "What has happened before a write is acknowledged: memory, os, interval:RECORDS,MILLISECONDS or sync."),
+    config(SPREAD, "", ConfigType::Boolean, "false",
+        "Whether the partitions lie in all cells of a cluster, each led by a broker of its own. Set when the topic is created, and never changed."),
     shown("unclean.leader.election.enable", "unclean.leader.election.enable", ConfigType::Boolean, "false"),
 ];
 
@@ -149,6 +152,7 @@ pub(crate) fn value_in(settings: &TopicSettings, config: &Config, key: &str) -> 
         LAG_MIN => settings.compaction.lag_min.map(millis),
         LAG_MAX => settings.compaction.lag_max.map(millis_or_max),
         DIRTY_RATIO => settings.compaction.dirty_share_min.map(ratio),
+        SPREAD => settings.spread.map(|on| on.to_string()),
         _ => None,
     };
     // Also settings that had no effect when they were stored.
@@ -197,6 +201,7 @@ pub(super) fn put(settings: &mut TopicSettings, config: &Config, key: &str, valu
             settings.compaction.lag_max = value.map(bound);
         }
         DIRTY_RATIO => settings.compaction.dirty_share_min = value.and_then(millionths),
+        SPREAD => settings.spread = value.and_then(|value| value.parse().ok()),
         _ => {
             let value = value.map(|value| (key.into(), value.into()));
             settings.other.extend(value);

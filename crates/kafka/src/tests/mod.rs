@@ -2,14 +2,15 @@
 //!
 //! Handlers need no runtime: it is only used to start the broker, and for topics that are there before.
 
+mod cells;
 mod fetch;
 mod groups;
 mod produce;
 mod topics;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -55,17 +56,23 @@ use operation;
 
 impl Bench {
     pub(crate) fn new() -> Self {
+        Self::with(KafkaSettings::default())
+    }
+
+    fn with(kafka: KafkaSettings) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let mut settings = BrokerSettings::default();
         crate::add_hooks(&mut settings.hooks);
         let broker = runtime.block_on(Broker::start(Arc::new(MemoryJournal::new()), settings));
         let metrics = Metrics::register(api::served(), &mut Registry::default());
-        let shared = KafkaContext::new(Arc::new(broker.unwrap()), KafkaSettings::default(), metrics);
+        let shared = KafkaContext::new(Arc::new(broker.unwrap()), kafka, metrics);
         let entry = ConnectionEntry::of(1, Arc::default());
         let context = RequestContext {
             identity: Identity::new(&shared.broker, &entry),
             shared: Arc::new(shared),
             entry,
+            is_tls: false,
+            upstream: OnceLock::new(),
             drain: CancellationToken::new(),
             budget: ByteBudget::new(BudgetSettings { bytes: 1 << 30 }),
             is_patient: AtomicBool::new(false),
@@ -82,6 +89,10 @@ impl Bench {
             responses: ResponseQueue::default(),
             runtime,
         }
+    }
+
+    fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// Creates a topic with one partition.

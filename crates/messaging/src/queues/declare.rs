@@ -188,7 +188,7 @@ impl Queues {
         let topic = self
             .topics
             .with_id(over.topic)
-            .filter(|topic| !is_internal(&topic.name));
+            .filter(|topic| !is_internal(&topic.name) && topic.is_whole());
         topic.map(Some).ok_or(DeclareError::NoSuchTopic)
     }
 

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stafett_amqp::{AccessVersion, Home, Homes, Reached};
-use stafett_broker::Broker;
+use stafett_broker::{Broker, FirstCellFacts};
 use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
+use stafett_kafka::{FirstCell, ToFirst};
 use stafett_model::Namespace;
 use stafett_net::{Duplex, EVENTS};
+use stafett_topics::Cells;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::member::{Member, Move, Phase};
 use super::watch as watching;
+use crate::front_ends::KAFKA_PASSED;
 
 /// Time that a client waits for the owner of a cell: below the time-outs of clients' libraries.
 const HOLD_MAX: Duration = Duration::from_secs(8);
@@ -91,6 +95,7 @@ impl Member {
         let (own, cells) = (self.cell, self.cell_count());
         if cells > 1 {
             let exchanges = broker.messaging().exchanges();
+            broker.catalog().spread_over(Cells { own, count: cells });
             exchanges.set_elsewhere(move |namespace| home(namespace.as_str(), cells) != own);
         }
     }
@@ -235,6 +240,36 @@ impl Member {
         }
         let asked = self.reach(owner, &Wish::Move { cell, to }).await;
         asked.map(|_| owner.number).map_err(|_| slot::closed())
+    }
+}
+
+/// The first cell, for requests of Kafka's clients at another one.
+#[derive(Debug)]
+pub(crate) struct TheFirst {
+    pub(crate) member: Arc<Member>,
+    pub(crate) facts: watch::Receiver<FirstCellFacts>,
+}
+
+impl FirstCell for TheFirst {
+    fn cluster_id(&self) -> u128 {
+        self.facts.borrow().cluster_id
+    }
+
+    fn leader_epoch(&self) -> i32 {
+        i32::try_from(self.facts.borrow().epoch).unwrap_or(i32::MAX)
+    }
+
+    fn reach(&self, client: SocketAddr) -> stafett_kafka::Reached<'_> {
+        Box::pin(async move {
+            let reached = self.member.reach_cell(0, KAFKA_PASSED, client).await;
+            let member = Arc::clone(&self.member);
+            reached.map(|(stream, owner)| ToFirst {
+                stream,
+                lost: Box::pin(async move {
+                    member.lost(0, owner).await;
+                }),
+            })
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use stafett_broker::AccessControl;
+use stafett_broker::Broker;
 use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, View, nonce};
 use stafett_http::Health;
 use stafett_model::Lock;
@@ -114,8 +114,8 @@ pub(crate) struct Member {
     pub(super) orders: watch::Sender<Move>,
     /// Epoch of the last claim.
     claimed: AtomicU64,
-    /// Users and rights of the cluster, while this node serves the first cell.
-    pub(super) access: watch::Sender<Option<Arc<AccessControl>>>,
+    /// The broker of the first cell, while this node serves it.
+    pub(super) first_broker: watch::Sender<Option<Arc<Broker>>>,
     /// The order with which this node last let go of the cell.
     pub(super) let_go: watch::Sender<Move>,
     /// The node that the cell is about to be let go for.
@@ -206,7 +206,7 @@ impl Member {
             ended: Lock::default(),
             orders: watch::Sender::default(),
             claimed: AtomicU64::new(0),
-            access: watch::Sender::default(),
+            first_broker: watch::Sender::default(),
             let_go: watch::Sender::default(),
             reserved: watch::Sender::default(),
             others_turn: Lock::default(),
@@ -346,9 +346,20 @@ impl Member {
         self.claimed.load(Ordering::Acquire)
     }
 
-    /// Gives users and rights to owners of other cells from now on, or no longer.
-    pub(crate) fn set_access(&self, access: Option<&Arc<AccessControl>>) {
-        self.access.send_replace(access.cloned());
+    /// Gives users, rights and topics to owners of other cells from now on, or no longer.
+    pub(crate) fn give_copies(&self, broker: Option<&Arc<Broker>>) {
+        self.first_broker.send_replace(broker.cloned());
+    }
+
+    /// Lists further listeners of this node.
+    pub(crate) fn list(&self, listeners: Vec<(&'static str, String)>) {
+        if let Some(registry) = &*self.registry.lock() {
+            registry.add(
+                listeners
+                    .into_iter()
+                    .map(|(name, address)| (name.to_owned(), address)),
+            );
+        }
     }
 
     /// Notes that listeners serve.
@@ -376,7 +387,7 @@ impl Member {
     /// Notes that this node does not serve any more.
     pub(crate) fn stand_by(&self) {
         self.metrics.is_owner.set(0);
-        self.set_access(None);
+        self.give_copies(None);
         *self.serving_since.lock() = None;
         self.phase.send_replace(Phase::StandingBy);
     }

@@ -16,13 +16,13 @@
 //!   connections that came elsewhere
 //! - `link`: connections to other nodes; `peers`: those of other nodes, with `strangers` before they have
 //!   proven that; `watch`: this node's connection to the owner
-//! - `cells`: several cells, and the way to the owner of another one; `access`: users and rights in all of
-//!   them
+//! - `cells`: several cells, and the way to the owner of another one; `copies`: users, rights and topics in
+//!   all of them
 //! - `report`: the cluster for operators; `audit`: its object store compared with its database; `metrics`
 
-mod access;
 mod audit;
 mod cells;
+mod copies;
 mod doors;
 mod folder;
 mod link;
@@ -35,9 +35,9 @@ mod report;
 mod strangers;
 mod watch;
 
-pub(crate) use self::access::follow;
 pub(crate) use self::audit::compare;
-pub(crate) use self::cells::{OtherCells, home};
+pub(crate) use self::cells::{OtherCells, TheFirst, home};
+pub(crate) use self::copies::{Follower, Part, Version, follow};
 pub(crate) use self::doors::Doors;
 pub(crate) use self::member::{Member, Move};
 pub(crate) use self::opening::{Ownership, open, storage_settings};

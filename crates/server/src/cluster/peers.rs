@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::access;
+use super::copies::{self, Part};
 use super::member::{Member, Phase};
 use super::strangers::{Stranger, Strangers};
 
@@ -73,7 +73,7 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
     };
     let cell = match &wish {
         Wish::Relay { cell, .. } | Wish::Watch { cell, .. } | Wish::Move { cell, .. } => *cell,
-        Wish::Access => 0,
+        Wish::Access | Wish::Topics => 0,
     };
     // A node that went away needs no answer.
     let Some(member) = member.of_cell(cell) else {
@@ -96,7 +96,8 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
         }
         Wish::Watch { node, .. } => tell(&mut stream, member, node).await,
         Wish::Move { to, .. } => answer(&mut stream, member.move_cell(to).is_ok()).await,
-        Wish::Access => access::give(&mut stream, member).await,
+        Wish::Access => copies::give(&mut stream, member, Part::Access).await,
+        Wish::Topics => copies::give(&mut stream, member, Part::Topics).await,
     };
 }
 

@@ -9,6 +9,16 @@ use super::error::ConfigError;
 use super::settings::{Kafka, Settings, Shed};
 
 impl Kafka {
+    /// Returns the address of a listener of another cell, beside that of the first one.
+    pub(crate) fn of_cell(&self, listen: Option<&str>, number: u16) -> Option<String> {
+        let (host, _) = listen?.rsplit_once(':')?;
+        let port = match u16::try_from(self.cells_port) {
+            Ok(0) | Err(_) => 0,
+            Ok(base) => base.saturating_add(number),
+        };
+        Some(format!("{host}:{port}"))
+    }
+
     /// Returns the address that clients with TLS are told. `listening` is that of their listener.
     pub(crate) fn advertised_tls(&self, listening: Option<SocketAddr>) -> Option<(String, u16)> {
         let host_of_plain = || {

@@ -136,9 +136,18 @@ settings! {
         /// with the port of `kafka.tls_listen`, or the address that they came by.
         tls_advertised: Advertised = "";
 
+        /// In a cluster of several cells: port of the listeners of the cells behind the first one. Cell N
+        /// takes clients at this port + N, and those with TLS at this port + 16 + N, on the hosts of
+        /// `kafka.listen` and `kafka.tls_listen`. 0: free ports.
+        cells_port: Count = "0", in 0..=65_500;
+
         /// Whether a client that asks about a topic that does not exist can create it by that, if its request
         /// allows it.
         auto_create_topics: Switch = "true";
+
+        /// In a cluster of several cells: whether topics that clients of the Kafka protocol create lie in all
+        /// cells, where their creator does not say (`stafett.spread`).
+        spread_topics: Switch = "false";
 
         /// Partitions of topics whose creator does not say how many.
         default_partitions: Count = "1", in 1..=100_000;

@@ -8,6 +8,7 @@ use stafett_model::{LogId, TopicName, TopicNameError};
 use stafett_store::{Changing, NotStored, StageOutcome, only_outcome, spaces, store_synced};
 
 use super::{RETRY_AFTER, TopicCatalog};
+use crate::homes::{SPREAD, cell_of, elsewhere};
 use crate::registry::Claim;
 use crate::topic::{Topic, TopicId, TopicSettings, is_internal};
 
@@ -38,6 +39,8 @@ pub enum CreateError {
     Partitions(u32),
     #[error("the namespace has as many topics as it may have, {max}")]
     TooMany { max: u64 },
+    #[error("{SPREAD}")]
+    Spread,
     #[error(transparent)]
     NotStored(#[from] NotStored),
 }
@@ -79,14 +82,32 @@ pub enum AlterError<E> {
     NotStored(#[from] NotStored),
 }
 
+/// A topic to create.
+pub(super) enum Unstored {
+    New(NewTopic),
+    /// One of the first cell, whose logs are named by their cells.
+    As(Topic),
+}
+
 impl TopicCatalog {
     /// Creates topics, each completely or not at all; durable when this returns.
     pub async fn create(self: &Arc<Self>, new: Vec<NewTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
+        self.create_all(new.into_iter().map(Unstored::New).collect())
+            .await
+    }
+
+    pub(super) async fn create_all(
+        self: &Arc<Self>,
+        new: Vec<Unstored>,
+    ) -> Vec<Result<Arc<Topic>, CreateError>> {
         let mut results = Vec::with_capacity(new.len());
         let mut appends = Vec::with_capacity(new.len());
         let mut claimed = Vec::with_capacity(new.len());
         for topic in new {
-            let prepared = self.prepare(topic);
+            let prepared = match topic {
+                Unstored::New(topic) => self.prepare(topic),
+                Unstored::As(topic) => self.prepare_as(&topic),
+            };
             if let Ok(topic) = &prepared {
                 let spec = self.log_spec(topic);
                 appends.push(definition(topic, spec));
@@ -172,7 +193,7 @@ impl TopicCatalog {
 
     /// Returns the frames that delete a topic.
     pub(super) fn deletion(&self, topic: &Topic) -> Vec<Frame> {
-        let logs = runs(topic).flat_map(|run| self.existing(run));
+        let logs = own_runs(topic).flat_map(|run| self.existing(run));
         let logs = logs.map(|(first, count)| Frame::DeleteLogs { first, count });
         logs.chain([stored(topic.id, Change::Delete)]).collect()
     }
@@ -200,10 +221,31 @@ impl TopicCatalog {
     /// Adds partitions to a topic, for a total of `wanted`; durable when this returns. Must run as a change
     /// of its own, or within one.
     pub async fn grow(self: &Arc<Self>, id: TopicId, wanted: u32) -> Result<Arc<Topic>, GrowError> {
+        self.grow_in(id, wanted, |topic, more| {
+            let cells = self.cells();
+            let last = topic.cells(cells.own, 0..topic.partitions()).pop();
+            self.cells_of(topic.id, &topic.settings, last.map(|(cell, _)| cell), more)
+        })
+        .await
+    }
+
+    /// Adds the partitions that a topic of the first cell has more. Must run as a change of its own.
+    pub(super) async fn grow_as(self: &Arc<Self>, like: &Topic) -> Result<Arc<Topic>, GrowError> {
+        let total = like.partitions();
+        let of_more = |topic: &Topic, _| like.cells(self.cells().own, topic.partitions()..total);
+        self.grow_in(like.id, total, of_more).await
+    }
+
+    async fn grow_in(
+        self: &Arc<Self>,
+        id: TopicId,
+        wanted: u32,
+        cells_of_more: impl FnOnce(&Topic, u32) -> Vec<(u32, u32)>,
+    ) -> Result<Arc<Topic>, GrowError> {
         let topic = self.topics.claim_existing(id).await;
         let topic = topic.ok_or(GrowError::NoSuchTopic)?;
         let spec = self.log_spec(&topic);
-        let grown = self.store_grown(&topic, wanted, spec).await;
+        let grown = self.store_grown(&topic, wanted, spec, cells_of_more).await;
         match &grown {
             Ok(grown) => {
                 self.topics.insert(Arc::clone(grown));
@@ -214,7 +256,13 @@ impl TopicCatalog {
         grown
     }
 
-    async fn store_grown(&self, topic: &Topic, wanted: u32, spec: LogSpec) -> Result<Arc<Topic>, GrowError> {
+    async fn store_grown(
+        &self,
+        topic: &Topic,
+        wanted: u32,
+        spec: LogSpec,
+        cells_of_more: impl FnOnce(&Topic, u32) -> Vec<(u32, u32)>,
+    ) -> Result<Arc<Topic>, GrowError> {
         let has = topic.partitions();
         let count = wanted.saturating_sub(has);
         if count == 0 {
@@ -223,11 +271,11 @@ impl TopicCatalog {
         if wanted > PARTITIONS_MAX {
             return Err(GrowError::TooMany(wanted));
         }
-        let first = self.journal.allocate(count);
-        let grown = topic.with_more(first, count);
-        let logs = Frame::CreateLogs { first, count, spec };
+        let more = self.logs_in(&cells_of_more(topic, count), has);
+        let grown = topic.with_logs(runs(topic).chain(more.iter().copied()).collect());
+        let logs = created(more.into_iter(), spec);
         let definition = stored(topic.id, Change::Put(grown.encode().into()));
-        store_synced(&*self.journal, [logs, definition]).await?;
+        store_synced(&*self.journal, logs.chain([definition])).await?;
         Ok(Arc::new(grown))
     }
 
@@ -245,6 +293,7 @@ impl TopicCatalog {
                 Ok(settings) => {
                     let settings = TopicSettings {
                         declared: topic.settings.declared.clone(),
+                        spread: topic.settings.spread,
                         ..settings
                     };
                     catalog
@@ -322,12 +371,7 @@ impl TopicCatalog {
     /// Checks a topic, and claims its name.
     fn claim_new(&self, new: &NewTopic) -> Result<(), CreateError> {
         self.check_new(new)?;
-        match self.topics.claim(&new.name) {
-            Claim::Claimed => {}
-            Claim::Exists => return Err(CreateError::Exists),
-            Claim::Changing => return Err(CreateError::Changing),
-            Claim::Collides(other) => return Err(CreateError::Collides(other)),
-        }
+        self.claim_name(&new.name)?;
         if !is_internal(&new.name)
             && let Some(max) = self.topics.exceeded_bound(&new.name)
         {
@@ -337,13 +381,62 @@ impl TopicCatalog {
         Ok(())
     }
 
+    fn claim_name(&self, name: &str) -> Result<(), CreateError> {
+        match self.topics.claim(name) {
+            Claim::Claimed => Ok(()),
+            Claim::Exists => Err(CreateError::Exists),
+            Claim::Changing => Err(CreateError::Changing),
+            Claim::Collides(other) => Err(CreateError::Collides(other)),
+        }
+    }
+
     fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
         self.claim_new(&new)?;
         let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
-        let first = self.journal.allocate(partitions);
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let cells = self.cells_of(id, &new.settings, None, partitions);
         let settings = self.shared(new.settings);
-        Ok(Arc::new(Topic::new(id, new.name, first, partitions, settings)))
+        let logs = self.logs_in(&cells, 0);
+        Ok(Arc::new(Topic::of_runs(id, new.name, logs, settings)))
+    }
+
+    /// Prepares a topic as in the first cell.
+    fn prepare_as(&self, like: &Topic) -> Result<Arc<Topic>, CreateError> {
+        self.claim_name(&like.name)?;
+        let cells = like.cells(self.cells().own, 0..like.partitions());
+        Ok(Arc::new(like.with_logs(self.logs_in(&cells, 0))))
+    }
+
+    /// Returns the cells of new partitions of a topic, as runs. `after` is the cell of the last one before.
+    fn cells_of(
+        &self,
+        id: TopicId,
+        settings: &TopicSettings,
+        after: Option<u32>,
+        partitions: u32,
+    ) -> Vec<(u32, u32)> {
+        let cells = self.cells();
+        if settings.spread == Some(true) {
+            return cells.spread(id, after, partitions);
+        }
+        vec![(cells.own, partitions)]
+    }
+
+    /// Returns logs for partitions from a number on in these cells: new ones here, and those that stand for
+    /// logs in other cells.
+    fn logs_in(&self, cells: &[(u32, u32)], mut partition: u32) -> Vec<(LogId, u32)> {
+        let own = self.cells().own;
+        let mut logs = Vec::with_capacity(cells.len());
+        for (cell, count) in cells {
+            let first = if *cell == own {
+                self.journal.allocate(*count)
+            } else {
+                elsewhere(*cell, partition)
+            };
+            partition += count;
+            logs.push((first, *count));
+        }
+        logs
     }
 }
 
@@ -351,15 +444,24 @@ fn runs(topic: &Topic) -> impl Iterator<Item = (LogId, u32)> {
     topic.log_runs().map(|(first, count)| (*first, *count))
 }
 
+/// Iterates over the logs of this cell.
+fn own_runs(topic: &Topic) -> impl Iterator<Item = (LogId, u32)> {
+    runs(topic).filter(|(first, _)| cell_of(*first).is_none())
+}
+
+/// Returns the frames that create those of logs that are of this cell.
+fn created(logs: impl Iterator<Item = (LogId, u32)>, spec: LogSpec) -> impl Iterator<Item = Frame> {
+    let own = logs.filter(|(first, _)| cell_of(*first).is_none());
+    own.map(move |(first, count)| Frame::CreateLogs { first, count, spec })
+}
+
 /// Returns the frames that change the durability and retention of a topic's logs.
 pub(super) fn respec(topic: &Topic, spec: LogSpec) -> impl Iterator<Item = Frame> {
-    runs(topic).map(move |(first, count)| Frame::ChangeLogs { first, count, spec })
+    own_runs(topic).map(move |(first, count)| Frame::ChangeLogs { first, count, spec })
 }
 
 fn definition(topic: &Topic, spec: LogSpec) -> Append {
-    let mut frames: Vec<Frame> = runs(topic)
-        .map(|(first, count)| Frame::CreateLogs { first, count, spec })
-        .collect();
+    let mut frames: Vec<Frame> = created(runs(topic), spec).collect();
     frames.push(stored(topic.id, Change::Put(topic.encode().into())));
     Append::state(frames, StateWait::Synced)
 }

@@ -8,7 +8,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
     Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Refusal, Settings, StateWait,
 };
-use stafett_model::{Durability, LogId, Offset};
+use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record};
 
 use super::ledger::{Holding, Kept};
 use super::run::{delta, put, remove, settings};
@@ -85,6 +85,43 @@ pub(super) fn fill(journal: &DiskJournal, log: LogId, bytes: usize) -> u64 {
         assert!(count < 10_000, "the disk never fills up");
     }
     0
+}
+
+/// A batch of an idempotent producer, with one record.
+fn numbered(sequence: i32, bytes: usize) -> Bytes {
+    let mut builder = BatchBuilder::new(Codec::None).producer(ProducerId(7), 0, sequence);
+    let value = "x".repeat(bytes);
+    let record = Record {
+        key: None,
+        value: Some(value.as_bytes()),
+        headers: &[],
+        timestamp: 5,
+    };
+    builder.push(&record).unwrap();
+    builder.finish().unwrap()
+}
+
+/// A producer that is told of a missing batch takes it for lost, and begins anew with other numbers: what it
+/// had in flight is stored twice.
+#[test]
+fn a_batch_behind_one_that_found_no_space_is_refused_for_space_too() {
+    const BYTES: usize = 3000;
+    let disk = SimulatedDisk::new();
+    disk.set_capacity_bytes(CAPACITY_BYTES);
+    let journal = open(&disk, 1);
+    let log = create(&journal, Durability::Os);
+    let send = |sequence| append(&journal, Append::batch(log, numbered(sequence, BYTES)));
+    assert!(matches!(send(0), Outcome::Committed(_)));
+    fill(&journal, log, BYTES);
+    for sequence in [1, 2, 3, 1, 2] {
+        assert_eq!(send(sequence), Outcome::Refused(Refusal::DiskFull), "{sequence}");
+    }
+    disk.set_capacity_bytes(2 * CAPACITY_BYTES);
+    assert!(matches!(send(3), Outcome::Refused(Refusal::OutOfSequence { .. })));
+    for sequence in [1, 2, 3] {
+        assert!(matches!(send(sequence), Outcome::Committed(_)), "{sequence}");
+    }
+    journal.close();
 }
 
 #[test]

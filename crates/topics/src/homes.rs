@@ -1,0 +1,132 @@
+//! Homes of partitions where a cluster has several cells, each with a journal of its own.
+//!
+//! A topic lies in the first cell, or is spread over all: then its partitions lie in blocks of consecutive
+//! ones, a block in each cell. All cells know the topics of the first one, and those that are spread. A
+//! partition that lies in another cell has a log id
+//! that no journal gives: the cell is in its upper 16 bits.
+
+use std::ops::Range;
+
+use stafett_model::LogId;
+
+use crate::topic::{Topic, TopicId};
+
+/// Reason why a topic is refused where all of its partitions have to lie in one cell.
+pub const SPREAD: &str =
+    "its partitions lie in several cells of the cluster, and this needs all of them in one";
+
+/// Bits of a log id below those of the cell.
+const CELL_SHIFT: u32 = 48;
+
+/// The cells of a cluster, and this one among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cells {
+    pub own: u32,
+    pub count: u32,
+}
+
+impl Cells {
+    /// The one cell of a broker that is alone.
+    pub(crate) const ALONE: Self = Self { own: 0, count: 1 };
+
+    /// Returns the cells of partitions of a topic that is spread, as runs. `after` is the cell of the
+    /// partition before the first one.
+    pub(crate) fn spread(self, id: TopicId, after: Option<u32>, partitions: u32) -> Vec<(u32, u32)> {
+        let blocks = self.count.min(partitions);
+        let first = match after {
+            Some(cell) => cell + 1,
+            // Ids are random.
+            None => u32::try_from(id.0 % u128::from(self.count)).unwrap_or_default(),
+        };
+        (0..blocks)
+            .map(|block| {
+                let more = u32::from(block < partitions % blocks);
+                ((first + block) % self.count, partitions / blocks + more)
+            })
+            .collect()
+    }
+}
+
+/// Returns the id that stands for the log of a partition in another cell.
+pub(crate) fn elsewhere(cell: u32, partition: u32) -> LogId {
+    LogId((u64::from(cell) + 1) << CELL_SHIFT | u64::from(partition))
+}
+
+/// Returns the cell of a log in another cell. `None` for a log of this one.
+pub fn cell_of(log: LogId) -> Option<u32> {
+    let above = u32::try_from(log.0 >> CELL_SHIFT).unwrap_or(u32::MAX);
+    above.checked_sub(1)
+}
+
+impl Topic {
+    /// Returns true if the topic is one of a cluster of several cells: spread over them, or kept in another.
+    pub fn is_of_cluster(&self) -> bool {
+        self.settings.spread == Some(true) || self.log(0).is_some_and(|log| cell_of(log).is_some())
+    }
+
+    /// Returns true if all of its partitions lie in this cell.
+    pub fn is_whole(&self) -> bool {
+        self.log_runs().all(|(first, _)| cell_of(*first).is_none())
+    }
+
+    /// Returns the cells of the partitions in a range, as runs; `own` stands for this one.
+    pub(crate) fn cells(&self, own: u32, partitions: Range<u32>) -> Vec<(u32, u32)> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut begin = 0;
+        for (first, count) in self.log_runs() {
+            let end = begin + count;
+            let part = begin.max(partitions.start)..end.min(partitions.end);
+            begin = end;
+            let cell = cell_of(*first).unwrap_or(own);
+            match runs.last_mut() {
+                _ if part.is_empty() => {}
+                Some((last, count)) if *last == cell => *count += part.end - part.start,
+                _ => runs.push((cell, part.end - part.start)),
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn partitions_are_spread_in_blocks_from_a_cell_of_the_topic_on() {
+        let cells = Cells { own: 1, count: 4 };
+        for (id, after, partitions, expected) in [
+            (0, None, 6, vec![(0, 2), (1, 2), (2, 1), (3, 1)]),
+            (7, None, 4, vec![(3, 1), (0, 1), (1, 1), (2, 1)]),
+            (6, None, 2, vec![(2, 1), (3, 1)]),
+            (6, Some(3), 3, vec![(0, 1), (1, 1), (2, 1)]),
+            (5, None, 0, vec![]),
+        ] {
+            assert_eq!(
+                cells.spread(TopicId(id), after, partitions),
+                expected,
+                "{id} {partitions}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_log_elsewhere_tells_its_cell() {
+        assert_eq!(cell_of(LogId(7)), None);
+        for cell in [0, 1, 15, 1023] {
+            assert_eq!(cell_of(elsewhere(cell, 9999)), Some(cell));
+        }
+    }
+
+    #[test]
+    fn the_cells_of_partitions_are_read_from_their_logs() {
+        let topic = Topic::new(TopicId(1), "t".into(), elsewhere(0, 0), 2, Arc::default());
+        let topic = topic.with_more(LogId(5), 2).with_more(elsewhere(2, 4), 1);
+        assert_eq!(topic.cells(1, 0..5), [(0, 2), (1, 2), (2, 1)]);
+        assert_eq!(topic.cells(1, 3..5), [(1, 1), (2, 1)]);
+        assert!(topic.is_of_cluster());
+        assert!(!Topic::new(TopicId(1), "t".into(), LogId(5), 2, Arc::default()).is_of_cluster());
+    }
+}
