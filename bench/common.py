@@ -74,7 +74,8 @@ class Broker:
 
     def command(self):
         if self.subject == "stub":
-            return [str(stafett_binary()), "lab", "stub", "--listen", self.address, "--records", str(STUB_RECORDS)]
+            held = self.arguments or ["--records", str(STUB_RECORDS)]
+            return [str(stafett_binary()), "lab", "stub", "--listen", self.address, *held]
         if self.subject == "rabbitmq":
             return [str(RABBITMQ), "serve", "--data-dir", str(self.folder / "data"), "--amqp", "127.0.0.1:0", *self.arguments]
         serve = ["serve", "--data-dir", str(self.folder / "data"), "--kafka", self.address, "--http", "127.0.0.1:0"]

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Produce and consume of Kafka's own tools with TLS and without, in turn; beside them Apache Kafka with TLS.
+"""Produce and consume of Kafka's own tools with TLS and without, in turn; beside them Apache Kafka with TLS, and stubs that
+answer without storing, with the same TLS: the rates that the client itself reaches.
 
 One process of Stafett has both listeners. Rates are those of ProducerPerformance (acks=all, linger 5 ms, batches of 64 KiB) and
-ConsumerPerformance, six partitions; CPU is the broker's, per million records. At the end the same transport with a client that
-costs nearly nothing (crates/net/examples/tls_cost.rs).
+ConsumerPerformance, six partitions. Client and broker share the processors: the CPU of both says more than a rate where other
+work is done beside them. At the end the same transport with a client that costs nearly nothing (crates/net/examples/tls_cost.rs).
 """
 
 import argparse
 import itertools
 import re
+import resource
 import statistics
 import subprocess
 
@@ -36,9 +38,16 @@ class Peer:
         self.makes_topics_at(topic)
 
     def metered(self, records, work):
-        before = self.broker.cpu_seconds()
+        """The rate, and processor time per million records of the broker and of the client, with the start of its machine."""
+        before, client = self.broker.cpu_seconds(), children_seconds()
         rate = work()
-        return rate, 1e6 * (self.broker.cpu_seconds() - before) / records
+        spent = self.broker.cpu_seconds() - before, children_seconds() - client
+        return rate, *(1e6 * seconds / records for seconds in spent)
+
+
+def children_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def produce(peer, topic, records, size):
@@ -71,6 +80,7 @@ def peers(folder):
     certificate, key, authority = (folder / "tls" / name for name in ("server.pem", "server.key", "ca.pem"))
     secure = folder / "secure.properties"
     secure.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority}\n")
+    trusting = {"security.protocol": "ssl", "ssl.ca.location": str(authority)}
     plain = folder / "plain.properties"
     plain.write_text("security.protocol=PLAINTEXT\n")
     settings = {"tls.certificate": certificate, "tls.key": key, "kafka.tls_listen": "127.0.0.1:0", "amqp.tls_listen": "", "http.tls_listen": ""}
@@ -91,9 +101,20 @@ def peers(folder):
     kafka = common.Broker("kafka", folder / "kafka", [word for option in options for word in ("--property", option)])
 
     def in_kafka(topic):
-        load.create(kafka.address, [topic], partitions=PARTITIONS, settings={"security.protocol": "ssl", "ssl.ca.location": str(authority)})
+        load.create(kafka.address, [topic], partitions=PARTITIONS, settings=trusting)
+
+    stub = common.Broker("stub", folder / "stub", ["--partitions", str(PARTITIONS)])
+    secure_stub = common.Broker("stub", folder / "secure-stub", ["--tls", str(both)])
+
+    def in_stub(topic):
+        load.create(stub.address, [topic], partitions=PARTITIONS)
+
+    def in_secure_stub(topic):
+        load.create(secure_stub.address, [topic], partitions=PARTITIONS, settings=trusting)
 
     return {
+        "stub": Peer(stub, stub.address, plain, in_stub),
+        "stub with TLS": Peer(secure_stub, secure_stub.address, secure, in_secure_stub),
         "stafett": Peer(stafett, stafett.address, plain, in_stafett),
         "stafett with TLS": Peer(stafett, tls_address, secure, in_stafett),
         "kafka with TLS": Peer(kafka, kafka.address, secure, in_kafka),
@@ -127,9 +148,15 @@ def with_javas_clients(options):
                     found[name][row].append(figures)
         for row in ("produce", "consume"):
             for name, rows in found.items():
-                rate, cpu = (statistics.median(column) for column in zip(*rows[row]))
-                each = "; ".join(f"{one[0]:,.0f} {one[1]:.2f}" for one in rows[row])
-                print(f"{row} {size} B, {name} (os), records/s, CPU-s per million: median {rate:,.0f} {cpu:.2f} ({each})", flush=True)
+                rate, cpu, client = (statistics.median(column) for column in zip(*rows[row]))
+                each = "; ".join(f"{one[0]:,.0f} {one[1]:.2f} {one[2]:.2f}" for one in rows[row])
+                at = common.durability(subjects[name].broker.subject)
+                print(f"{row} {size} B, {name} ({at}), records/s, CPU-s per million of broker and client: median {rate:,.0f} {cpu:.2f} {client:.2f} ({each})", flush=True)
+            for what, ratio in (("rate", lambda ours, ceiling: ours[0] / ceiling[0]), ("CPU of both", lambda ours, ceiling: sum(ours[1:]) / sum(ceiling[1:]))):
+                # Of the same run: the machine is another one a minute later.
+                ratios = [ratio(*both) for both in zip(found["stafett with TLS"][row], found["stub with TLS"][row])]
+                each = ", ".join(f"{one:.2f}" for one in ratios)
+                print(f"{row} {size} B, {what} of Stafett to that of the stub, both with TLS: median {statistics.median(ratios):.2f} ({each})", flush=True)
 
 
 main()

@@ -221,7 +221,8 @@ impl AccessControl {
         self.wait(peer, &user).await;
         let known = self.directory.user(&user);
         let verifier = known.as_deref().and_then(|user| user.verifiers.scram(hash));
-        let nonce = hex(random().get(..16).unwrap_or_default());
+        // 122 bits of it are random, without a comma.
+        let nonce = uuid::Uuid::new_v4().simple().to_string();
         let (exchange, answer) = first.answer(hash, verifier, &nonce, &self.secret);
         Ok((ScramLogin { exchange, user }, answer))
     }

@@ -27,11 +27,11 @@ pub(crate) struct AuditLayer(pub(crate) AuditTrail);
 #[derive(Debug)]
 pub(crate) struct EventLayer(pub(crate) Feeds);
 
-/// Fields of a line.
+/// Fields of a line: each connection and login has some, so they are kept as they come.
 #[derive(Debug, Default)]
 struct Fields {
     text: String,
-    more: BTreeMap<String, String>,
+    more: Vec<(&'static str, String)>,
 }
 
 impl Fields {
@@ -41,13 +41,25 @@ impl Fields {
         fields
     }
 
+    /// Removes a field. `None` if it is absent or empty.
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.more.iter().position(|(known, _)| *known == name)?;
+        let (_, value) = self.more.swap_remove(at);
+        Some(value).filter(|value| !value.is_empty())
+    }
+
+    /// Returns the fields that are left.
+    fn left(self) -> BTreeMap<String, String> {
+        let named = self.more.into_iter();
+        named.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     fn add(&mut self, field: &Field, mut value: String) {
-        let end = (0..=FIELD_BYTES_MAX).rev().find(|at| value.is_char_boundary(*at));
-        value.truncate(end.unwrap_or(0));
+        value.truncate(value.floor_char_boundary(FIELD_BYTES_MAX));
         if field.name() == "message" {
             self.text = value;
         } else {
-            self.more.insert(field.name().to_owned(), value);
+            self.more.push((field.name(), value));
         }
     }
 }
@@ -64,36 +76,38 @@ impl Visit for Fields {
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let Fields { text, more } = Fields::of(event);
+        let mut fields = Fields::of(event);
         let metadata = event.metadata();
         self.0.log.push(Line {
             at_ms: Clock::system().now_ms(),
             level: level(metadata),
             target: metadata.target().to_owned(),
-            text,
-            fields: more,
+            text: std::mem::take(&mut fields.text),
+            fields: fields.left(),
         });
     }
 }
 
 impl<S: Subscriber> Layer<S> for EventLayer {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let Fields { text, mut more } = Fields::of(event);
-        let kind = more.remove("kind").unwrap_or_default();
+        let mut fields = Fields::of(event);
+        let kind = fields.take("kind").unwrap_or_default();
         let subject = kind.split('.').next().unwrap_or_default().to_owned();
-        let mut take = |name: &str| more.remove(name).filter(|text| !text.is_empty());
+        let mut take = |name| fields.take(name);
         let (by, from, via, request) = (take("by"), take("from"), take("via"), take("request"));
-        let named = take("name").map(|name| (subject.clone(), name));
-        more.extend(named);
+        let name = take("name");
+        let text = std::mem::take(&mut fields.text);
+        let mut on = fields.left();
         let feed = if subject == "connection" {
             &self.0.connections
         } else {
             &self.0.events
         };
+        on.extend(name.map(|name| (subject, name)));
         feed.push(Event {
             at_ms: Clock::system().now_ms(),
             kind,
-            on: more,
+            on,
             by,
             from,
             via,
@@ -105,9 +119,10 @@ impl<S: Subscriber> Layer<S> for EventLayer {
 
 impl<S: Subscriber> Layer<S> for AuditLayer {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let Fields { text, mut more } = Fields::of(event);
+        let mut fields = Fields::of(event);
+        let text = std::mem::take(&mut fields.text);
         let is_event = event.metadata().target() == TARGET;
-        let mut take = |name: &str| more.remove(name).filter(|text| !text.is_empty());
+        let mut take = |name| fields.take(name);
         let kind = take("kind").unwrap_or_default();
         let subject = kind.split('.').next().unwrap_or_default().to_owned();
         let from = take("from");
@@ -155,5 +170,40 @@ fn level(metadata: &Metadata<'_>) -> &'static str {
         Level::INFO => "info",
         Level::DEBUG => "debug",
         Level::TRACE => "trace",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stafett_model::Lock;
+    use std::sync::Arc;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    /// Keeps the fields of lines.
+    #[derive(Default, Clone)]
+    struct Kept(Arc<Lock<Vec<Fields>>>);
+
+    impl<S: Subscriber> Layer<S> for Kept {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.lock().push(Fields::of(event));
+        }
+    }
+
+    #[test]
+    fn fields_are_cut_between_characters_and_empty_ones_taken_as_absent() {
+        let kept = Kept::default();
+        let long = "a".to_owned() + &"é".repeat(FIELD_BYTES_MAX);
+        let lines = tracing_subscriber::registry().with(kept.clone());
+        tracing::subscriber::with_default(lines, || {
+            tracing::info!(long, by = "", number = 7, "opened");
+        });
+        let mut fields = kept.0.lock().pop().unwrap();
+        assert_eq!(fields.text, "opened");
+        assert_eq!(fields.take("long").unwrap().len(), FIELD_BYTES_MAX - 1);
+        assert_eq!((fields.take("by"), fields.take("long")), (None, None));
+        let left = fields.left().into_iter().collect::<Vec<_>>();
+        assert_eq!(left, [("number".to_owned(), "7".to_owned())]);
     }
 }

@@ -29,7 +29,7 @@ use stafett_kafka_wire::{
     ApiKey, DecodeLimits, Decoder, Encoded, ErrorCode, Request, RequestHeader, Str, Uuid, frame,
 };
 use stafett_model::{BatchBuilder, BatchError, Codec, Lock, LockGuard, Record};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
@@ -98,17 +98,29 @@ impl Stub {
 
     /// Serves for ever.
     pub async fn serve(self) -> std::io::Result<()> {
+        self.serve_over(async |socket| Ok(socket)).await
+    }
+
+    /// Serves for ever, over streams that `open` makes of sockets.
+    pub async fn serve_over<S, O>(self, open: impl Fn(TcpStream) -> O) -> std::io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+        O: Future<Output = std::io::Result<S>> + Send + 'static,
+    {
         let tasks = TaskTracker::new();
         loop {
-            let (stream, _) = self.listener.accept().await?;
-            stream.set_nodelay(true)?;
+            let (socket, _) = self.listener.accept().await?;
+            socket.set_nodelay(true)?;
+            let local = socket.local_addr()?;
+            let opened = open(socket);
             let connection = Connection {
                 topics: Arc::clone(&self.topics),
                 filled: self.filled.clone(),
             };
             tasks.spawn(async move {
                 // A client that breaks off ends its connection, and nothing else.
-                let _ended = connection.serve(stream).await;
+                let Ok(stream) = opened.await else { return };
+                let _ended = connection.serve(stream, local).await;
             });
         }
     }
@@ -120,13 +132,17 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(&self, mut stream: TcpStream) -> Result<(), Ended> {
-        let local = stream.local_addr()?;
+    async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        local: SocketAddr,
+    ) -> Result<(), Ended> {
         let mut buffer = BytesMut::new();
         loop {
             while let Some(payload) = next_frame(&mut buffer)? {
                 if let Some(mut answer) = self.answer(payload, local).await? {
                     stream.write_all_buf(&mut answer).await?;
+                    stream.flush().await?;
                 }
             }
             buffer.reserve(READ_BYTES);

@@ -82,6 +82,11 @@ pub async fn accept_with(socket: TcpStream, config: Arc<ServerConfig>) -> io::Re
         .map_err(io::Error::other)
 }
 
+/// Performs the handshake of a connection without a listener, with the settings of `tls`.
+pub async fn accept_alone(socket: TcpStream, tls: &Tls) -> io::Result<TlsStream> {
+    accept_with(socket, tls.config().0).await
+}
+
 async fn shake(socket: TcpStream, config: Arc<ServerConfig>) -> Result<TlsStream, HandshakeError> {
     let stream = TlsStream::new(socket, UnbufferedServerConnection::new(config)?);
     let mut received = 0;

@@ -23,7 +23,7 @@ pub mod session;
 pub(crate) mod stream;
 
 pub use certificates::{ClientCertificates, Tls, TlsError, TlsSettings, VersionMin};
-pub use handshake::{accept_with, speaks_tls, warn_of_tls};
+pub use handshake::{accept_alone, accept_with, speaks_tls, warn_of_tls};
 pub use session::{ClientCertificate, ClientName, TlsSession};
 pub use stream::TlsStream;
 

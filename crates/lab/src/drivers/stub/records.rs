@@ -22,8 +22,8 @@ pub(super) struct Filled {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Partition {
     pub(super) end: i64,
-    /// The newest batch, without its base offset, and how many records it has.
-    newest: Option<(Bytes, i64)>,
+    /// The largest batch, without its base offset, and how many records it has.
+    largest: Option<(Bytes, i64)>,
 }
 
 impl Filled {
@@ -53,10 +53,14 @@ impl Partition {
         };
         let count = i64::from(header.record_count.max(1));
         self.end += count;
-        if self.newest.is_none() {
-            // One is enough, and the memory of a request is not held for ever.
-            let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
-            self.newest = Some((Bytes::copy_from_slice(body), count));
+        // One is enough, and the memory of a request is not held for ever. The first is often small.
+        let body = bytes.get(OFFSET_BYTES..).unwrap_or_default();
+        if self
+            .largest
+            .as_ref()
+            .is_none_or(|(known, _)| known.len() < body.len())
+        {
+            self.largest = Some((Bytes::copy_from_slice(body), count));
         }
         base_offset
     }
@@ -109,7 +113,7 @@ impl Connection {
         Ok((responses, found))
     }
 
-    /// The newest batch of a partition, under offsets from the asked one on.
+    /// The largest batch of a partition, under offsets from the asked one on.
     pub(super) fn records(&self, topic: &Str, partition: i32, offset: i64, bytes_max: usize) -> Records {
         if let Some(filled) = &self.filled {
             return filled.records(offset, bytes_max);
@@ -118,7 +122,7 @@ impl Connection {
         let topics = self.topics();
         let place = usize::try_from(partition).unwrap_or(usize::MAX);
         let partition = topics.get(topic).and_then(|topic| topic.partitions.get(place));
-        let Some((batch, count)) = partition.and_then(|partition| partition.newest.clone()) else {
+        let Some((batch, count)) = partition.and_then(|partition| partition.largest.clone()) else {
             return records;
         };
         drop(topics);
