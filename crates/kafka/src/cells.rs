@@ -106,8 +106,8 @@ pub(crate) fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) 
     Ok(!OWN.contains(&call.api))
 }
 
-/// Connection to the first cell for the requests of one client, made when the first of them comes. They go one
-/// by one.
+/// Connection to the first cell for the requests of one client, made when the first of them comes. They go
+/// one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Upstream(Lock<Option<(Client, ToFirst)>>);
 

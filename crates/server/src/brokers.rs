@@ -47,7 +47,8 @@ pub(crate) fn id_of_cell(cell: u32) -> i32 {
     CELL_IDS.saturating_add_unsigned(cell)
 }
 
-/// Returns a cell behind the first one as a broker. `None` while it has no owner that lives, or an unknown address.
+/// Returns a cell behind the first one as a broker. `None` while it has no owner that lives, or an unknown
+/// address.
 fn of_cell(view: &View, cell: u32) -> Option<BrokerAddress> {
     let view = view.of_cell(cell);
     let [plain, tls] =

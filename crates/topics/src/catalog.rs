@@ -141,8 +141,8 @@ impl TopicCatalog {
         self.cells.get().copied().unwrap_or(Cells::ALONE)
     }
 
-    /// Returns true if clients of the whole cluster see a topic. Other cells than the first have some of their
-    /// own, too.
+    /// Returns true if clients of the whole cluster see a topic. Other cells than the first have some of
+    /// their own, too.
     pub fn is_of_clients(&self, topic: &Topic) -> bool {
         self.cells().own == 0 || topic.is_of_cluster()
     }
