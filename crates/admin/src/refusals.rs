@@ -247,9 +247,8 @@ pub(crate) fn of_creation(error: &CreateError) -> Problem {
         CreateError::Exists => Problem::new(Code::ExistsDifferently, error),
         CreateError::Changing => Problem::new(Code::Closing, error),
         CreateError::TooMany { .. } => Problem::new(Code::LimitReached, error),
-        CreateError::Spread => Problem::bad_request(error),
         CreateError::Collides(other) => Problem::new(Code::NameTaken, error).with("name", &**other),
-        CreateError::Name(_) => Problem::bad_request(error),
+        CreateError::Name(_) | CreateError::Spread => Problem::bad_request(error),
         CreateError::Partitions(count) => {
             out_of_range("partitions", 1, PARTITIONS_MAX.into(), (*count).into())
         }
