@@ -13,10 +13,33 @@ pub(crate) fn leader_epoch(broker: &Broker) -> i32 {
 /// Compares a client's leader epoch with the current one. -1 means no epoch, and so does 0: epochs begin with
 /// 1, and librdkafka sends 0 where it was told none.
 pub(crate) fn check_leader_epoch(broker: &Broker, believed: i32) -> Result<(), ErrorCode> {
-    match believed.cmp(&leader_epoch(broker)) {
+    compare(believed, leader_epoch(broker))
+}
+
+fn compare(believed: i32, current: i32) -> Result<(), ErrorCode> {
+    match believed.cmp(&current) {
         _ if believed == -1 || believed == 0 => Ok(()),
         Ordering::Less => Err(ErrorCode::FencedLeaderEpoch),
         Ordering::Equal => Ok(()),
         Ordering::Greater => Err(ErrorCode::UnknownLeaderEpoch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_of_earlier_and_later_starts_are_told_apart() {
+        for (believed, expected) in [
+            (-1, Ok(())),
+            (0, Ok(())),
+            (1, Err(ErrorCode::FencedLeaderEpoch)),
+            (4, Err(ErrorCode::FencedLeaderEpoch)),
+            (5, Ok(())),
+            (6, Err(ErrorCode::UnknownLeaderEpoch)),
+        ] {
+            assert_eq!(compare(believed, 5), expected, "{believed}");
+        }
     }
 }
