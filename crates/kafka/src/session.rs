@@ -124,7 +124,7 @@ fn passed_on(
     body: &Decoder,
     frame: Option<Bytes>,
 ) -> Result<Option<Operation>, Close> {
-    let Some(frame) = frame.filter(|_| call.api != ApiKey::ApiVersions) else {
+    let Some(frame) = frame else {
         return Ok(None);
     };
     let is_passed = cells::is_of_first(context, call, body)?;

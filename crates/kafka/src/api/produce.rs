@@ -138,8 +138,7 @@ fn read(
                 "acks is one of -1, 0 and 1",
             )),
             Ok(topic) => check(shared, call.version, topic, index, records).and_then(|admitted| {
-                let is_spread = shared.broker.catalog().is_spread(topic);
-                join(context, &mut transaction, head.id.as_ref(), &admitted, is_spread).map(|()| admitted)
+                join(context, &mut transaction, head.id.as_ref(), &admitted, topic).map(|()| admitted)
             }),
             Err(refused) => Err(refused.clone()),
         };
@@ -227,13 +226,13 @@ fn join(
     transaction: &mut Option<Transaction>,
     id: Option<&Str>,
     admitted: &Admitted,
-    is_spread: bool,
+    topic: &Topic,
 ) -> Result<(), BatchRefusal> {
     let header = &admitted.header;
     if !header.is_transactional() {
         return Ok(());
     }
-    if is_spread {
+    if context.shared.broker.catalog().is_spread(topic) {
         let message = "a transaction cannot write into a topic that is spread over cells";
         return Err(BatchRefusal::new(ErrorCode::PolicyViolation, message));
     }

@@ -29,14 +29,14 @@ struct Cluster;
 
 impl Brokers for Cluster {
     fn others(&self) -> Vec<BrokerAddress> {
-        let endpoint = Endpoint {
-            host: "first".into(),
-            port: 9,
+        let endpoint = |host: &str, port| {
+            let host = host.into();
+            Some(Endpoint { host, port })
         };
         vec![BrokerAddress {
             id: FIRST,
-            plain: Some(endpoint),
-            tls: None,
+            plain: endpoint("first", 9),
+            tls: endpoint("first-tls", 10),
         }]
     }
 
@@ -266,14 +266,23 @@ fn clients_are_told_the_leaders_of_all_partitions() {
         };
         assert_eq!(leaders, expected);
     }
-    let find = FindCoordinatorRequest {
-        coordinator_keys: vec!["g".into()],
-        ..FindCoordinatorRequest::default()
-    };
-    bench.send(4, &find);
-    let answer = bench.response::<FindCoordinatorRequest>(4);
-    let found = &answer.coordinators[0];
-    assert_eq!((found.node_id, &*found.host, found.port), (FIRST, "first", 9));
+}
+
+/// Also one whose request another cell passed on.
+#[test]
+fn a_client_is_told_of_listeners_like_its_own() {
+    for (is_tls, host, port) in [(false, "first", 9), (true, "first-tls", 10)] {
+        let (mut bench, _far) = bench();
+        bench.context.is_tls = is_tls;
+        let find = FindCoordinatorRequest {
+            coordinator_keys: vec!["g".into()],
+            ..FindCoordinatorRequest::default()
+        };
+        bench.send(4, &find);
+        let answer = bench.response::<FindCoordinatorRequest>(4);
+        let found = &answer.coordinators[0];
+        assert_eq!((found.node_id, &*found.host, found.port), (FIRST, host, port));
+    }
 }
 
 #[test]

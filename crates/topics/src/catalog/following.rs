@@ -5,7 +5,7 @@
 //! for each topic: u128 id | u32 bytes | definition, whose logs are cells (`homes`)
 //! ```
 //!
-//! Integers are little-endian. A copy is whole: what is not in it is gone.
+//! Integers are little-endian. A copy has all topics: one that is missing in it was deleted.
 
 use std::collections::HashSet;
 use std::sync::Arc;

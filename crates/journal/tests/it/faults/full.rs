@@ -8,10 +8,10 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{
     Append, DiskJournal, Frame, Journal, LogSpec, Metrics, Outcome, Refusal, Settings, StateWait,
 };
-use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record};
+use stafett_model::{Durability, LogId, Offset};
 
 use super::ledger::{Holding, Kept};
-use super::run::{delta, put, remove, settings};
+use super::run::{batch as numbered, delta, put, remove, settings};
 use crate::support::{Seen, batch, more, read_all};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
@@ -87,22 +87,8 @@ pub(super) fn fill(journal: &DiskJournal, log: LogId, bytes: usize) -> u64 {
     0
 }
 
-/// A batch of an idempotent producer, with one record.
-fn numbered(sequence: i32, bytes: usize) -> Bytes {
-    let mut builder = BatchBuilder::new(Codec::None).producer(ProducerId(7), 0, sequence);
-    let value = "x".repeat(bytes);
-    let record = Record {
-        key: None,
-        value: Some(value.as_bytes()),
-        headers: &[],
-        timestamp: 5,
-    };
-    builder.push(&record).unwrap();
-    builder.finish().unwrap()
-}
-
-/// A producer that is told of a missing batch takes it for lost, and begins anew with other numbers: what it
-/// had in flight is stored twice.
+/// The refusal "out of sequence" has a producer begin another epoch and send all batches in flight again, also
+/// those that are stored.
 #[test]
 fn a_batch_behind_one_that_found_no_space_is_refused_for_space_too() {
     const BYTES: usize = 3000;
@@ -110,7 +96,12 @@ fn a_batch_behind_one_that_found_no_space_is_refused_for_space_too() {
     disk.set_capacity_bytes(CAPACITY_BYTES);
     let journal = open(&disk, 1);
     let log = create(&journal, Durability::Os);
-    let send = |sequence| append(&journal, Append::batch(log, numbered(sequence, BYTES)));
+    let send = |sequence| {
+        append(
+            &journal,
+            Append::batch(log, numbered(&["x".repeat(BYTES).into()], Some(sequence))),
+        )
+    };
     assert!(matches!(send(0), Outcome::Committed(_)));
     fill(&journal, log, BYTES);
     for sequence in [1, 2, 3, 1, 2] {

@@ -482,7 +482,8 @@ fn apply(now: &mut Holding, change: &StateChange) {
     }
 }
 
-fn batch(values: &[Rc<str>], sequence: Option<i32>) -> Bytes {
+/// A batch, of an idempotent producer if it has a sequence number.
+pub(super) fn batch(values: &[Rc<str>], sequence: Option<i32>) -> Bytes {
     let mut builder = BatchBuilder::new(Codec::None);
     if let Some(sequence) = sequence {
         builder = builder.producer(ProducerId(77), 0, sequence);
