@@ -167,10 +167,20 @@ fn clients_are_told_that_the_home_of_their_virtual_host_is_gone() {
 
 #[test]
 fn a_topic_of_all_cells_outlives_a_node_under_a_producer() {
+    outlives_a_node("kafka_cells.py");
+}
+
+#[test]
+fn transactions_over_all_cells_are_whole_when_a_node_dies() {
+    outlives_a_node("kafka_cells_transactions.py");
+}
+
+/// Kills a node once a script says that it is ready. The script judges.
+fn outlives_a_node(script: &str) {
     let Some(python) = peer::python() else { return };
     let Some(mut cluster) = start() else { return };
     until("each node has two cells", &cluster, is_even);
-    let script = root().join("tests/clients/python/kafka_cells.py");
+    let script = root().join("tests/clients/python").join(script);
     let mut client = peer::command(&python)
         .arg(script)
         .arg(cluster.kafka.join(","))

@@ -12,8 +12,8 @@ use stafett_messaging::Messaging;
 use stafett_messaging::exchanges::ReadAttributes;
 use stafett_shares::Shares;
 use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
-use stafett_topics::{TopicCatalog, TopicDefaults, Topics};
-use stafett_transactions::{TransactionSettings, Transactions};
+use stafett_topics::{Cells, TopicCatalog, TopicDefaults, Topics};
+use stafett_transactions::{RemoteTransactions, TransactionSettings, Transactions};
 
 use crate::app_results::AppResults;
 use crate::history::Histories;
@@ -26,6 +26,7 @@ pub struct Broker {
     pub(crate) catalog: Arc<TopicCatalog>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) transactions: Arc<Transactions>,
+    remote_transactions: RemoteTransactions,
     pub(crate) messaging: Messaging,
     pub(crate) shares: Arc<Shares>,
     live_topics: Arc<Live>,
@@ -47,6 +48,8 @@ pub struct BrokerSettings {
     pub transactions: TransactionSettings,
     pub live_topics: LiveSettings,
     pub hooks: FrontEndHooks,
+    /// Cells of the cluster; `None` without one.
+    pub cells: Option<Cells>,
     /// The system's clock, except in tests.
     pub wall_clock: ReadWallClock,
 }
@@ -59,6 +62,7 @@ impl Default for BrokerSettings {
             transactions: TransactionSettings::default(),
             live_topics: LiveSettings::default(),
             hooks: FrontEndHooks::default(),
+            cells: None,
             wall_clock: wall_ms,
         }
     }
@@ -95,6 +99,9 @@ impl Broker {
         // All parts are loaded before the first append.
         let (base, hooks) = (settings.topics, settings.hooks);
         let catalog = Arc::new(TopicCatalog::load(Arc::clone(&journal), base)?);
+        if let Some(cells) = settings.cells {
+            catalog.spread_over(cells);
+        }
         let followed = catalog.load_followed()?;
         let cluster_id = stored_cluster_id(&*journal)?;
         let clock = Arc::new(Clock::start_on(settings.wall_clock));
@@ -116,6 +123,7 @@ impl Broker {
                 ..settings.transactions
             },
         )?;
+        let remote_transactions = RemoteTransactions::new(Arc::clone(&journal), Arc::clone(&catalog));
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(
             Arc::clone(&journal),
@@ -134,6 +142,7 @@ impl Broker {
             catalog,
             groups,
             transactions,
+            remote_transactions,
             messaging,
             shares,
             live_topics,
@@ -196,6 +205,11 @@ impl Broker {
     /// Returns the consumer groups and their commits.
     pub fn groups(&self) -> &Arc<Groups> {
         &self.groups
+    }
+
+    /// Returns the transactions of other cells with batches in this one.
+    pub fn remote_transactions(&self) -> &RemoteTransactions {
+        &self.remote_transactions
     }
 
     /// Returns the transactional ids and their transactions.

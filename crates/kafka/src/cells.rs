@@ -33,21 +33,21 @@ const ANSWER_BYTES_MAX: u32 = 256 << 20;
 /// Largest description of a client.
 const CLIENT_BYTES_MAX: usize = 64 << 10;
 
-/// Connection to the owner of the first cell.
-pub struct ToFirst {
+/// Connection to the owner of a cell.
+pub struct ToCell {
     pub stream: Box<dyn Duplex>,
     /// Done once that node owns the cell no longer, or does not answer.
     pub lost: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl Debug for ToFirst {
+impl Debug for ToCell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ToFirst")
+        f.write_str("ToCell")
     }
 }
 
-/// Connection to the first cell. `None` if that has no owner for a while.
-pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<ToFirst>> + Send + 'a>>;
+/// Connection to a cell. `None` if that has no owner for a while.
+pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<ToCell>> + Send + 'a>>;
 
 /// The way from another cell to the first one.
 pub trait FirstCell: Debug + Send + Sync {
@@ -57,6 +57,14 @@ pub trait FirstCell: Debug + Send + Sync {
     fn leader_epoch(&self) -> i32;
     /// Connects for a client, with an address for its entry in lists.
     fn reach(&self, client: SocketAddr) -> Reached<'_>;
+}
+
+/// The ways between cells, for what they say of transactions.
+pub trait Cells: Debug + Send + Sync {
+    /// Epoch of this cell: each of its owners has a larger one.
+    fn epoch(&self) -> i32;
+    /// Connects to a [`crate::TransactionDoor`].
+    fn reach(&self, cell: u32) -> Reached<'_>;
 }
 
 /// Requests that a cell executes itself: about its partitions, its connections, and the brokers.
@@ -109,7 +117,7 @@ pub(crate) fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) 
 /// Connection to the first cell for the requests of one client, made when the first of them comes. They go
 /// one by one.
 #[derive(Debug, Default)]
-pub(crate) struct Upstream(Lock<Option<(Client, ToFirst)>>);
+pub(crate) struct Upstream(Lock<Option<(Client, ToCell)>>);
 
 /// The client that requests are passed on for, as JSON behind its length as u32.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,7 +169,7 @@ impl Upstream {
     }
 
     /// Returns the connection of earlier requests, if it is for this client and has not ended.
-    async fn kept(&self, client: &Client) -> Option<ToFirst> {
+    async fn kept(&self, client: &Client) -> Option<ToCell> {
         let kept = self.0.lock().take();
         let (_, mut first) = kept.filter(|(of, _)| of == client)?;
         // Nothing comes unasked.
@@ -187,7 +195,7 @@ async fn ask(stream: &mut Box<dyn Duplex>, request: &[u8]) -> io::Result<Bytes> 
     Ok(answer.into())
 }
 
-async fn connect(peer: SocketAddr, client: &Client, first: &dyn FirstCell) -> io::Result<ToFirst> {
+async fn connect(peer: SocketAddr, client: &Client, first: &dyn FirstCell) -> io::Result<ToCell> {
     let reached = first.reach(peer).await;
     let mut first = reached.ok_or_else(|| io::Error::other("the first cell has no owner"))?;
     let client = serde_json::to_vec(client)?;

@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::authority::Identity;
+use crate::cell_transactions::ToCoordinators;
 use crate::cells::Upstream;
 use crate::fetch_sessions::FetchSessions;
 use crate::internal_topic::InternalTopic;
@@ -37,6 +38,8 @@ pub(crate) struct KafkaContext {
     pub offsets_topic: OffsetsTopic,
     /// Stands for the stored state of transactions, and is empty.
     pub transactions_topic: InternalTopic,
+    /// In another cell than the first one: the way to the coordinators of transactions.
+    pub coordinators: Option<ToCoordinators>,
     pub cluster_id: Str,
     /// Permits for answers that are much larger than their requests.
     pub large_responses: Arc<Semaphore>,
@@ -55,6 +58,10 @@ impl KafkaContext {
                 let first = settings.first_cell.as_ref();
                 let id = first.map_or_else(|| broker.cluster_id(), |first| first.cluster_id());
                 Uuid::from(id).to_string().into()
+            },
+            coordinators: match (&settings.first_cell, &settings.cells) {
+                (Some(_), Some(cells)) => Some(ToCoordinators::new(Arc::clone(cells))),
+                _ => None,
             },
             broker,
             settings,

@@ -100,7 +100,9 @@ pub(crate) fn transaction(error: &TransactionError, knows_fenced: bool) -> Resul
         TransactionError::Busy => ErrorCode::ConcurrentTransactions,
         TransactionError::NoTransaction | TransactionError::NotAdded => ErrorCode::InvalidTxnState,
         TransactionError::TooManyCommits { .. } => ErrorCode::InvalidCommitOffsetSize,
-        TransactionError::TooManyIds { .. } => ErrorCode::PolicyViolation,
+        TransactionError::TooManyIds { .. } | TransactionError::TooManyPartitions { .. } => {
+            ErrorCode::PolicyViolation
+        }
         TransactionError::Group(why) => return group(why),
         TransactionError::NotStored(NotStored::Unknown) => return Err(Close::OutcomeUnknown),
         // Clients look for the coordinator and try again.

@@ -15,17 +15,16 @@ use smallvec::SmallVec;
 use stafett_broker::{Broker, Scope};
 use stafett_groups::classic::{Join, Sync};
 use stafett_groups::{
-    CommitSender, CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply,
-    NewCommit, StableWatch, StepResult, SyncReply,
+    CommitTicket, DeletionTicket, GroupError, HeartbeatResponse, JoinError, JoinReply, StableWatch,
+    StepResult, SyncReply,
 };
 use stafett_kafka_wire::Str;
-use stafett_model::{LogId, Offset, ProducerId, TransactionEnd};
+use stafett_model::{LogId, Offset, ProducerId};
 use stafett_store::NotStored;
 use stafett_topics::{
     AlterError, CreateError, DeleteError, GrowError, LogSlice, NewTopic, ReadError, ReadRequest, Topic,
     TopicId, TopicSettings, Watch,
 };
-use stafett_transactions::{Instance, TransactionError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +37,7 @@ use crate::epoch_search::{EpochSearch, FoundEnd};
 use crate::sasl::{self, Authenticated};
 use crate::share_operation::ShareOperation;
 use crate::time_search::{FoundOffset, TimeSearch};
+use crate::transaction_operation::TransactionOperation;
 
 /// Request that goes on with the outcome of an operation.
 pub(crate) trait OnDone<T>: Send {
@@ -184,39 +184,6 @@ pub(crate) enum GroupOperation {
     ),
     /// Wait until groups are deleted, then delete their places in topics.
     AwaitDeletions(Vec<(Str, DeletionTicket)>, Then<Vec<Result<(), NotStored>>>),
-}
-
-/// Operation on a transactional id.
-pub(crate) enum TransactionOperation {
-    /// Give the id to a new instance of its producer.
-    BeginProducer {
-        id: Str,
-        timeout_ms: i32,
-        given: Option<Instance>,
-        then: Then<Result<Instance, TransactionError>>,
-    },
-    CommitOffsets {
-        id: Str,
-        given: Instance,
-        /// True if the request adds the group to the transaction.
-        adds: bool,
-        group: Str,
-        member: Str,
-        instance: Option<Str>,
-        generation: i32,
-        commits: Vec<NewCommit>,
-        then: Then<Result<(), TransactionError>>,
-    },
-    End {
-        id: Str,
-        given: Instance,
-        end: TransactionEnd,
-        /// True if the end begins another epoch.
-        bumps: bool,
-        then: Then<Result<Instance, TransactionError>>,
-    },
-    /// Abort the transactions that producers have open in logs, one after the other.
-    Abort(Vec<(LogId, Instance)>, Then<Vec<Result<(), TransactionError>>>),
 }
 
 /// A heartbeat that is answered later.
@@ -367,64 +334,6 @@ impl GroupOperation {
     }
 }
 
-impl TransactionOperation {
-    async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
-        let transactions = context.shared.broker.transactions();
-        match self {
-            Self::BeginProducer {
-                id,
-                timeout_ms,
-                given,
-                then,
-            } => {
-                // Before the producer begins: instances are answered in their order.
-                let topic = &context.shared.transactions_topic;
-                if !topic.is_there() {
-                    topic.create(&context.shared.broker).await;
-                }
-                let begun = transactions.begin_producer(&id, timeout_ms, given).await;
-                then.on_done(context, begun)
-            }
-            Self::CommitOffsets {
-                id,
-                given,
-                adds,
-                group,
-                member,
-                instance,
-                generation,
-                commits,
-                then,
-            } => {
-                let by = CommitSender {
-                    member: &member,
-                    instance: instance.as_deref(),
-                    epoch: generation,
-                };
-                let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
-                let stored = stored.await;
-                let topic = context.shared.offsets_topic.topic();
-                if stored.is_ok() && !topic.is_there() {
-                    topic.create(&context.shared.broker).await;
-                }
-                then.on_done(context, stored)
-            }
-            Self::End {
-                id,
-                given,
-                end,
-                bumps,
-                then,
-            } => then.on_done(context, transactions.end(&id, given, end, bumps).await),
-            Self::Abort(aborts, then) => {
-                let aborts = aborts.into_iter();
-                let aborted = aborts.map(|(log, given)| transactions.abort(log, given));
-                then.on_done(context, in_order(aborted).await)
-            }
-        }
-    }
-}
-
 impl HeldHeartbeat {
     fn check(&self, context: &RequestContext) -> Result<(), GroupError> {
         let groups = context.shared.broker.groups();
@@ -449,7 +358,7 @@ async fn delete_topics(shared: &KafkaContext, ids: Vec<TopicId>) -> Vec<Result<(
 }
 
 /// Awaits one after the other.
-async fn in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+pub(crate) async fn in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut outputs = Vec::new();
     for future in futures {
         outputs.push(future.await);

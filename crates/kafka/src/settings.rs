@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cells::FirstCell;
+use crate::cells::{Cells, FirstCell};
 
 /// Id of a broker that is alone.
 const BROKER_ID: i32 = 1;
@@ -43,6 +43,8 @@ pub struct KafkaSettings {
     pub brokers: Option<Arc<dyn Brokers>>,
     /// The way to the first cell. `None` there, and in a broker that has no cells.
     pub first_cell: Option<Arc<dyn FirstCell>>,
+    /// The ways to all cells. `None` in a broker that has none.
+    pub cells: Option<Arc<dyn Cells>>,
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
     /// The same for clients with TLS.
@@ -94,6 +96,7 @@ impl Default for KafkaSettings {
             broker_id: BROKER_ID,
             brokers: None,
             first_cell: None,
+            cells: None,
             advertised: None,
             advertised_tls: None,
             listen: None,

@@ -20,13 +20,14 @@ use stafett_admin::passed;
 use stafett_amqp::Amqp;
 use stafett_broker::Broker;
 use stafett_http::{Access, HttpServer, State};
+use stafett_kafka::abort_abandoned;
 use stafett_net::{EVENTS, Listener, ListenerSettings, Protocol};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::cluster::{Follower, Member, Part, TheFirst, Version, follow};
+use crate::cluster::{Follower, Member, Part, TheFirst, ToCells, Version, follow};
 use crate::config::Settings;
 use crate::console;
 use crate::core::Core;
@@ -182,6 +183,8 @@ impl Process {
     ) -> Cause {
         let broker = core.shared();
         let [access, topics] = [Part::Access, Part::Topics].map(|part| Follower::new(broker, part));
+        let to_cells = ToCells::new(&plan.first, member);
+        let coordinators = Arc::new(to_cells.clone());
         let serving = async {
             // A broker without users lets each client do everything.
             access.is_there().await;
@@ -194,7 +197,7 @@ impl Process {
                     member: Arc::clone(&plan.first),
                     facts: topics.facts.subscribe(),
                 };
-                front_ends::open_cell(broker, self, bound, first, member.cell);
+                front_ends::open_cell(broker, self, bound, first, to_cells.clone(), member.cell);
             }
             self.health.set(State::Ready);
             member.on_serving();
@@ -213,6 +216,7 @@ impl Process {
             reason = serving => Cause::Failed(reason),
             () = follow(&plan.first, &access) => ended,
             () = follow(&plan.first, &topics) => ended,
+            () = abort_abandoned(Arc::clone(broker), coordinators) => ended,
             () = member.balance() => ended,
             () = sampling::run(core.broker(), &self.node) => ended,
             () = core.follow_keys() => ended,

@@ -55,7 +55,12 @@ impl Core {
         let journal = Arc::new(journal);
         process.admin.journal.journal.open(Arc::clone(&journal));
         let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
-        let broker = Broker::start(shared, broker_settings(settings))
+        let cells = process.member.as_ref().and_then(|member| member.cells());
+        let broker_settings = BrokerSettings {
+            cells,
+            ..broker_settings(settings)
+        };
+        let broker = Broker::start(shared, broker_settings)
             .await
             .context("the broker cannot start")?;
         broker.access().require_remote_login(settings.require_login);

@@ -1,16 +1,18 @@
 //! The listeners of the message protocols.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
-use stafett_kafka::{Kafka, KafkaSettings};
-use stafett_net::Listener;
+use stafett_kafka::{Kafka, KafkaSettings, TransactionDoor, mark_cell};
+use stafett_net::{Listener, Protocol};
+use tokio::task::JoinSet;
 
 use crate::brokers::{self, Brokers};
-use crate::cluster::{OtherCells, TheFirst};
+use crate::cluster::{OtherCells, TheFirst, ToCells};
 use crate::config::kind::host_port;
 use crate::config::tls::Edge;
 use crate::endpoints::{Endpoint, Opened, Place};
@@ -20,6 +22,8 @@ use crate::serve::Process;
 
 /// Name of the door for requests that other cells pass on.
 pub(crate) const KAFKA_PASSED: &str = "kafka-passed";
+/// Name of the door for what cells say to each other of transactions.
+pub(crate) const TRANSACTIONS: &str = "transactions";
 /// Largest number of cells.
 const CELLS_MAX: u16 = 16;
 
@@ -100,20 +104,28 @@ pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Opt
         .as_ref()
         .is_some_and(|member| member.cell_count() > 1)
     {
-        // Without a socket, there is nothing that could fail.
-        let _ = process.open_to_nodes(
-            &process.front_ends,
-            KAFKA_PASSED,
-            process.settings.connections_max,
-            passed,
-        );
+        open_door(process, KAFKA_PASSED, passed);
+        open_door(process, TRANSACTIONS, TransactionDoor::new(broker));
     }
     open_amqp(broker, process, amqp);
     plain
 }
 
+/// Serves a protocol to other nodes. Without a socket, there is nothing that could fail.
+fn open_door(process: &Process, name: &'static str, protocol: impl Protocol) {
+    let connections_max = process.settings.connections_max;
+    let _ = process.open_to_nodes(&process.front_ends, name, connections_max, protocol);
+}
+
 /// Serves Kafka's protocol for a cell behind the first one.
-pub(crate) fn open_cell(broker: &Arc<Broker>, process: &Process, bound: Bound, first: TheFirst, cell: u32) {
+pub(crate) fn open_cell(
+    broker: &Arc<Broker>,
+    process: &Process,
+    bound: Bound,
+    first: TheFirst,
+    cells: ToCells,
+    cell: u32,
+) {
     let opened = bound.kafka;
     let [name, name_tls] = names_of_cell(cell);
     let told = |name| {
@@ -127,10 +139,28 @@ pub(crate) fn open_cell(broker: &Arc<Broker>, process: &Process, bound: Bound, f
         advertised: told(name),
         advertised_tls: told(name_tls),
         first_cell: Some(Arc::new(first)),
+        cells: Some(Arc::new(cells)),
         ..kafka_settings(process, &opened)
     };
     let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
     process.front_ends.serve(opened.listeners, kafka);
+    open_door(process, TRANSACTIONS, TransactionDoor::new(broker));
+}
+
+impl Process {
+    /// At the first cell: brings control batches of transactions to the others. Does not return.
+    pub(crate) async fn mark_cells(&self, broker: &Arc<Broker>) {
+        let mut marking = JoinSet::new();
+        if let Some(member) = &self.member {
+            let cells = Arc::new(ToCells::new(member, member));
+            for cell in 1..member.cell_count() {
+                let cells = Arc::<ToCells>::clone(&cells);
+                marking.spawn(mark_cell(Arc::clone(broker), cells, cell));
+            }
+        }
+        // They end with this.
+        pending().await
+    }
 }
 
 fn open_amqp(broker: &Arc<Broker>, process: &Process, opened: Opened) {

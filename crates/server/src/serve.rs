@@ -376,6 +376,7 @@ impl Process {
             order = self.ordered() => Cause::Order(order),
             () = reload.run(&core, &self.net, self.trace.clone()) => Cause::ENDED,
             () = sampling::run(core.broker(), &self.node) => Cause::ENDED,
+            () = self.mark_cells(core.shared()) => Cause::ENDED,
             () = core.store_audit(&self.audit) => Cause::ENDED,
             () = core.follow_keys() => Cause::ENDED,
         };

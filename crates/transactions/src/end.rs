@@ -1,4 +1,4 @@
-//! The end of a transaction: one append.
+//! The end of a transaction: one append. Other cells hear of it afterwards (`cells`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -9,6 +9,7 @@ use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Ta
 use stafett_model::{LogId, ProducerId, TransactionEnd, end_marker};
 use stafett_store::{NotStored, only_outcome, spaces};
 
+use crate::cells::Owed;
 use crate::error::TransactionError;
 use crate::producer::{Instance, Producer, Status};
 use crate::registry::{Entry, Transactions, outcome_now};
@@ -39,16 +40,19 @@ impl Transactions {
         next: Next,
     ) -> impl Future<Output = Result<Instance, TransactionError>> + use<> {
         let before = producer.status;
-        let mut ticket = self.stage_end(id, producer, next);
+        let by = marked_by(producer.instance, next);
+        let owed = producer.owes(by, next, self.catalog.topics());
+        let mut ticket = self.stage_end(id, producer, next, owed.as_ref());
         let refused = outcome_now(&mut ticket);
+        let marked = owed.as_ref().map(|owed| owed.done.clone());
         let waiting = if refused.is_none() {
             producer.status = Status::Ending(next.end);
-            let (id, entry, this) = (Box::<str>::from(id), Arc::clone(entry), self.this.clone());
+            let (id, entry, this) = (Arc::<str>::from(id), Arc::clone(entry), self.this.clone());
             Some(self.tasks.spawn(async move {
                 let outcome = ticket.await.into_iter().next();
                 let stored = only_outcome(outcome.as_ref());
                 if let Some(transactions) = this.upgrade() {
-                    transactions.on_end((&id, &entry), before, next, stored);
+                    transactions.on_end(&(id, entry), before, (next, owed), stored);
                 }
                 stored
             }))
@@ -61,22 +65,35 @@ impl Transactions {
                 (None, Some(task)) => task.await.unwrap_or(Err(NotStored::Unknown))?,
                 (None, None) => {}
             }
+            if let Some(marked) = marked {
+                Owed::answerable(marked).await;
+            }
             Ok(next.instance)
         }
     }
 
-    fn on_end(&self, (id, entry): (&str, &Entry), before: Status, next: Next, stored: Result<(), NotStored>) {
-        let mut producer = entry.lock();
+    fn on_end(
+        &self,
+        of: &(Arc<str>, Entry),
+        before: Status,
+        (next, owed): (Next, Option<Owed>),
+        stored: Result<(), NotStored>,
+    ) {
+        let mut producer = of.1.lock();
         match stored {
             Ok(()) => {
                 if before == Status::Ongoing {
-                    self.on_ended(id, next.end);
+                    self.on_ended(&of.0, next.end);
                 }
                 if producer.pending_count() > 0 {
                     self.commits_ended();
                 }
                 producer.timeout_ms = next.timeout_ms;
                 producer.stored((next.instance, next.before), next.status, self.clock.wall_ms());
+                if let Some(owed) = owed {
+                    producer.status = Status::Ending(next.end);
+                    self.owe(of, producer.owed.insert(owed));
+                }
             }
             Err(NotStored::Refused(_)) => producer.status = before,
             // The journal has failed. The next start says how it ended.
@@ -87,11 +104,12 @@ impl Transactions {
     /// Stages the append. Logs that are gone, or take nothing any more, are left out. A log that knows a
     /// later epoch of the producer, by a batch outside of any transaction, gets the control batch with that
     /// epoch.
-    fn stage_end(&self, id: &str, producer: &mut Producer, next: Next) -> Ticket {
+    fn stage_end(&self, id: &str, producer: &mut Producer, next: Next, owed: Option<&Owed>) -> Ticket {
         let mut later: BTreeMap<LogId, i16> = BTreeMap::new();
         loop {
             let at = self.clock.wall_ms();
-            let row = stored::encode(next.instance, next.before, next.timeout_ms, next.status, at);
+            let instances = (next.instance, next.before);
+            let row = stored::encode(instances, next.timeout_ms, next.status, at, owed);
             let mut frames = markers(producer, next, &later, at);
             frames.push(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row));
             let commits = match next.end {
@@ -157,16 +175,21 @@ impl Transactions {
     }
 }
 
-/// Returns the control batches of the logs of the transaction: one for all, except for those with an epoch of
-/// their own. It has the next epoch if the end fences.
-fn markers(producer: &Producer, next: Next, later: &BTreeMap<LogId, i16>, at: i64) -> Vec<Frame> {
-    let Instance { producer: id, epoch } = producer.instance;
-    let epoch = if next.instance.producer == id {
+/// Returns producer and epoch of the control batches of an end: the next epoch if it fences.
+fn marked_by(Instance { producer, epoch }: Instance, next: Next) -> Instance {
+    let epoch = if next.instance.producer == producer {
         next.instance.epoch
     } else {
         // The epochs of the producer are used up: the last one is for this.
         epoch.saturating_add(1)
     };
+    Instance { producer, epoch }
+}
+
+/// Returns the control batches of the logs of the transaction: one for all, except for those with an epoch of
+/// their own.
+fn markers(producer: &Producer, next: Next, later: &BTreeMap<LogId, i16>, at: i64) -> Vec<Frame> {
+    let Instance { producer: id, epoch } = marked_by(producer.instance, next);
     let frame = |epoch: i16, logs: &[LogId]| {
         let targets = logs.iter().map(|log| Target {
             log: *log,

@@ -21,6 +21,8 @@ pub enum TransactionError {
     NotAdded,
     #[error("a transaction commits at most {max} offsets, which fit into half a segment")]
     TooManyCommits { max: usize },
+    #[error("a transaction appends to at most {max} partitions of other cells")]
+    TooManyPartitions { max: usize },
     #[error("there are {max} transactional ids already")]
     TooManyIds { max: usize },
     #[error(transparent)]

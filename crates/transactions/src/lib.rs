@@ -9,19 +9,24 @@
 //! - `producer`: the state machine of one transactional id
 //! - `registry`: all of them, their locks, and their steps
 //! - `end`: how an end is stored
+//! - `cells`: transactions over several cells, at their coordinator; `remote`: in the other cells
 //! - `withdrawal`: deletion of groups and commits that transactions have
 //! - `timeouts`: transactions that take too long, and ids that are not used any more
 //! - `stored`: their rows; `metrics`; `error`
 
+mod cells;
 mod end;
 mod error;
 mod metrics;
 mod producer;
 mod registry;
+mod remote;
 mod stored;
 mod timeouts;
 mod withdrawal;
 
+pub use cells::{Marker, Parts};
 pub use error::TransactionError;
-pub use producer::{Instance, Status};
+pub use producer::{Instance, Place, Status};
 pub use registry::{Description, TransactionSettings, Transactions};
+pub use remote::{Coordinator, RemoteMarker, RemoteTransactions};

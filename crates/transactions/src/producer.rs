@@ -9,14 +9,16 @@
 //! ```
 //!
 //! A change of the epoch (a new instance of the producer, an end that fences) passes through `Ending` too:
-//! nothing else happens until it is stored.
+//! nothing else happens until it is stored. An end of a transaction over several cells also waits there until
+//! all of them have their control batches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stafett_groups::{NewCommit, PendingCommits};
 use stafett_model::{LogId, ProducerId, TransactionEnd};
 use stafett_topics::TopicId;
 
+use crate::cells::Owed;
 use crate::error::TransactionError;
 
 /// Epochs end before this: the last one is for fencing.
@@ -29,12 +31,15 @@ pub struct Instance {
     pub epoch: i16,
 }
 
+/// A partition, by the topic's id.
+pub type Place = (TopicId, u32);
+
 /// State of a transactional producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     Empty,
     Ongoing,
-    /// Its end, or another epoch, is being stored.
+    /// Its end, or another epoch, is being stored, or other cells are still to hear of it.
     Ending(TransactionEnd),
     Ended(TransactionEnd),
     /// Its transactional id is deleted.
@@ -53,6 +58,12 @@ pub(crate) struct Producer {
     pub(crate) overdue: Option<Instance>,
     /// Logs that the transaction may append to.
     pub(crate) logs: BTreeSet<LogId>,
+    /// Partitions in other cells that it may append to, each with true once that is stored.
+    pub(crate) elsewhere: BTreeMap<Place, bool>,
+    /// Control batches of an end that other cells do not have yet.
+    pub(crate) owed: Option<Owed>,
+    /// Number of the transaction since the start.
+    pub(crate) number: u64,
     /// Groups whose commits the transaction may take.
     pub(crate) groups: BTreeSet<Box<str>>,
     pub(crate) pending: Vec<PendingCommits>,
@@ -91,6 +102,9 @@ impl Producer {
             status: Status::Empty,
             overdue: None,
             logs: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
+            owed: None,
+            number: 0,
             groups: BTreeSet::new(),
             pending: Vec::new(),
             began: 0,
@@ -136,6 +150,7 @@ impl Producer {
             Status::Empty | Status::Ended(_) => {
                 self.status = Status::Ongoing;
                 self.began = now;
+                self.number += 1;
                 (self.before, self.overdue) = (None, None);
                 Ok(())
             }
@@ -199,6 +214,7 @@ impl Producer {
         self.instance = next;
         self.status = status;
         self.logs.clear();
+        self.elsewhere.clear();
         self.groups.clear();
         self.pending = Vec::new();
         self.changed_at = at;
@@ -224,14 +240,14 @@ impl Producer {
     }
 
     /// Returns the partitions of a group whose commits wait for the end.
-    pub(crate) fn places_of(&self, group: &str) -> Vec<(TopicId, u32)> {
+    pub(crate) fn places_of(&self, group: &str) -> Vec<Place> {
         let pending = self.pending.iter().filter(|pending| &*pending.group == group);
         let commits = pending.flat_map(|pending| &pending.commits);
         commits.map(|commit| (commit.topic, commit.partition)).collect()
     }
 
     /// Removes commits of a group that wait.
-    pub(crate) fn withdraw(&mut self, group: &str, is_gone: impl Fn(&(TopicId, u32)) -> bool) {
+    pub(crate) fn withdraw(&mut self, group: &str, is_gone: impl Fn(&Place) -> bool) {
         for pending in self.pending.iter_mut().filter(|pending| &*pending.group == group) {
             pending
                 .commits

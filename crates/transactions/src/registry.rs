@@ -14,20 +14,23 @@ use stafett_groups::Groups;
 use stafett_journal::{Append, Frame, Journal, Outcome, StateItem, StateUnreadable, StateWait, Ticket};
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
 use stafett_store::{Clock, spaces};
-use stafett_topics::{TopicCatalog, TopicId};
+use stafett_topics::TopicCatalog;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::metrics::TransactionMetrics;
-use crate::producer::{Instance, Producer, Status};
+use crate::producer::{Instance, Place, Producer, Status};
 use crate::stored::{self, Delta};
 
 /// Most bytes of a transactional id.
 const ID_BYTES_MAX: usize = 1024;
 /// Most commits of a transaction: its end is one append.
 const COMMITS_MAX: usize = 10_000;
+/// Most partitions in other cells that a transaction appends to: its end is one append.
+const PLACES_MAX: usize = 10_000;
 
 /// Settings of transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +72,8 @@ pub struct Transactions {
     /// Those with a transaction, until its end is stored: a look at all of them does not depend on the number
     /// of ids. Taken under the lock of a producer.
     open: Lock<HashMap<Arc<str>, Entry>>,
+    /// Producers whose control batches cells do not have yet, by cell.
+    pub(crate) owed: watch::Sender<HashMap<u32, Vec<(Arc<str>, Entry)>>>,
     /// Number of transactions with commits that wait.
     pending: AtomicUsize,
 }
@@ -86,7 +91,10 @@ pub struct Description {
     pub timeout_ms: u32,
     /// Begin of the open transaction, in ms since 1970.
     pub began_at: Option<i64>,
+    /// Logs of this cell.
     pub logs: BTreeSet<LogId>,
+    /// Partitions in other cells.
+    pub elsewhere: BTreeSet<Place>,
     /// Groups whose commits wait for the end, each once.
     pub groups: BTreeSet<Box<str>>,
 }
@@ -118,9 +126,11 @@ impl Transactions {
             this: Weak::clone(this),
             ids: Lock::new(ids),
             open: Lock::default(),
+            owed: watch::Sender::default(),
             pending: AtomicUsize::new(pending),
         });
         transactions.count();
+        transactions.owe_again();
         let keeper = crate::timeouts::run(Arc::downgrade(&transactions), transactions.stop.clone());
         transactions.tasks.spawn(keeper);
         Ok(transactions)
@@ -177,7 +187,7 @@ impl Transactions {
     }
 
     /// Returns the partitions of a group whose commits wait for the end of a transaction.
-    pub fn pending_commits(&self, group: &str) -> BTreeSet<(TopicId, u32)> {
+    pub fn pending_commits(&self, group: &str) -> BTreeSet<Place> {
         if !self.has_pending() {
             return BTreeSet::new();
         }
@@ -219,6 +229,10 @@ impl Transactions {
             timeout_ms: producer.timeout_ms,
             began_at: is_open.then(|| self.clock.wall_ms().saturating_sub_unsigned(open_ms)),
             logs: producer.logs.clone(),
+            elsewhere: match &producer.owed {
+                Some(owed) => owed.places.clone(),
+                None => producer.elsewhere.keys().copied().collect(),
+            },
             groups: producer
                 .pending
                 .iter()
@@ -379,6 +393,11 @@ fn load(
                         }
                         Delta::Withdrawal(group, places) => {
                             producer.withdraw(&group, |place| places.contains(place));
+                        }
+                        Delta::Elsewhere(places) => {
+                            producer
+                                .elsewhere
+                                .extend(places.into_iter().map(|place| (place, true)));
                         }
                     }
                 }

@@ -4,16 +4,18 @@
 //! space 13: key    transactional id
 //!           value  u8 version = 1, i64 producer id, i16 epoch, u32 timeout in ms, u8 state (0 no transaction
 //!                  yet, 1 committed, 2 aborted), i64 time of the change (ms since 1970), u8 has a producer
-//!                  before: i64 id, i16 epoch
+//!                  before: i64 id, i16 epoch; version 2, while other cells lack the control batches of the
+//!                  end: and i64 producer id, i16 epoch of these, their partitions
 //!           delta  commits that wait for the end of the transaction: u8 version = 2, group, i64 time of the
 //!                  request, u64 its order among all commits (not in version 1: 0), u32 commits, each: topic
 //!                  id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text, text;
-//!                  or commits that wait no more: u8 version = 3, group, u32 partitions, each: topic id (16,
-//!                  big-endian), u32 partition
+//!                  or commits that wait no more: u8 version = 3, group, their partitions; or partitions in
+//!                  other cells that the transaction may append to: u8 version = 4, these
 //! ```
 //!
+//! Partitions are u32 their number, each: topic id (16, big-endian), u32 partition.
 //! Numbers are little-endian, texts have a length of 4 bytes in front. That a transaction is open is said by
-//! its batches in the logs.
+//! its batches in the logs, and by its partitions in other cells.
 
 use std::collections::HashSet;
 
@@ -23,31 +25,38 @@ use stafett_model::codec::{get, get_text, put_text};
 use stafett_model::{ProducerId, TransactionEnd};
 use stafett_topics::TopicId;
 
-use crate::producer::{Instance, Producer, Status};
+use crate::cells::Owed;
+use crate::producer::{Instance, Place, Producer, Status};
 
 const VERSION: u8 = 1;
+/// Version of producers with an end that other cells do not know.
+const OWED_VERSION: u8 = 2;
 /// Version of pending commits.
 const PENDING_VERSION: u8 = 2;
 /// Version of withdrawals.
 const WITHDRAWAL: u8 = 3;
+/// Version of partitions in other cells.
+const ELSEWHERE: u8 = 4;
 
 /// Change of an open transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delta {
     Pending(PendingCommits),
     /// Group, and the partitions whose commits wait no more.
-    Withdrawal(Box<str>, HashSet<(TopicId, u32)>),
+    Withdrawal(Box<str>, HashSet<Place>),
+    /// Partitions in other cells.
+    Elsewhere(Vec<Place>),
 }
 
 /// Encodes a producer without an open transaction.
 pub(crate) fn encode(
-    instance: Instance,
-    before: Option<Instance>,
+    (instance, before): (Instance, Option<Instance>),
     timeout_ms: u32,
     status: Status,
     at: i64,
+    owed: Option<&Owed>,
 ) -> Bytes {
-    let mut out = vec![VERSION];
+    let mut out = vec![if owed.is_some() { OWED_VERSION } else { VERSION }];
     put_instance(instance, &mut out);
     out.extend_from_slice(&timeout_ms.to_le_bytes());
     out.push(match status {
@@ -60,14 +69,18 @@ pub(crate) fn encode(
     if let Some(before) = before {
         put_instance(before, &mut out);
     }
+    if let Some(owed) = owed {
+        put_instance(owed.by, &mut out);
+        put_places(owed.places.iter().copied(), &mut out);
+    }
     out.into()
 }
 
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
     let rest = &mut bytes;
-    if get(rest)? != [VERSION] {
+    let [version @ VERSION..=OWED_VERSION] = get(rest)? else {
         return None;
-    }
+    };
     let mut producer = Producer::new(get_instance(rest)?, 0);
     producer.timeout_ms = u32::from_le_bytes(get(rest)?);
     producer.status = match get(rest)? {
@@ -82,6 +95,10 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
         [1] => Some(get_instance(rest)?),
         _ => return None,
     };
+    if version == OWED_VERSION {
+        let by = get_instance(rest)?;
+        producer.owed = Some(Owed::new(by, producer.status, get_places(rest)?));
+    }
     rest.is_empty().then_some(producer)
 }
 
@@ -105,16 +122,35 @@ pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
     out.into()
 }
 
-pub(crate) fn encode_withdrawal(group: &str, places: &[(TopicId, u32)]) -> Bytes {
+pub(crate) fn encode_withdrawal(group: &str, places: &[Place]) -> Bytes {
     let mut out = vec![WITHDRAWAL];
     put_text(group, &mut out);
+    put_places(places.iter().copied(), &mut out);
+    out.into()
+}
+
+pub(crate) fn encode_elsewhere(places: &[Place]) -> Bytes {
+    let mut out = vec![ELSEWHERE];
+    put_places(places.iter().copied(), &mut out);
+    out.into()
+}
+
+fn put_places(places: impl ExactSizeIterator<Item = Place>, out: &mut Vec<u8>) {
     let count = u32::try_from(places.len()).expect("their number is bounded");
     out.extend_from_slice(&count.to_le_bytes());
     for (topic, partition) in places {
         out.extend_from_slice(&topic.0.to_be_bytes());
         out.extend_from_slice(&partition.to_le_bytes());
     }
-    out.into()
+}
+
+fn get_places<C: FromIterator<Place>>(rest: &mut &[u8]) -> Option<C> {
+    let count = u32::from_le_bytes(get(rest)?);
+    let place = |_| {
+        let topic = TopicId(u128::from_be_bytes(get(rest)?));
+        Some((topic, u32::from_le_bytes(get(rest)?)))
+    };
+    (0..count).map(place).collect()
 }
 
 pub(crate) fn decode_delta(mut bytes: &[u8]) -> Option<Delta> {
@@ -123,13 +159,9 @@ pub(crate) fn decode_delta(mut bytes: &[u8]) -> Option<Delta> {
         [version @ 1..=PENDING_VERSION] => Delta::Pending(get_pending(version, rest)?),
         [WITHDRAWAL] => {
             let group = get_text(rest)?.into();
-            let mut places = HashSet::new();
-            for _ in 0..u32::from_le_bytes(get(rest)?) {
-                let topic = TopicId(u128::from_be_bytes(get(rest)?));
-                places.insert((topic, u32::from_le_bytes(get(rest)?)));
-            }
-            Delta::Withdrawal(group, places)
+            Delta::Withdrawal(group, get_places(rest)?)
         }
+        [ELSEWHERE] => Delta::Elsewhere(get_places(rest)?),
         _ => return None,
     };
     rest.is_empty().then_some(delta)
@@ -189,7 +221,7 @@ mod tests {
         };
         for before in [None, Some(Instance { epoch: 2, ..instance })] {
             let status = Status::Ended(TransactionEnd::Abort);
-            let row = encode(instance, before, 60_000, status, 5);
+            let row = encode((instance, before), 60_000, status, 5, None);
             let read = decode(&row).unwrap();
             assert_eq!(
                 (read.instance, read.before, read.status),

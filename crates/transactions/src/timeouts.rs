@@ -4,10 +4,11 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use stafett_model::{LogId, TransactionEnd};
+use stafett_model::TransactionEnd;
 use stafett_store::{FRAMES_MAX, only_outcome, spaces};
 use tokio_util::sync::CancellationToken;
 
+use crate::cells::Parts;
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::producer::{Instance, Producer, Status};
@@ -28,7 +29,9 @@ pub(crate) async fn run(transactions: Weak<Transactions>, stop: CancellationToke
         let Some(transactions) = transactions.upgrade() else {
             return;
         };
-        all_are_known = all_are_known || transactions.abort_unknown().await;
+        // Coordinators are in the first cell.
+        let is_first = transactions.catalog.cells().own == 0;
+        all_are_known = all_are_known || !is_first || transactions.abort_unknown().await;
         looks = looks.wrapping_add(1);
         if transactions.metrics.open.get() > 0 {
             transactions.abort_overdue().await;
@@ -100,11 +103,16 @@ impl Transactions {
         Some(self.store_end(id, entry, producer, next))
     }
 
-    /// Aborts the whole transaction that `given` has open in a log, and fences its producer. Nothing happens
-    /// if it has none there.
-    pub async fn abort(&self, log: LogId, given: Instance) -> Result<(), TransactionError> {
+    /// Aborts the whole transaction that `given` has open in a partition, and fences its producer. Nothing
+    /// happens if it has none there.
+    pub async fn abort(&self, parts: Parts, given: Instance) -> Result<(), TransactionError> {
         let is_meant = |producer: &Producer| {
-            producer.instance.producer == given.producer && producer.logs.contains(&log)
+            producer.instance.producer == given.producer
+                && (parts.logs.iter().any(|log| producer.logs.contains(log))
+                    || parts
+                        .elsewhere
+                        .iter()
+                        .any(|place| producer.elsewhere.contains_key(place)))
         };
         let mut open = self.open_entries();
         open.retain(|(_, entry)| is_meant(&entry.lock()));

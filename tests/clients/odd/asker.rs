@@ -20,7 +20,7 @@ use crate::broker::is_stafett;
 /// Time after which Kafka's silence counts as its answer.
 const PEER_LIMIT: Duration = Duration::from_secs(3);
 /// Guard against a hanging test, not an expectation.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(4);
 /// Time after which a missing coordinator counts as the answer.
 const COORDINATOR_LIMIT: Duration = Duration::from_secs(20);
 /// Error codes of a coordinator that is missing, loading or elsewhere.

@@ -12,7 +12,7 @@ use super::transactions::{Sender, init};
 use super::{Case, case};
 
 /// Time within which a transaction that is left open is aborted. Kafka looks every 10 s.
-const ABORTED_WITHIN: Duration = Duration::from_mins(1);
+const ABORTED_WITHIN: Duration = Duration::from_mins(4);
 /// Place of the base sequence in a batch.
 const SEQUENCE_AT: usize = 53;
 const MILLION: i32 = 1_000_000;

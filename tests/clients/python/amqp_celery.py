@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from celery import Celery, chord
 
 ADDRESS = os.environ.get("STAFETT_AMQP") or sys.argv[1]
-LIMIT = 90
+LIMIT = 240
 
 app = Celery("amqp_celery", broker=f"amqp://guest:guest@{ADDRESS}//", backend="rpc://")
 # Chords need results that everybody sees; a folder is enough.

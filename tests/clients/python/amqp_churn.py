@@ -15,7 +15,7 @@ from amqp_odd import CHANNEL, HEADER, consume, declare, frame, method, open_, pu
 
 ADDRESS, HTTP, PID, CHANNELS, CONNECTIONS = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
 HOST, PORT = ADDRESS.rsplit(":", 1)
-LIMIT = 60
+LIMIT = 240
 AT_ONCE = 50
 QUEUE = "churn"
 OPENING = HEADER + start_ok() + tune_ok() + open_()

@@ -15,7 +15,7 @@ import urllib.request
 from celery import Celery
 
 amqp, http, folder = sys.argv[1:]
-LIMIT = 60
+LIMIT = 240
 URL = f"amqp://guest:guest@{amqp}//"
 TASKS = 3
 APP = f"""

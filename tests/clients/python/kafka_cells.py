@@ -67,23 +67,6 @@ for altered in of_cell.incremental_alter_configs([changed]).values():
     except KafkaException as error:
         assert "stafett.spread" in str(error), error
 
-# No transaction goes over cells, and the client is told.
-transactional = Producer({"bootstrap.servers": nodes[0], "transactional.id": "t"})
-transactional.init_transactions(30)
-transactional.begin_transaction()
-refused = []
-transactional.produce(TOPIC, b"x", on_delivery=lambda error, _: refused.append(error))
-try:
-    transactional.commit_transaction(30)
-    raise SystemExit("a transaction wrote into a topic that is spread")
-except KafkaException as error:
-    print(error, refused, file=sys.stderr)
-transactional = Producer({"bootstrap.servers": nodes[0], "transactional.id": "u"})
-transactional.init_transactions(30)
-transactional.begin_transaction()
-transactional.produce("narrow", b"x")
-transactional.commit_transaction(30)
-
 failed, stored = [], 0
 
 

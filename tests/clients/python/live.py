@@ -6,7 +6,7 @@ import sys
 from websockets.sync.client import connect
 
 ADDRESS = sys.argv[1]
-LIMIT = 60  # seconds: a guard against hanging, not an expectation
+LIMIT = 240  # seconds: a guard against hanging, not an expectation
 DONE = {"result": "success"}
 
 

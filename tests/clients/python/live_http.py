@@ -6,7 +6,7 @@ import urllib.request
 
 from live import ADDRESS, Client, same
 
-LIMIT = 60
+LIMIT = 240
 
 
 def post(body, **headers):

@@ -18,7 +18,7 @@ import pika
 from confluent_kafka.admin import AdminClient
 
 KAFKA, AMQP, FOLDER, USER, PASSWORD = sys.argv[1:]
-LIMIT = 60  # seconds: a guard against hanging, not an expectation
+LIMIT = 240  # seconds: a guard against hanging, not an expectation
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 TOKEN = pathlib.Path(FOLDER, "token").read_text()
 RIGHT = {PASSWORD, TOKEN}

@@ -12,7 +12,7 @@ import pika
 from websockets.sync.client import connect
 
 KAFKA, AMQP, HTTP, FOLDER = sys.argv[1:]
-LIMIT = 60  # seconds: a guard against hanging, not an expectation
+LIMIT = 240  # seconds: a guard against hanging, not an expectation
 BODY = bytes(range(256)) * 2000
 
 

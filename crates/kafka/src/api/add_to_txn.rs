@@ -8,86 +8,110 @@ use stafett_kafka_wire::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
 };
 use stafett_kafka_wire::{Decoder, ErrorCode};
-use stafett_model::{LogId, ProducerId};
+use stafett_model::ProducerId;
 use stafett_topics::is_internal;
-use stafett_transactions::Instance;
+use stafett_transactions::{Instance, Parts, TransactionError};
 
-use crate::call::{Call, Close};
+use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::response_queue::{HandlerResult, PendingResponse};
+use crate::operation::{Operation, then};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::{AddedParts, TransactionOperation};
 
 /// First version of brokers, with several transactions per request.
 const MANY_FROM: i16 = 4;
 /// First version that knows `PRODUCER_FENCED`.
 const FENCED_FROM: i16 = 2;
 
-pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+/// A transaction of a request, and its partitions if all are there: they are added all or none.
+type Asked = (AddPartitionsToTxnTransaction, Option<Parts>);
+
+pub(super) fn add_partitions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AddPartitionsToTxnRequest = call.read(body)?;
-    Ok(PendingResponse::barrier(move |context| {
-        let response = if call.version < MANY_FROM {
-            let transaction = AddPartitionsToTxnTransaction {
-                transactional_id: request.v3_and_below_transactional_id,
-                producer_id: request.v3_and_below_producer_id,
-                producer_epoch: request.v3_and_below_producer_epoch,
-                verify_only: false,
-                topics: request.v3_and_below_topics,
-            };
-            AddPartitionsToTxnResponse {
-                results_by_topic_v3_and_below: add(context, call, &transaction)?,
-                ..AddPartitionsToTxnResponse::default()
-            }
-        } else {
-            let added = request.transactions.iter().map(|transaction| {
-                Ok(AddPartitionsToTxnResult {
-                    transactional_id: transaction.transactional_id.clone(),
-                    topic_results: add(context, call, transaction)?,
-                })
-            });
-            AddPartitionsToTxnResponse {
-                results_by_transaction: added.collect::<Result<_, Close>>()?,
-                ..AddPartitionsToTxnResponse::default()
-            }
-        };
-        call.answer::<AddPartitionsToTxnRequest>(&response)
-    }))
+    let transactions = if call.version < MANY_FROM {
+        vec![AddPartitionsToTxnTransaction {
+            transactional_id: request.v3_and_below_transactional_id,
+            producer_id: request.v3_and_below_producer_id,
+            producer_epoch: request.v3_and_below_producer_epoch,
+            verify_only: false,
+            topics: request.v3_and_below_topics,
+        }]
+    } else {
+        request.transactions
+    };
+    let asked: Vec<Asked> = transactions
+        .into_iter()
+        .map(|asked| {
+            let parts = find_all(&context.shared, &asked.topics);
+            (asked, parts)
+        })
+        .collect();
+    let added = asked.iter().filter_map(|(asked, parts)| {
+        Some(AddedParts {
+            id: asked.transactional_id.clone(),
+            given: Instance {
+                producer: ProducerId(asked.producer_id),
+                epoch: asked.producer_epoch,
+            },
+            is_checked: asked.verify_only,
+            parts: parts.clone()?,
+        })
+    });
+    let added = added.collect();
+    let done = then(move |context, outcomes| on_added(context, call, asked, outcomes));
+    let operation = Operation::Transaction(TransactionOperation::AddParts(added, done));
+    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
 }
 
-/// Adds the partitions of a transaction, all or none.
-fn add(
+fn on_added(
     context: &RequestContext,
     call: Call,
-    asked: &AddPartitionsToTxnTransaction,
-) -> Result<Vec<AddPartitionsToTxnTopicResult>, Close> {
-    let shared = &*context.shared;
-    let mut logs = Vec::new();
-    let mut is_refused = false;
-    for (topic, partition) in partitions(&asked.topics) {
-        let log = find(shared, topic, partition);
-        is_refused |= log.is_err();
-        logs.extend(log);
+    asked: Vec<Asked>,
+    outcomes: Vec<Result<(), TransactionError>>,
+) -> ResponseResult {
+    let mut outcomes = outcomes.into_iter();
+    let mut results = Vec::new();
+    for (asked, parts) in asked {
+        let outcome = parts.and_then(|_| outcomes.next());
+        let code = match outcome {
+            None => ErrorCode::OperationNotAttempted,
+            Some(Ok(())) => ErrorCode::None,
+            Some(Err(why)) => {
+                context.log_refused_transaction(&asked.transactional_id, &why);
+                error::transaction(&why, call.version >= FENCED_FROM)?
+            }
+        };
+        results.push(AddPartitionsToTxnResult {
+            topic_results: answer(&context.shared, call, &asked.topics, code),
+            transactional_id: asked.transactional_id,
+        });
     }
-    let given = Instance {
-        producer: ProducerId(asked.producer_id),
-        epoch: asked.producer_epoch,
-    };
-    let transactions = shared.broker.transactions();
-    let added = match (is_refused, asked.verify_only) {
-        (true, _) => Ok(()),
-        (false, true) => transactions.check_logs(&asked.transactional_id, given, &logs),
-        (false, false) => transactions.add_logs(&asked.transactional_id, given, logs),
-    };
-    let code = match added {
-        Ok(()) if is_refused => ErrorCode::OperationNotAttempted,
-        Ok(()) => ErrorCode::None,
-        Err(why) => {
-            context.log_refused_transaction(&asked.transactional_id, &why);
-            error::transaction(&why, call.version >= FENCED_FROM)?
+    let response = if call.version < MANY_FROM {
+        AddPartitionsToTxnResponse {
+            results_by_topic_v3_and_below: results.pop().unwrap_or_default().topic_results,
+            ..AddPartitionsToTxnResponse::default()
+        }
+    } else {
+        AddPartitionsToTxnResponse {
+            results_by_transaction: results,
+            ..AddPartitionsToTxnResponse::default()
         }
     };
-    let topics = asked.topics.iter().map(|topic| {
+    call.answer::<AddPartitionsToTxnRequest>(&response)
+}
+
+/// Answers for the partitions of a transaction, with `code` for those that are there.
+fn answer(
+    shared: &KafkaContext,
+    call: Call,
+    topics: &[AddPartitionsToTxnTopic],
+    code: ErrorCode,
+) -> Vec<AddPartitionsToTxnTopicResult> {
+    let topics = topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|&partition_index| {
-            let code = find(shared, &topic.name, partition_index).err().unwrap_or(code);
+            let found = find(shared, &topic.name, partition_index, &mut Parts::default());
+            let code = found.err().unwrap_or(code);
             AddPartitionsToTxnPartitionResult {
                 partition_index,
                 partition_error_code: shared.metrics.error(call.api, code),
@@ -98,37 +122,29 @@ fn add(
             results_by_partition: partitions.collect(),
         }
     });
-    Ok(topics.collect())
+    topics.collect()
 }
 
-fn partitions(topics: &[AddPartitionsToTxnTopic]) -> impl Iterator<Item = (&str, i32)> {
-    topics.iter().flat_map(|topic| {
-        topic
-            .partitions
-            .iter()
-            .map(|partition| (&*topic.name, *partition))
-    })
+fn find_all(shared: &KafkaContext, topics: &[AddPartitionsToTxnTopic]) -> Option<Parts> {
+    let mut parts = Parts::default();
+    for topic in topics {
+        for partition in &topic.partitions {
+            find(shared, &topic.name, *partition, &mut parts).ok()?;
+        }
+    }
+    Some(parts)
 }
 
-/// Returns the log of a partition that producers may write to. A topic of the broker's own is refused as in
-/// Kafka: clients retry a partition that is unknown, and give up here.
-fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Result<LogId, ErrorCode> {
+/// Adds a partition that producers may write to. A topic of the broker's own is refused as in Kafka: clients
+/// retry a partition that is unknown, and give up here.
+fn find(shared: &KafkaContext, topic: &str, partition: i32, parts: &mut Parts) -> Result<(), ErrorCode> {
     if is_internal(topic) {
         return Err(ErrorCode::TopicAuthorizationFailed);
     }
     let topic = shared.broker.topics().named(topic);
-    if topic
-        .as_ref()
-        .is_some_and(|topic| shared.broker.catalog().is_spread(topic))
-    {
-        // No transaction goes over cells.
-        return Err(ErrorCode::PolicyViolation);
-    }
-    let partition = u32::try_from(partition).ok();
-    let log = topic
-        .zip(partition)
-        .and_then(|(topic, partition)| topic.log(partition));
-    log.ok_or(ErrorCode::UnknownTopicOrPartition)
+    let place = topic.zip(u32::try_from(partition).ok());
+    let is_found = place.is_some_and(|(topic, partition)| parts.add(&topic, partition));
+    is_found.then_some(()).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
 pub(super) fn add_offsets(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {

@@ -8,8 +8,9 @@ use stafett_transactions::Instance;
 use crate::call::Call;
 use crate::context::RequestContext;
 use crate::error;
-use crate::operation::{Operation, TransactionOperation, then};
+use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::TransactionOperation;
 
 /// First version in which each end begins another epoch (KIP-890).
 const EPOCHS_FROM: i16 = 5;

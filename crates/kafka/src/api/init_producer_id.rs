@@ -8,8 +8,9 @@ use stafett_transactions::{Instance, TransactionError};
 use crate::call::{Call, ResponseResult};
 use crate::context::RequestContext;
 use crate::error;
-use crate::operation::{Operation, TransactionOperation, then};
+use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::TransactionOperation;
 
 /// No producer id, or no epoch. A request has both or neither.
 const NONE: i64 = -1;

@@ -11,14 +11,17 @@ use stafett_kafka_wire::{DecodeError, Decoder, ErrorCode, Str};
 use stafett_model::{Codec, LogId, ProducerId};
 use stafett_store::wall_ms;
 use stafett_topics::{Admitted, Append, Precondition, Topic, cell_of, is_internal};
-use stafett_transactions::{Instance, TransactionError};
+use stafett_transactions::{Instance, Place, TransactionError};
 
-use crate::call::Call;
+use crate::call::{Call, ResponseResult};
+use crate::cell_transactions::{Joining, NotPart};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
+use crate::operation::{Operation, then};
 use crate::produce_results::{BatchRefusal, IDS_FROM, PartitionResult, ProduceResults, Staging};
 use crate::request_reader::{Reader, TopicKey};
-use crate::response_queue::{HandlerResult, PendingResponse};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::{Outcomes, TransactionOperation};
 
 /// First version that may use zstd.
 const ZSTD_FROM: i16 = 7;
@@ -46,7 +49,7 @@ pub(super) fn stage(
     let is_empty = staging.appends.len() == before;
     if let Some(transaction) = transaction.filter(|_| !is_empty) {
         let appends = staging.appends.split_off(before);
-        return append_in(&context.shared, &transaction, answer, appends, staging);
+        return append_in(&context.shared, transaction, answer, appends, staging);
     }
     if is_empty {
         return Ok(PendingResponse::Ready(
@@ -81,24 +84,49 @@ fn refuse(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult 
 struct Transaction {
     id: Str,
     instance: Instance,
-    logs: Vec<LogId>,
+    /// Log and place of each batch.
+    parts: Vec<(LogId, Place)>,
 }
 
 /// Appends the batches of a transaction, behind those of earlier requests.
 fn append_in(
     shared: &KafkaContext,
-    transaction: &Transaction,
+    transaction: Transaction,
     mut answer: ProduceResults,
     appends: Vec<Append>,
     staging: &mut Staging,
 ) -> HandlerResult {
     staging.append(shared.broker.catalog());
-    let Transaction { id, instance, logs } = transaction;
+    let Transaction { id, instance, parts } = transaction;
     let adds = answer.call.version >= ADDS_FROM;
+    let logs: Vec<LogId> = parts.iter().map(|(log, _)| *log).collect();
+    if shared.is_further_cell() {
+        let remote = shared.broker.remote_transactions();
+        let appends = match remote.append_known(instance, &logs, appends) {
+            Ok(ticket) => {
+                staging.appended.push((ticket, 1));
+                return Ok(PendingResponse::Produce(answer));
+            }
+            Err(appends) => appends,
+        };
+        let joining = Joining {
+            id: id.to_string(),
+            by: instance,
+            adds,
+            parts,
+            appends,
+        };
+        let joined = then(move |context: &RequestContext, joined| on_joined(context, answer, joined));
+        let operation = TransactionOperation::Append(Box::new(joining), joined);
+        return Ok(PendingResponse::awaiting(
+            Operation::Transaction(operation),
+            Pipelining::Barrier,
+        ));
+    }
     let appended = shared
         .broker
         .transactions()
-        .append(id, *instance, adds, logs, appends);
+        .append(&id, instance, adds, &logs, appends);
     Ok(match appended {
         Ok(ticket) => {
             staging.appended.push((ticket, 1));
@@ -115,6 +143,22 @@ fn append_in(
             PendingResponse::Ready(answer.finish(shared, &mut std::iter::empty()))
         }
     })
+}
+
+fn on_joined(
+    context: &RequestContext,
+    mut answer: ProduceResults,
+    joined: Result<Outcomes, NotPart>,
+) -> ResponseResult {
+    let shared = &context.shared;
+    match joined {
+        Ok(outcomes) => answer.finish(shared, &mut outcomes.into_iter()),
+        Err(NotPart(code)) => {
+            let message = "the coordinator of the transaction does not take it";
+            answer.refuse_staged(shared, &BatchRefusal::new(code, message));
+            answer.finish(shared, &mut std::iter::empty())
+        }
+    }
 }
 
 /// Reads a request, checks its batches, and adds the valid ones to `appends`. Returns the transaction of a
@@ -138,7 +182,14 @@ fn read(
                 "acks is one of -1, 0 and 1",
             )),
             Ok(topic) => check(shared, call.version, topic, index, records).and_then(|admitted| {
-                join(context, &mut transaction, head.id.as_ref(), &admitted, topic).map(|()| admitted)
+                join(
+                    context,
+                    &mut transaction,
+                    head.id.as_ref(),
+                    &admitted,
+                    (topic, index),
+                )
+                .map(|()| admitted)
             }),
             Err(refused) => Err(refused.clone()),
         };
@@ -226,15 +277,11 @@ fn join(
     transaction: &mut Option<Transaction>,
     id: Option<&Str>,
     admitted: &Admitted,
-    topic: &Topic,
+    (topic, index): (&Topic, i32),
 ) -> Result<(), BatchRefusal> {
     let header = &admitted.header;
     if !header.is_transactional() {
         return Ok(());
-    }
-    if context.shared.broker.catalog().is_spread(topic) {
-        let message = "a transaction cannot write into a topic that is spread over cells";
-        return Err(BatchRefusal::new(ErrorCode::PolicyViolation, message));
     }
     let Some(id) = id else {
         let message = "a transactional batch needs the transactional id of its producer";
@@ -253,13 +300,14 @@ fn join(
     let joined = transaction.get_or_insert_with(|| Transaction {
         id: id.clone(),
         instance,
-        logs: Vec::new(),
+        parts: Vec::new(),
     });
     if joined.instance != instance {
         let message = "the batches of a request are of one producer";
         return Err(BatchRefusal::new(ErrorCode::InvalidProducerIdMapping, message));
     }
-    joined.logs.push(admitted.log);
+    let place = (topic.id, u32::try_from(index).unwrap_or_default());
+    joined.parts.push((admitted.log, place));
     Ok(())
 }
 

@@ -85,9 +85,24 @@ fn describe(found: &Description, topics: &Topics) -> TransactionState {
         transaction_start_time_ms: found.began_at.unwrap_or(-1),
         producer_id: found.instance.producer.0,
         producer_epoch: found.instance.epoch,
-        topics: topics.partitions_of(&found.logs).into_iter().map(data).collect(),
+        topics: partitions(found, topics).into_iter().map(data).collect(),
         ..TransactionState::default()
     }
+}
+
+/// Returns the partitions of a transaction, by topic.
+fn partitions(found: &Description, topics: &Topics) -> Vec<(Arc<Topic>, Vec<u32>)> {
+    let mut all = topics.partitions_of(&found.logs);
+    for (id, partition) in &found.elsewhere {
+        let Some(topic) = topics.with_id(*id) else {
+            continue;
+        };
+        match all.iter_mut().find(|(topic, _)| topic.id == *id) {
+            Some((_, numbers)) => numbers.push(*partition),
+            None => all.push((topic, vec![*partition])),
+        }
+    }
+    all
 }
 
 pub(super) fn list_transactions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {

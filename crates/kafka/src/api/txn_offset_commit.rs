@@ -12,8 +12,9 @@ use stafett_transactions::{Instance, TransactionError};
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{Operation, TransactionOperation, then};
+use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::TransactionOperation;
 
 /// First version that begins the transaction, or adds the group to it (KIP-890).
 const ADDS_FROM: i16 = 5;

@@ -6,15 +6,16 @@ use stafett_kafka_wire::messages::write_txn_markers::{
 };
 use stafett_kafka_wire::messages::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
-use stafett_model::{LogId, ProducerId};
+use stafett_model::ProducerId;
 use stafett_topics::is_internal;
-use stafett_transactions::{Instance, TransactionError};
+use stafett_transactions::{Instance, Parts, TransactionError};
 
 use crate::call::{Call, Close};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{Operation, TransactionOperation, then};
+use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::TransactionOperation;
 
 pub(super) fn write_txn_markers(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: WriteTxnMarkersRequest = call.read(body)?;
@@ -30,8 +31,8 @@ pub(super) fn write_txn_markers(context: &RequestContext, call: Call, body: Deco
                     None => Err(ErrorCode::UnknownTopicOrPartition),
                     // Only its producer commits a transaction.
                     Some(_) if marker.transaction_result => Err(ErrorCode::ClusterAuthorizationFailed),
-                    Some(log) => {
-                        aborts.push((log, given));
+                    Some(parts) => {
+                        aborts.push((parts, given));
                         Ok(())
                     }
                 });
@@ -85,8 +86,11 @@ fn answer(
     WriteTxnMarkersResponse { markers }
 }
 
-fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Option<LogId> {
+fn find(shared: &KafkaContext, topic: &str, partition: i32) -> Option<Parts> {
     let topic = shared.broker.topics().named(topic)?;
-    let is_found = !is_internal(&topic.name);
-    topic.log(u32::try_from(partition).ok().filter(|_| is_found)?)
+    let partition = u32::try_from(partition)
+        .ok()
+        .filter(|_| !is_internal(&topic.name))?;
+    let mut parts = Parts::default();
+    parts.add(&topic, partition).then_some(parts)
 }

@@ -16,7 +16,7 @@ use stafett_topics::{Cells, NewTopic, TopicSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::{Bench, batch, operation};
-use crate::cells::{FirstCell, Reached, ToFirst};
+use crate::cells::{FirstCell, Reached, ToCell};
 use crate::operation::{Operation, Step};
 use crate::settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};
 
@@ -61,7 +61,7 @@ impl FirstCell for First {
     fn reach(&self, _: SocketAddr) -> Reached<'_> {
         let stream = self.0.lock().unwrap().take();
         Box::pin(async move {
-            stream.map(|stream| ToFirst {
+            stream.map(|stream| ToCell {
                 stream: Box::new(stream),
                 lost: Box::pin(std::future::pending()),
             })

@@ -1,7 +1,7 @@
 //! The cells of a cluster, as one node sees them: a virtual host lies in the cell of its name, and a cell
 //! goes to another node where that has fewer of them.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stafett_amqp::{AccessVersion, Home, Homes, Reached};
 use stafett_broker::{Broker, FirstCellFacts};
 use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
-use stafett_kafka::{FirstCell, ToFirst};
+use stafett_kafka::{FirstCell, ToCell};
 use stafett_model::Namespace;
 use stafett_net::{Duplex, EVENTS};
 use stafett_topics::Cells;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::member::{Member, Move, Phase};
 use super::watch as watching;
-use crate::front_ends::KAFKA_PASSED;
+use crate::front_ends::{KAFKA_PASSED, TRANSACTIONS};
 
 /// Time that a client waits for the owner of a cell: below the time-outs of clients' libraries.
 const HOLD_MAX: Duration = Duration::from_secs(8);
@@ -90,12 +90,16 @@ impl Member {
         self.shared.peer.is_some()
     }
 
+    /// Returns the cells, this one among them. `None` if there is no other.
+    pub(crate) fn cells(&self) -> Option<Cells> {
+        let (own, count) = (self.cell, self.cell_count());
+        (count > 1).then_some(Cells { own, count })
+    }
+
     /// Has a broker leave namespaces to the brokers of other cells.
     pub(crate) fn share_namespaces(&self, broker: &Broker) {
-        let (own, cells) = (self.cell, self.cell_count());
-        if cells > 1 {
+        if let Some(Cells { own, count: cells }) = self.cells() {
             let exchanges = broker.messaging().exchanges();
-            broker.catalog().spread_over(Cells { own, count: cells });
             exchanges.set_elsewhere(move |namespace| home(namespace.as_str(), cells) != own);
         }
     }
@@ -139,6 +143,20 @@ impl Member {
                 return None;
             }
         }
+    }
+
+    async fn reach_for_kafka(
+        self: &Arc<Self>,
+        cell: u32,
+        listener: &str,
+        client: SocketAddr,
+    ) -> Option<ToCell> {
+        let (stream, owner) = self.reach_cell(cell, listener, client).await?;
+        let member = Arc::clone(self);
+        let lost = Box::pin(async move {
+            member.lost(cell, owner).await;
+        });
+        Some(ToCell { stream, lost })
     }
 
     /// Waits until a cell has another owner than a node, or nothing comes from that node for a lease. Returns
@@ -260,16 +278,36 @@ impl FirstCell for TheFirst {
     }
 
     fn reach(&self, client: SocketAddr) -> stafett_kafka::Reached<'_> {
-        Box::pin(async move {
-            let reached = self.member.reach_cell(0, KAFKA_PASSED, client).await;
-            let member = Arc::clone(&self.member);
-            reached.map(|(stream, owner)| ToFirst {
-                stream,
-                lost: Box::pin(async move {
-                    member.lost(0, owner).await;
-                }),
-            })
-        })
+        Box::pin(self.member.reach_for_kafka(0, KAFKA_PASSED, client))
+    }
+}
+
+/// The ways from a cell to all others, for transactions over them.
+#[derive(Debug, Clone)]
+pub(crate) struct ToCells {
+    first: Arc<Member>,
+    own: Arc<Member>,
+}
+
+impl ToCells {
+    /// `first`: this node as a member of the first cell; `own`: as one of this cell.
+    pub(crate) fn new(first: &Arc<Member>, own: &Arc<Member>) -> Self {
+        Self {
+            first: Arc::clone(first),
+            own: Arc::clone(own),
+        }
+    }
+}
+
+impl stafett_kafka::Cells for ToCells {
+    fn epoch(&self) -> i32 {
+        i32::try_from(self.own.epoch()).unwrap_or(i32::MAX)
+    }
+
+    fn reach(&self, cell: u32) -> stafett_kafka::Reached<'_> {
+        // No client is behind it.
+        let node = (Ipv4Addr::UNSPECIFIED, 0).into();
+        Box::pin(self.first.reach_for_kafka(cell, TRANSACTIONS, node))
     }
 }
 

@@ -36,7 +36,7 @@ mod strangers;
 mod watch;
 
 pub(crate) use self::audit::compare;
-pub(crate) use self::cells::{OtherCells, TheFirst, home};
+pub(crate) use self::cells::{OtherCells, TheFirst, ToCells, home};
 pub(crate) use self::copies::{Follower, Part, Version, follow};
 pub(crate) use self::doors::Doors;
 pub(crate) use self::member::{Member, Move};

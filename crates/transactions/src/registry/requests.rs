@@ -7,24 +7,48 @@ use stafett_journal::{Append, Change, Ticket};
 use stafett_model::{LogId, TransactionEnd};
 use stafett_store::{only_outcome, spaces};
 
-use super::{COMMITS_MAX, Transactions, outcome_now};
+use super::{COMMITS_MAX, PLACES_MAX, Transactions, outcome_now};
+use crate::cells::Parts;
 use crate::end::Next;
 use crate::error::TransactionError;
-use crate::producer::{EndStep, Instance, Status};
+use crate::producer::{EndStep, Instance, Place, Status};
 use crate::stored;
 
 impl Transactions {
-    /// Adds logs to the transaction, which begins if it is not open.
-    pub fn add_logs(
-        &self,
-        id: &str,
-        given: Instance,
-        logs: impl IntoIterator<Item = LogId>,
-    ) -> Result<(), TransactionError> {
+    /// Adds partitions to the transaction, which begins if it is not open. Those in other cells are stored:
+    /// their logs do not tell here that it is open.
+    pub async fn add_parts(&self, id: &str, given: Instance, parts: Parts) -> Result<(), TransactionError> {
         let known = self.known(id)?;
+        let (number, fresh, ticket) = {
+            let mut producer = known.1.lock();
+            let is_stored = |place: &Place| producer.elsewhere.get(place) == Some(&true);
+            let mut fresh = parts.elsewhere;
+            fresh.retain(|place| !is_stored(place));
+            if producer.elsewhere.len() + fresh.len() > PLACES_MAX {
+                return Err(TransactionError::TooManyPartitions { max: PLACES_MAX });
+            }
+            self.begin(&known, &mut producer, given)?;
+            producer.logs.extend(parts.logs);
+            if fresh.is_empty() {
+                return Ok(());
+            }
+            let change = Change::Delta(stored::encode_elsewhere(&fresh));
+            let mut ticket = self.append_state([spaces::TRANSACTIONS.change(id.as_bytes().to_vec(), change)]);
+            if let Some(outcome) = outcome_now(&mut ticket) {
+                only_outcome(Some(&outcome))?;
+            }
+            producer
+                .elsewhere
+                .extend(fresh.iter().map(|place| (*place, false)));
+            (producer.number, fresh, ticket)
+        };
+        only_outcome(ticket.await.first())?;
         let mut producer = known.1.lock();
-        self.begin(&known, &mut producer, given)?;
-        producer.logs.extend(logs);
+        if (producer.number, producer.status) == (number, Status::Ongoing) {
+            producer
+                .elsewhere
+                .extend(fresh.into_iter().map(|place| (place, true)));
+        }
         Ok(())
     }
 
@@ -41,15 +65,16 @@ impl Transactions {
         Ok(())
     }
 
-    /// Checks that logs are part of the transaction.
-    pub fn check_logs(&self, id: &str, given: Instance, logs: &[LogId]) -> Result<(), TransactionError> {
+    /// Checks that partitions are part of the transaction.
+    pub fn check_parts(&self, id: &str, given: Instance, parts: &Parts) -> Result<(), TransactionError> {
         let (_, entry) = self.known(id)?;
         let producer = entry.lock();
         producer.check(given)?;
-        if producer.status == Status::Ongoing && logs.iter().all(|log| producer.logs.contains(log)) {
-            return Ok(());
-        }
-        Err(TransactionError::NotAdded)
+        let is_stored = |place: &Place| producer.elsewhere.get(place) == Some(&true);
+        let is_part = producer.status == Status::Ongoing
+            && parts.logs.iter().all(|log| producer.logs.contains(log))
+            && parts.elsewhere.iter().all(is_stored);
+        is_part.then_some(()).ok_or(TransactionError::NotAdded)
     }
 
     /// Appends batches of the transaction, one to each of `logs`. `adds`: the logs are added, and the

@@ -1,0 +1,397 @@
+//! Transactions over the cells of a cluster, between their nodes: a cell asks the first one, where all
+//! coordinators are, whether batches are part of a transaction; the first one brings control batches.
+//!
+//! ```text
+//! message, both ways: u32 bytes, big-endian | JSON
+//! ```
+//!
+//! Connections are between nodes, which trust each other. Each message has its answer before the next one.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use stafett_broker::Broker;
+use stafett_kafka_wire::ErrorCode;
+use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
+use stafett_net::{Connection, Duplex, Protocol};
+use stafett_topics::{Append, Ticket, TopicId, Topics, cell_of};
+use stafett_transactions::{
+    Coordinator, Instance, Marker, Parts, Place, RemoteMarker, Status, TransactionError,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout};
+
+use crate::call::Close;
+use crate::cells::{Cells, ToCell};
+use crate::error;
+
+const MESSAGE_BYTES_MAX: u32 = 64 << 20;
+/// Most control batches in a message, for at most 10,000 partitions each.
+const TOGETHER_MAX: usize = 50;
+/// Most connections to the first cell that are kept.
+const KEPT_MAX: usize = 16;
+/// Time for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Pause before another attempt.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time between two looks for transactions that their coordinator does not know. Several looks go by before
+/// one is aborted: a former coordinator has ended meanwhile.
+const LOOK: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Message {
+    /// Are these partitions part of the transaction? They are added if `adds`.
+    Check {
+        id: String,
+        by: Producer,
+        adds: bool,
+        places: Vec<Partition>,
+    },
+    /// Which of these producers have a transaction that is not ended in all cells?
+    Open(Vec<i64>),
+    /// Store control batches.
+    Mark { from: Coordinator, markers: Vec<Marked> },
+}
+
+/// Id and epoch of a producer.
+type Producer = (i64, i16);
+/// Id of a topic, and a partition.
+type Partition = (u128, u32);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Marked {
+    by: Producer,
+    commits: bool,
+    places: Vec<Partition>,
+}
+
+/// Connections to other cells about transactions.
+#[derive(Debug)]
+pub(crate) struct ToCoordinators {
+    cells: Arc<dyn Cells>,
+    /// Connections to the first cell that nothing waits for.
+    kept: Lock<Vec<ToCell>>,
+}
+
+impl ToCoordinators {
+    pub(crate) fn new(cells: Arc<dyn Cells>) -> Self {
+        Self {
+            cells,
+            kept: Lock::default(),
+        }
+    }
+
+    /// Asks the first cell.
+    async fn ask<A: DeserializeOwned>(&self, message: &Message) -> io::Result<A> {
+        let kept = self.kept.lock().pop();
+        if let Some(mut to) = kept
+            && let Ok(answer) = exchange(&mut to, message).await
+        {
+            self.keep(to);
+            return Ok(answer);
+        }
+        // The former owner may have ended its connections.
+        self.kept.lock().clear();
+        let mut to = reach(&*self.cells, 0).await?;
+        let answer = exchange(&mut to, message).await?;
+        self.keep(to);
+        Ok(answer)
+    }
+
+    fn keep(&self, to: ToCell) {
+        let mut kept = self.kept.lock();
+        if kept.len() < KEPT_MAX {
+            kept.push(to);
+        }
+    }
+
+    /// Appends batches of a transaction, one to each log, once its coordinator says that they are part of it.
+    pub(crate) async fn append(&self, broker: &Broker, joining: Joining) -> Result<Ticket, NotPart> {
+        let logs: Vec<LogId> = joining.parts.iter().map(|(log, _)| *log).collect();
+        let places = joining.parts.iter();
+        let question = Message::Check {
+            id: joining.id,
+            by: (joining.by.producer.0, joining.by.epoch),
+            adds: joining.adds,
+            places: places
+                .map(|(_, (topic, partition))| (topic.0, *partition))
+                .collect(),
+        };
+        let ask = async {
+            match self.ask(&question).await {
+                Ok(0) => Ok(()),
+                Ok(code) => Err(NotPart(
+                    ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError),
+                )),
+                Err(why) => {
+                    tracing::debug!(%why, "the coordinator of a transaction does not answer");
+                    // Producers try it again.
+                    Err(NotPart(ErrorCode::NotEnoughReplicas))
+                }
+            }
+        };
+        let remote = broker.remote_transactions();
+        remote.append(joining.by, &logs, joining.appends, ask).await
+    }
+}
+
+/// Batches that are to join a transaction.
+pub(crate) struct Joining {
+    pub id: String,
+    pub by: Instance,
+    /// True if the partitions are added to the transaction.
+    pub adds: bool,
+    /// Log and place of each batch.
+    pub parts: Vec<(LogId, Place)>,
+    pub appends: Vec<Append>,
+}
+
+/// Reason why batches are not part of a transaction.
+#[derive(Debug)]
+pub(crate) struct NotPart(pub ErrorCode);
+
+impl From<TransactionError> for NotPart {
+    fn from(why: TransactionError) -> Self {
+        Self(error::transaction(&why, false).unwrap_or(ErrorCode::NotEnoughReplicas))
+    }
+}
+
+async fn reach(cells: &dyn Cells, cell: u32) -> io::Result<ToCell> {
+    let reached = cells.reach(cell).await;
+    reached.ok_or_else(|| io::Error::other("the cell has no owner"))
+}
+
+/// Sends a message, and returns its answer.
+async fn exchange<A: DeserializeOwned>(to: &mut ToCell, message: &Message) -> io::Result<A> {
+    let ToCell { stream, lost } = to;
+    let answered = async {
+        write(stream, message).await?;
+        let answer = read(stream).await?;
+        answer.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    };
+    tokio::select! {
+        answered = timeout(ANSWER_MAX, answered) => answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        () = lost => Err(io::Error::other("the cell has lost its node")),
+    }
+}
+
+async fn write<T: Serialize>(stream: &mut (impl Duplex + ?Sized), message: &T) -> io::Result<()> {
+    let json = serde_json::to_vec(message)?;
+    let bytes = u32::try_from(json.len())
+        .ok()
+        .filter(|bytes| *bytes <= MESSAGE_BYTES_MAX);
+    stream
+        .write_u32(bytes.ok_or(io::ErrorKind::InvalidInput)?)
+        .await?;
+    stream.write_all(&json).await?;
+    stream.flush().await
+}
+
+/// Reads a message. `None` at the end of the connection.
+async fn read<T: DeserializeOwned>(stream: &mut (impl Duplex + ?Sized)) -> io::Result<Option<T>> {
+    let bytes = match stream.read_u32().await {
+        Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        bytes => bytes?,
+    };
+    if bytes > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("a message of another cell is too long"));
+    }
+    let mut json = Vec::new();
+    stream.take(bytes.into()).read_to_end(&mut json).await?;
+    Ok(Some(serde_json::from_slice(&json)?))
+}
+
+/// Serves other cells' questions and control batches. Connections of clients must not reach it.
+#[derive(Debug)]
+pub struct TransactionDoor {
+    broker: Arc<Broker>,
+}
+
+impl TransactionDoor {
+    pub fn new(broker: &Arc<Broker>) -> Self {
+        Self {
+            broker: Arc::clone(broker),
+        }
+    }
+
+    async fn serve(&self, connection: &mut Connection) -> io::Result<()> {
+        let (stream, drain) = (&mut connection.stream, connection.drain.clone());
+        while let Some(message) = drain
+            .run_until_cancelled(read(stream))
+            .await
+            .transpose()?
+            .flatten()
+        {
+            match message {
+                Message::Check { id, by, adds, places } => {
+                    let code = self.check(&id, by, adds, &places).await;
+                    write(stream, &code.map_err(io::Error::other)?.code()).await?;
+                }
+                Message::Open(producers) => write(stream, &self.open(producers)).await?,
+                Message::Mark { from, markers } => {
+                    let stored = self.mark(from, markers).await;
+                    write(stream, &stored).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn check(
+        &self,
+        id: &str,
+        (producer, epoch): Producer,
+        adds: bool,
+        places: &[Partition],
+    ) -> Result<ErrorCode, Close> {
+        let by = Instance {
+            producer: ProducerId(producer),
+            epoch,
+        };
+        let mut parts = Parts::default();
+        for (topic, partition) in places {
+            let topic = self.broker.topics().with_id(TopicId(*topic));
+            if !topic.is_some_and(|topic| parts.add(&topic, *partition)) {
+                return Ok(ErrorCode::UnknownTopicOrPartition);
+            }
+        }
+        let transactions = self.broker.transactions();
+        let checked = if adds {
+            transactions.add_parts(id, by, parts).await
+        } else {
+            transactions.check_parts(id, by, &parts)
+        };
+        match checked {
+            Ok(()) => Ok(ErrorCode::None),
+            // Earlier clients try this again, and do not know the other.
+            Err(TransactionError::Busy) if !adds => Ok(ErrorCode::NotEnoughReplicas),
+            Err(why) => error::transaction(&why, false),
+        }
+    }
+
+    fn open(&self, asked: Vec<i64>) -> Vec<i64> {
+        let all = self.broker.transactions().list();
+        let open = all
+            .iter()
+            .filter(|found| matches!(found.status, Status::Ongoing | Status::Ending(_)));
+        let open: HashSet<i64> = open.map(|found| found.instance.producer.0).collect();
+        asked
+            .into_iter()
+            .filter(|producer| open.contains(producer))
+            .collect()
+    }
+
+    async fn mark(&self, from: Coordinator, markers: Vec<Marked>) -> bool {
+        let topics = self.broker.topics();
+        let marker = |marked: Marked| RemoteMarker {
+            by: Instance {
+                producer: ProducerId(marked.by.0),
+                epoch: marked.by.1,
+            },
+            end: if marked.commits {
+                TransactionEnd::Commit
+            } else {
+                TransactionEnd::Abort
+            },
+            logs: marked
+                .places
+                .iter()
+                .filter_map(|place| log(topics, *place))
+                .collect(),
+        };
+        let markers: Vec<_> = markers.into_iter().map(marker).collect();
+        self.broker.remote_transactions().mark(from, &markers).await
+    }
+}
+
+/// Returns the log of a partition of this cell. `None` if the topic is gone.
+fn log(topics: &Topics, (topic, partition): Partition) -> Option<LogId> {
+    let log = topics.with_id(TopicId(topic))?.log(partition)?;
+    cell_of(log).is_none().then_some(log)
+}
+
+impl Protocol for TransactionDoor {
+    async fn connection(&self, mut connection: Connection) {
+        if let Err(why) = self.serve(&mut connection).await {
+            tracing::debug!(%why, "a connection of another cell about transactions ended");
+        }
+    }
+}
+
+/// At the first cell: brings control batches to another one. Does not return.
+pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
+    let transactions = broker.transactions();
+    let (mut markers, mut way) = (Vec::new(), None);
+    loop {
+        if markers.is_empty() {
+            markers = transactions.owed_to(cell).await;
+        }
+        match bring(&*cells, cell, &mut way, &markers).await {
+            Ok(()) => transactions.marked(cell, std::mem::take(&mut markers)).await,
+            Err(why) => {
+                tracing::debug!(%why, cell, "control batches are not stored yet");
+                way = None;
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Brings control batches to a cell, over a connection that is kept. What went over earlier connections is
+/// late once something came over this one, and refused.
+async fn bring(
+    cells: &dyn Cells,
+    cell: u32,
+    way: &mut Option<(Coordinator, ToCell)>,
+    markers: &[Marker],
+) -> io::Result<()> {
+    static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+    let (from, to) = match way {
+        Some(way) => way,
+        None => {
+            let from = (cells.epoch(), CONNECTIONS.fetch_add(1, Ordering::Relaxed));
+            way.insert((from, reach(cells, cell).await?))
+        }
+    };
+    for part in markers.chunks(TOGETHER_MAX) {
+        let message = Message::Mark {
+            from: *from,
+            markers: part.iter().map(marked).collect(),
+        };
+        if !exchange::<bool>(to, &message).await? {
+            return Err(io::Error::other("the cell cannot store them"));
+        }
+    }
+    Ok(())
+}
+
+fn marked(marker: &Marker) -> Marked {
+    let places = marker
+        .partitions
+        .iter()
+        .flat_map(|(topic, numbers)| numbers.iter().map(|number| (topic.id.0, *number)));
+    Marked {
+        by: (marker.by.producer.0, marker.by.epoch),
+        commits: marker.end == TransactionEnd::Commit,
+        places: places.collect(),
+    }
+}
+
+/// At another cell than the first: aborts transactions that their coordinator does not know. Does not return.
+pub async fn abort_abandoned(broker: Arc<Broker>, cells: Arc<dyn Cells>) {
+    let first = ToCoordinators::new(cells);
+    loop {
+        sleep(LOOK).await;
+        let ask = async |producers: Vec<ProducerId>| {
+            let asked = Message::Open(producers.iter().map(|producer| producer.0).collect());
+            let open: Vec<i64> = first.ask(&asked).await.ok()?;
+            Some(open.into_iter().map(ProducerId).collect())
+        };
+        broker.remote_transactions().abort_abandoned(ask).await;
+    }
+}

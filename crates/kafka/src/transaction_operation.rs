@@ -1,0 +1,149 @@
+//! Operations on transactional ids, and on their transactions.
+
+use smallvec::SmallVec;
+use stafett_groups::{CommitSender, NewCommit};
+use stafett_kafka_wire::{ErrorCode, Str};
+use stafett_model::TransactionEnd;
+use stafett_topics::Outcome;
+use stafett_transactions::{Instance, Parts, TransactionError};
+
+use crate::call::Close;
+use crate::cell_transactions::{Joining, NotPart};
+use crate::context::RequestContext;
+use crate::operation::{Step, Then, in_order};
+
+/// Outcomes of batches.
+pub(crate) type Outcomes = SmallVec<[Outcome; 2]>;
+
+/// Operation on a transactional id.
+pub(crate) enum TransactionOperation {
+    /// Give the id to a new instance of its producer.
+    BeginProducer {
+        id: Str,
+        timeout_ms: i32,
+        given: Option<Instance>,
+        then: Then<Result<Instance, TransactionError>>,
+    },
+    CommitOffsets {
+        id: Str,
+        given: Instance,
+        /// True if the request adds the group to the transaction.
+        adds: bool,
+        group: Str,
+        member: Str,
+        instance: Option<Str>,
+        generation: i32,
+        commits: Vec<NewCommit>,
+        then: Then<Result<(), TransactionError>>,
+    },
+    End {
+        id: Str,
+        given: Instance,
+        end: TransactionEnd,
+        /// True if the end begins another epoch.
+        bumps: bool,
+        then: Then<Result<Instance, TransactionError>>,
+    },
+    /// Add partitions to transactions, one after the other, or check that they are part of them.
+    AddParts(Vec<AddedParts>, Then<Vec<Result<(), TransactionError>>>),
+    /// Append batches of a transaction whose coordinator is in another cell.
+    Append(Box<Joining>, Then<Result<Outcomes, NotPart>>),
+    /// Abort the transactions that producers have open in partitions, one after the other.
+    Abort(Vec<(Parts, Instance)>, Then<Vec<Result<(), TransactionError>>>),
+}
+
+/// Partitions that are added to a transaction.
+#[derive(Debug)]
+pub(crate) struct AddedParts {
+    pub id: Str,
+    pub given: Instance,
+    /// True if they are only checked to be part of it.
+    pub is_checked: bool,
+    pub parts: Parts,
+}
+
+impl TransactionOperation {
+    pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
+        let transactions = context.shared.broker.transactions();
+        match self {
+            Self::BeginProducer {
+                id,
+                timeout_ms,
+                given,
+                then,
+            } => {
+                // Before the producer begins: instances are answered in their order.
+                let topic = &context.shared.transactions_topic;
+                if !topic.is_there() {
+                    topic.create(&context.shared.broker).await;
+                }
+                let begun = transactions.begin_producer(&id, timeout_ms, given).await;
+                then.on_done(context, begun)
+            }
+            Self::CommitOffsets {
+                id,
+                given,
+                adds,
+                group,
+                member,
+                instance,
+                generation,
+                commits,
+                then,
+            } => {
+                let by = CommitSender {
+                    member: &member,
+                    instance: instance.as_deref(),
+                    epoch: generation,
+                };
+                let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
+                let stored = stored.await;
+                let topic = context.shared.offsets_topic.topic();
+                if stored.is_ok() && !topic.is_there() {
+                    topic.create(&context.shared.broker).await;
+                }
+                then.on_done(context, stored)
+            }
+            Self::End {
+                id,
+                given,
+                end,
+                bumps,
+                then,
+            } => then.on_done(context, transactions.end(&id, given, end, bumps).await),
+            Self::AddParts(added, then) => {
+                let added = added.into_iter().map(async |added| {
+                    let AddedParts {
+                        id,
+                        given,
+                        is_checked,
+                        parts,
+                    } = added;
+                    if is_checked {
+                        transactions.check_parts(&id, given, &parts)
+                    } else {
+                        transactions.add_parts(&id, given, parts).await
+                    }
+                });
+                then.on_done(context, in_order(added).await)
+            }
+            Self::Append(joining, then) => {
+                let shared = &context.shared;
+                let appended = match &shared.coordinators {
+                    Some(coordinators) => coordinators.append(&shared.broker, *joining).await,
+                    None => Err(NotPart(ErrorCode::CoordinatorNotAvailable)),
+                };
+                let outcomes = match appended {
+                    Ok(ticket) => Ok(ticket.await),
+                    Err(why) => Err(why),
+                };
+                then.on_done(context, outcomes)
+            }
+            Self::Abort(aborts, then) => {
+                let aborts = aborts.into_iter();
+                let aborted = aborts.map(|(parts, given)| transactions.abort(parts, given));
+                then.on_done(context, in_order(aborted).await)
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Transactions over several cells of a cluster. Their coordinator is in the first cell.
+//!
+//! ```text
+//! coordinator   partition is stored ──▶ … ──▶ end is stored ──┬──▶ all cells have it ──▶ Ended
+//!                                             (it decides)    │            ▲
+//! other cell    batches: the coordinator is asked ──▶ …       └─ control batches
+//! ```
+//!
+//! The end is one append in the coordinator's journal, with the control batches of its own logs. Other cells
+//! get theirs behind it, as often as it takes, and nothing else of that producer begins before: batches of
+//! two transactions may have the same epoch. Readers of committed batches of a cell see the transaction from
+//! its control batch there on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_model::{LogId, TransactionEnd};
+use stafett_store::{NotStored, only_outcome, spaces};
+use stafett_topics::{Topic, Topics, cell_of};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::end::Next;
+use crate::producer::{Instance, Place, Producer, Status};
+use crate::registry::{Entry, Transactions};
+use crate::stored;
+
+/// Longest time that the answer to an end waits for the other cells.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// Pause before another attempt to store that all cells have their control batches.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Most control batches for a cell that go together.
+const TOGETHER_MAX: usize = 500;
+
+/// Partitions that a transaction may append to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Parts {
+    /// Logs of this cell.
+    pub logs: Vec<LogId>,
+    /// Partitions in other cells.
+    pub elsewhere: Vec<Place>,
+}
+
+impl Parts {
+    /// Adds a partition. False if the topic has none of this number.
+    pub fn add(&mut self, topic: &Topic, partition: u32) -> bool {
+        match topic.log(partition) {
+            Some(log) if cell_of(log).is_none() => self.logs.push(log),
+            Some(_) => self.elsewhere.push((topic.id, partition)),
+            None => return false,
+        }
+        true
+    }
+}
+
+/// Control batches of an end that is stored. Other cells do not have all of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Owed {
+    /// Producer and epoch of the control batches.
+    pub(crate) by: Instance,
+    pub(crate) end: TransactionEnd,
+    /// Status of the producer once all cells have them.
+    pub(crate) after: Status,
+    pub(crate) places: BTreeSet<Place>,
+    /// Cancelled then.
+    pub(crate) done: CancellationToken,
+}
+
+impl Owed {
+    pub(crate) fn new(by: Instance, after: Status, places: BTreeSet<Place>) -> Self {
+        let end = match after {
+            Status::Ended(end) | Status::Ending(end) => end,
+            // Another instance of the producer has begun.
+            Status::Empty | Status::Ongoing | Status::Gone => TransactionEnd::Abort,
+        };
+        Self {
+            by,
+            end,
+            after,
+            places,
+            done: CancellationToken::new(),
+        }
+    }
+
+    /// Waits until all cells have their control batches, or for a second: a cell may have no owner for some
+    /// time.
+    pub(crate) async fn answerable(done: CancellationToken) {
+        // The answer is the same after both.
+        let _ = timeout(ANSWER_WAIT, done.cancelled()).await;
+    }
+}
+
+/// End of a transaction, for its partitions in one cell.
+#[derive(Debug, Clone)]
+pub struct Marker {
+    /// Producer and epoch of the control batch.
+    pub by: Instance,
+    pub end: TransactionEnd,
+    /// Partitions, by topic.
+    pub partitions: Vec<(Arc<Topic>, Vec<u32>)>,
+    of: (Arc<str>, Entry),
+}
+
+/// Returns the cell of a partition in another one. `None` if the topic is gone.
+fn cell(topics: &Topics, (topic, partition): Place) -> Option<u32> {
+    cell_of(topics.with_id(topic)?.log(partition)?)
+}
+
+impl Producer {
+    /// Returns what other cells are owed once an end is stored. `by`: producer and epoch of the control
+    /// batches.
+    pub(crate) fn owes(&self, by: Instance, next: Next, topics: &Topics) -> Option<Owed> {
+        let places = self.elsewhere.keys().copied();
+        let places: BTreeSet<_> = places.filter(|place| cell(topics, *place).is_some()).collect();
+        (!places.is_empty()).then(|| Owed::new(by, next.status, places))
+    }
+}
+
+impl Transactions {
+    /// Waits until a cell is owed control batches, and returns these. They have to be reported by
+    /// [`Self::marked`] once that cell has stored them.
+    pub async fn owed_to(&self, cell: u32) -> Vec<Marker> {
+        let mut owed = self.owed.subscribe();
+        loop {
+            let mut found = Vec::new();
+            self.owed.send_if_modified(|by_cell| {
+                if let Some(entries) = by_cell.get_mut(&cell) {
+                    found = entries.split_off(entries.len().saturating_sub(TOGETHER_MAX));
+                }
+                false
+            });
+            if !found.is_empty() {
+                return found.into_iter().filter_map(|of| self.marker(cell, of)).collect();
+            }
+            if owed.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn marker(&self, of_cell: u32, of: (Arc<str>, Entry)) -> Option<Marker> {
+        let topics = self.catalog.topics();
+        let producer = of.1.lock();
+        let owed = producer.owed.as_ref()?;
+        let mut partitions: Vec<(Arc<Topic>, Vec<u32>)> = Vec::new();
+        for (id, partition) in &owed.places {
+            if cell(topics, (*id, *partition)) != Some(of_cell) {
+                continue;
+            }
+            match partitions.last_mut() {
+                Some((topic, numbers)) if topic.id == *id => numbers.push(*partition),
+                Some(_) | None => {
+                    partitions.extend(topics.with_id(*id).map(|topic| (topic, vec![*partition])))
+                }
+            }
+        }
+        let (by, end) = (owed.by, owed.end);
+        drop(producer);
+        Some(Marker {
+            by,
+            end,
+            partitions,
+            of,
+        })
+    }
+
+    /// A cell has stored control batches. Transactions of which none are missing have ended, once that is
+    /// stored.
+    pub async fn marked(&self, of_cell: u32, markers: Vec<Marker>) {
+        let topics = self.catalog.topics();
+        let mut ended = Vec::new();
+        for marker in markers {
+            let mut producer = marker.of.1.lock();
+            let Some(owed) = producer.owed.as_mut() else {
+                continue;
+            };
+            owed.places
+                .retain(|place| cell(topics, *place).is_some_and(|cell| cell != of_cell));
+            let is_last = owed.places.is_empty();
+            drop(producer);
+            if is_last {
+                ended.push(marker.of);
+            }
+        }
+        while !ended.is_empty() {
+            match self.store_marked(&ended).await {
+                Ok(()) => {
+                    for (_, entry) in std::mem::take(&mut ended) {
+                        let mut producer = entry.lock();
+                        if let Some(owed) = producer.owed.take() {
+                            producer.status = owed.after;
+                            owed.done.cancel();
+                        }
+                    }
+                }
+                Err(NotStored::Refused(_)) => sleep(PAUSE).await,
+                // The journal has failed. The next start marks once more.
+                Err(NotStored::Unknown) => return,
+            }
+        }
+    }
+
+    async fn store_marked(&self, ended: &[(Arc<str>, Entry)]) -> Result<(), NotStored> {
+        let row = |(id, entry): &(Arc<str>, Entry)| {
+            let producer = entry.lock();
+            let after = producer.owed.as_ref().map(|owed| owed.after)?;
+            let row = stored::encode(
+                (producer.instance, producer.before),
+                producer.timeout_ms,
+                after,
+                producer.changed_at,
+                None,
+            );
+            Some(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row))
+        };
+        let ticket = self.append_state(ended.iter().filter_map(row));
+        only_outcome(ticket.await.first())
+    }
+
+    /// Has cells get the control batches that a producer owes them.
+    pub(crate) fn owe(&self, of: &(Arc<str>, Entry), owed: &Owed) {
+        let topics = self.catalog.topics();
+        let cells: BTreeSet<u32> = owed
+            .places
+            .iter()
+            .filter_map(|place| cell(topics, *place))
+            .collect();
+        self.owed.send_modify(|by_cell| {
+            for cell in cells {
+                by_cell
+                    .entry(cell)
+                    .or_default()
+                    .push((Arc::clone(&of.0), Arc::clone(&of.1)));
+            }
+        });
+    }
+
+    /// After a start: has cells get the control batches that they may not have yet. All topics are known.
+    pub(crate) fn owe_again(&self) {
+        let topics = self.catalog.topics();
+        for of in self.entries() {
+            let mut producer = of.1.lock();
+            let Some(owed) = &mut producer.owed else { continue };
+            owed.places.retain(|place| cell(topics, *place).is_some());
+            let owed = owed.clone();
+            if owed.places.is_empty() {
+                producer.owed = None;
+                continue;
+            }
+            producer.status = Status::Ending(owed.end);
+            drop(producer);
+            self.owe(&of, &owed);
+        }
+    }
+}
