@@ -28,7 +28,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::call::Close;
 use crate::cells::{Cells, ToCell};
+use crate::context::KafkaContext;
 use crate::error;
+use crate::transaction_operation::Outcomes;
 
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 /// Most control batches in a message, for at most 10,000 partitions each.
@@ -111,7 +113,7 @@ impl ToCoordinators {
     }
 
     /// Appends batches of a transaction, one to each log, once its coordinator says that they are part of it.
-    pub(crate) async fn append(&self, broker: &Broker, joining: Joining) -> Result<Ticket, NotPart> {
+    async fn append(&self, broker: &Broker, joining: Joining) -> Result<Ticket, NotPart> {
         let logs: Vec<LogId> = joining.parts.iter().map(|(log, _)| *log).collect();
         let places = joining.parts.iter();
         let question = Message::Check {
@@ -149,6 +151,15 @@ pub(crate) struct Joining {
     /// Log and place of each batch.
     pub parts: Vec<(LogId, Place)>,
     pub appends: Vec<Append>,
+}
+
+impl Joining {
+    /// Appends the batches, and waits for their outcomes.
+    pub(crate) async fn append(self, shared: &KafkaContext) -> Result<Outcomes, NotPart> {
+        let coordinators = shared.coordinators.as_ref();
+        let coordinators = coordinators.ok_or(NotPart(ErrorCode::NotEnoughReplicas))?;
+        Ok(coordinators.append(&shared.broker, self).await?.await)
+    }
 }
 
 /// Reason why batches are not part of a transaction.
@@ -342,8 +353,8 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
     }
 }
 
-/// Brings control batches to a cell, over a connection that is kept. What went over earlier connections is
-/// late once something came over this one, and refused.
+/// Brings control batches to a cell, over a connection that is kept. Once one came over it, those of earlier
+/// connections are late, and refused.
 async fn bring(
     cells: &dyn Cells,
     cell: u32,
@@ -351,12 +362,11 @@ async fn bring(
     markers: &[Marker],
 ) -> io::Result<()> {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
-    let (from, to) = match way {
-        Some(way) => way,
-        None => {
-            let from = (cells.epoch(), CONNECTIONS.fetch_add(1, Ordering::Relaxed));
-            way.insert((from, reach(cells, cell).await?))
-        }
+    let (from, to) = if let Some(way) = way {
+        way
+    } else {
+        let from = (cells.epoch(), CONNECTIONS.fetch_add(1, Ordering::Relaxed));
+        way.insert((from, reach(cells, cell).await?))
     };
     for part in markers.chunks(TOGETHER_MAX) {
         let message = Message::Mark {

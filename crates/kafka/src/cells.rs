@@ -59,7 +59,7 @@ pub trait FirstCell: Debug + Send + Sync {
     fn reach(&self, client: SocketAddr) -> Reached<'_>;
 }
 
-/// The ways between cells, for what they say of transactions.
+/// The ways between cells, for messages about transactions.
 pub trait Cells: Debug + Send + Sync {
     /// Epoch of this cell: each of its owners has a larger one.
     fn epoch(&self) -> i32;

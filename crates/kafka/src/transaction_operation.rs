@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 use stafett_groups::{CommitSender, NewCommit};
-use stafett_kafka_wire::{ErrorCode, Str};
+use stafett_kafka_wire::Str;
 use stafett_model::TransactionEnd;
 use stafett_topics::Outcome;
-use stafett_transactions::{Instance, Parts, TransactionError};
+use stafett_transactions::{Instance, Parts, TransactionError, Transactions};
 
 use crate::call::Close;
 use crate::cell_transactions::{Joining, NotPart};
@@ -62,6 +62,15 @@ pub(crate) struct AddedParts {
     pub parts: Parts,
 }
 
+impl AddedParts {
+    async fn add(self, transactions: &Transactions) -> Result<(), TransactionError> {
+        if self.is_checked {
+            return transactions.check_parts(&self.id, self.given, &self.parts);
+        }
+        transactions.add_parts(&self.id, self.given, self.parts).await
+    }
+}
+
 impl TransactionOperation {
     pub(crate) async fn perform(self, context: &RequestContext) -> Result<Step, Close> {
         let transactions = context.shared.broker.transactions();
@@ -112,33 +121,10 @@ impl TransactionOperation {
                 then,
             } => then.on_done(context, transactions.end(&id, given, end, bumps).await),
             Self::AddParts(added, then) => {
-                let added = added.into_iter().map(async |added| {
-                    let AddedParts {
-                        id,
-                        given,
-                        is_checked,
-                        parts,
-                    } = added;
-                    if is_checked {
-                        transactions.check_parts(&id, given, &parts)
-                    } else {
-                        transactions.add_parts(&id, given, parts).await
-                    }
-                });
+                let added = added.into_iter().map(|added| added.add(transactions));
                 then.on_done(context, in_order(added).await)
             }
-            Self::Append(joining, then) => {
-                let shared = &context.shared;
-                let appended = match &shared.coordinators {
-                    Some(coordinators) => coordinators.append(&shared.broker, *joining).await,
-                    None => Err(NotPart(ErrorCode::CoordinatorNotAvailable)),
-                };
-                let outcomes = match appended {
-                    Ok(ticket) => Ok(ticket.await),
-                    Err(why) => Err(why),
-                };
-                then.on_done(context, outcomes)
-            }
+            Self::Append(joining, then) => then.on_done(context, joining.append(&context.shared).await),
             Self::Abort(aborts, then) => {
                 let aborts = aborts.into_iter();
                 let aborted = aborts.map(|(parts, given)| transactions.abort(parts, given));

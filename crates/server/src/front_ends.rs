@@ -22,7 +22,7 @@ use crate::serve::Process;
 
 /// Name of the door for requests that other cells pass on.
 pub(crate) const KAFKA_PASSED: &str = "kafka-passed";
-/// Name of the door for what cells say to each other of transactions.
+/// Name of the door for messages of other cells about transactions.
 pub(crate) const TRANSACTIONS: &str = "transactions";
 /// Largest number of cells.
 const CELLS_MAX: u16 = 16;
@@ -159,7 +159,7 @@ impl Process {
             }
         }
         // They end with this.
-        pending().await
+        pending::<()>().await;
     }
 }
 

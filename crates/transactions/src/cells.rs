@@ -11,7 +11,7 @@
 //! two transactions may have the same epoch. Readers of committed batches of a cell see the transaction from
 //! its control batch there on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,14 @@ pub struct Parts {
 }
 
 impl Parts {
+    /// Returns parts of this cell alone.
+    pub fn of_logs(logs: impl IntoIterator<Item = LogId>) -> Self {
+        Self {
+            logs: logs.into_iter().collect(),
+            elsewhere: Vec::new(),
+        }
+    }
+
     /// Adds a partition. False if the topic has none of this number.
     pub fn add(&mut self, topic: &Topic, partition: u32) -> bool {
         match topic.log(partition) {
@@ -91,6 +99,9 @@ impl Owed {
     }
 }
 
+/// Producers that owe control batches, by the cell that lacks them.
+pub(crate) type OwedByCell = HashMap<u32, Vec<(Arc<str>, Entry)>>;
+
 /// End of a transaction, for its partitions in one cell.
 #[derive(Debug, Clone)]
 pub struct Marker {
@@ -108,8 +119,8 @@ fn cell(topics: &Topics, (topic, partition): Place) -> Option<u32> {
 }
 
 impl Producer {
-    /// Returns what other cells are owed once an end is stored. `by`: producer and epoch of the control
-    /// batches.
+    /// Returns the control batches that other cells are owed once an end is stored. `by`: their producer and
+    /// epoch.
     pub(crate) fn owes(&self, by: Instance, next: Next, topics: &Topics) -> Option<Owed> {
         let places = self.elsewhere.keys().copied();
         let places: BTreeSet<_> = places.filter(|place| cell(topics, *place).is_some()).collect();
@@ -151,7 +162,7 @@ impl Transactions {
             match partitions.last_mut() {
                 Some((topic, numbers)) if topic.id == *id => numbers.push(*partition),
                 Some(_) | None => {
-                    partitions.extend(topics.with_id(*id).map(|topic| (topic, vec![*partition])))
+                    partitions.extend(topics.with_id(*id).map(|topic| (topic, vec![*partition])));
                 }
             }
         }

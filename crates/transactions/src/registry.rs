@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::cells::OwedByCell;
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::metrics::TransactionMetrics;
@@ -73,7 +74,7 @@ pub struct Transactions {
     /// of ids. Taken under the lock of a producer.
     open: Lock<HashMap<Arc<str>, Entry>>,
     /// Producers whose control batches cells do not have yet, by cell.
-    pub(crate) owed: watch::Sender<HashMap<u32, Vec<(Arc<str>, Entry)>>>,
+    pub(crate) owed: watch::Sender<OwedByCell>,
     /// Number of transactions with commits that wait.
     pending: AtomicUsize,
 }

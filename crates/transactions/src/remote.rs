@@ -2,7 +2,7 @@
 //!
 //! A batch is appended once the coordinator has said that its log is part of the transaction, and no control
 //! batch has come since the question. So none is appended behind the end of its transaction, where nothing
-//! would ever end it. What the coordinator said is not stored: after a start it is asked again.
+//! would ever end it. The coordinator's answers are not stored: after a start it is asked again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::error::TransactionError;
 use crate::producer::Instance;
 
 /// Looks after which a transaction that its coordinator does not know is aborted. A former coordinator, which
-/// does not know what is going on, has ended by then.
+/// does not know of later transactions, has ended by then.
 const ABANDONED_LOOKS: u32 = 3;
 
-/// Connection of a coordinator: epoch of its cell, and number of the connection there. What comes over
-/// earlier ones is late.
+/// Connection of a coordinator: epoch of its cell, and number of the connection there. Messages of
+/// earlier ones are late.
 pub type Coordinator = (i32, u64);
 
 /// Transactions of other coordinators with batches in a broker's logs.
@@ -40,7 +40,7 @@ struct Known {
     coordinator: Coordinator,
 }
 
-/// What is known of a producer.
+/// State of a producer.
 #[derive(Debug, Default)]
 struct Remote {
     epoch: i16,
@@ -197,11 +197,13 @@ impl RemoteTransactions {
     pub async fn abort_abandoned(&self, ask: impl AsyncFnOnce(Vec<ProducerId>) -> Option<Vec<ProducerId>>) {
         let open = self.journal.open_transactions();
         let producers: BTreeSet<_> = open.iter().map(|open| open.producer.0).collect();
-        let open_there = match producers.is_empty() {
-            true => Some(Vec::new()),
-            false => ask(producers.into_iter().map(ProducerId).collect()).await,
+        if producers.is_empty() {
+            self.abandoned.lock().clear();
+            return;
+        }
+        let Some(open_there) = ask(producers.into_iter().map(ProducerId).collect()).await else {
+            return;
         };
-        let Some(open_there) = open_there else { return };
         let place = |open: &OpenTransaction| (open.log, open.producer, open.first.0);
         let mut appends = Vec::new();
         {

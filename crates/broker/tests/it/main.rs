@@ -22,3 +22,4 @@ mod simulated;
 mod torn;
 mod transactions;
 mod transactions_model;
+mod transactions_over_cells;

@@ -11,7 +11,7 @@ use stafett_journal::simulated::SimulatedDisk;
 use stafett_journal::{Append, Journal, MemoryJournal, Outcome};
 use stafett_model::{BatchBuilder, Codec, Durability, LogId, Offset, ProducerId, Record, TransactionEnd};
 use stafett_topics::{Batches, LogRead, NewTopic, Topic, TopicSettings, Visibility};
-use stafett_transactions::{Instance, Status, TransactionError, Transactions};
+use stafett_transactions::{Instance, Parts, Status, TransactionError, Transactions};
 
 use crate::simulated::{losing_power_at, on_disk};
 
@@ -317,13 +317,15 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
     assert_ne!(instance, given);
     let refused = transactions.begin_producer("id", TIMEOUT_MS, Some(given)).await;
     assert_eq!(refused, Err(Fenced));
-    assert_eq!(transactions.add_logs("id", given, []), Err(UnknownProducer));
+    let added = transactions.add_parts("id", given, Parts::default()).await;
+    assert_eq!(added, Err(UnknownProducer));
     let later = instance.epoch + 1;
     let later = Instance {
         epoch: later,
         ..instance
     };
-    assert_eq!(transactions.add_logs("id", later, []), Err(Fenced));
+    let added = transactions.add_parts("id", later, Parts::default()).await;
+    assert_eq!(added, Err(Fenced));
     for bumps in [false, true] {
         let refused = transactions
             .end("id", instance, TransactionEnd::Commit, bumps)
@@ -334,7 +336,8 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
     let [one, other] = logs(&topic)[..] else {
         panic!("there are two");
     };
-    transactions.add_logs("id", instance, [one]).unwrap();
+    let parts = Parts::of_logs([one]);
+    transactions.add_parts("id", instance, parts).await.unwrap();
     let append = || vec![Append::batch(other, batch(instance, 0, "x"))];
     let refused = transactions.append("id", instance, false, &[other], append());
     assert_eq!(refused.unwrap_err(), NotAdded);
@@ -482,7 +485,8 @@ async fn a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() {
     let added = self::topic(&broker, "added", 1).await.unwrap();
     let log = logs(&added)[0];
     let transactions = broker.transactions();
-    transactions.add_logs("id", instance, [log]).unwrap();
+    let parts = Parts::of_logs([log]);
+    transactions.add_parts("id", instance, parts).await.unwrap();
     broker
         .catalog()
         .append(vec![Append::batch(log, foreign(instance.epoch + 5))])

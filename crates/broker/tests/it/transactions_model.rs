@@ -16,7 +16,7 @@ use stafett_broker::Broker;
 use stafett_journal::{Append, MemoryJournal, Outcome};
 use stafett_model::{LogId, Offset, ProducerId, TransactionEnd};
 use stafett_topics::Topic;
-use stafett_transactions::{Instance, Status};
+use stafett_transactions::{Instance, Parts, Status};
 
 use crate::transactions::{
     NOBODY, TIMEOUT_MS, batch, commit_of, committed, committed_offset, in_memory, logs, start, topic,
@@ -170,7 +170,8 @@ impl World {
             }
             Step::AddLog { by, log } => {
                 let Some(instance) = self.instance(by) else { return };
-                let added = transactions.add_logs(IDS[by.id], instance, [logs(&self.topic)[log]]);
+                let parts = Parts::of_logs([logs(&self.topic)[log]]);
+                let added = transactions.add_parts(IDS[by.id], instance, parts).await;
                 assert_eq!(added.is_ok(), by.back == 0, "{added:?}");
             }
             Step::AddGroup { by } => {
