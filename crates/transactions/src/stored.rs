@@ -221,6 +221,19 @@ mod tests {
         };
         for before in [None, Some(Instance { epoch: 2, ..instance })] {
             let status = Status::Ended(TransactionEnd::Abort);
+            let owed = Owed::new(instance, status, [(TopicId(9), 2), (TopicId(10), 0)].into());
+            let row = encode((instance, before), 60_000, status, 5, Some(&owed));
+            let read = decode(&row).unwrap();
+            let read_owed = read.owed.unwrap();
+            assert_eq!((read.instance, read.before), (instance, before));
+            assert_eq!((read_owed.by, read_owed.after), (owed.by, owed.after));
+            assert_eq!(
+                (read_owed.end, read_owed.places),
+                (TransactionEnd::Abort, owed.places)
+            );
+            for cut in 0..row.len() {
+                assert!(decode(&row[..cut]).is_none());
+            }
             let row = encode((instance, before), 60_000, status, 5, None);
             let read = decode(&row).unwrap();
             assert_eq!(
@@ -264,5 +277,10 @@ mod tests {
         }
         let read = Delta::Withdrawal("ä".into(), places.into());
         assert_eq!(decode_delta(&row), Some(read));
+        let row = encode_elsewhere(&places);
+        for cut in 0..row.len() {
+            assert_eq!(decode_delta(&row[..cut]), None);
+        }
+        assert_eq!(decode_delta(&row), Some(Delta::Elsewhere(places.into())));
     }
 }
