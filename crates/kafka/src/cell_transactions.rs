@@ -7,7 +7,6 @@
 //!
 //! Connections are between nodes, which trust each other. Each message has its answer before the next one.
 
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,10 +19,9 @@ use stafett_kafka_wire::ErrorCode;
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
 use stafett_net::{Connection, Duplex, Protocol};
 use stafett_topics::{Append, Ticket, TopicId, Topics, cell_of};
-use stafett_transactions::{
-    Coordinator, Instance, Marker, Parts, Place, RemoteMarker, Status, TransactionError,
-};
+use stafett_transactions::{Coordinator, Instance, Marker, Parts, Place, RemoteMarker, TransactionError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use crate::call::Close;
@@ -33,30 +31,33 @@ use crate::error;
 use crate::transaction_operation::Outcomes;
 
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
-/// Most control batches in a message, for at most 10,000 partitions each.
-const TOGETHER_MAX: usize = 50;
-/// Most connections to the first cell that are kept.
-const KEPT_MAX: usize = 16;
-/// Time for an answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Pause before another attempt.
+/// Most partitions of the control batches in a message, unless it has one alone.
+const PARTITIONS_MAX: usize = 20_000;
+/// Most questions to the first cell at once, each over a connection that is kept.
+const ASKING_MAX: usize = 32;
+/// Time for an answer, below the time-outs of clients' libraries.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Pause before another attempt to reach a cell.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Pause before control batches come again that a cell could not store: its disk may be full.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks for transactions that their coordinator does not know. Several looks go by before
 /// one is aborted: a former coordinator has ended meanwhile.
 const LOOK: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Message {
-    /// Are these partitions part of the transaction? They are added if `adds`.
+    /// Are these partitions part of the transaction? They are added if `adds`. Answered by the epoch of the
+    /// coordinator's cell, and an error code.
     Check {
         id: String,
         by: Producer,
         adds: bool,
         places: Vec<Partition>,
     },
-    /// Which of these producers have a transaction that is not ended in all cells?
-    Open(Vec<i64>),
-    /// Store control batches.
+    /// Are these partitions part of an open transaction of the producer? Answered for each.
+    Open(Vec<(i64, Partition)>),
+    /// Store control batches. Answered for each: is it stored?
     Mark { from: Coordinator, markers: Vec<Marked> },
 }
 
@@ -78,6 +79,8 @@ pub(crate) struct ToCoordinators {
     cells: Arc<dyn Cells>,
     /// Connections to the first cell that nothing waits for.
     kept: Lock<Vec<ToCell>>,
+    /// Permits for questions.
+    asking: Semaphore,
 }
 
 impl ToCoordinators {
@@ -85,31 +88,31 @@ impl ToCoordinators {
         Self {
             cells,
             kept: Lock::default(),
+            asking: Semaphore::new(ASKING_MAX),
         }
     }
 
     /// Asks the first cell.
     async fn ask<A: DeserializeOwned>(&self, message: &Message) -> io::Result<A> {
+        let answered = timeout(ANSWER_MAX, self.ask_once_or_twice(message)).await;
+        answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    async fn ask_once_or_twice<A: DeserializeOwned>(&self, message: &Message) -> io::Result<A> {
+        let _turn = self.asking.acquire().await.map_err(io::Error::other)?;
         let kept = self.kept.lock().pop();
         if let Some(mut to) = kept
             && let Ok(answer) = exchange(&mut to, message).await
         {
-            self.keep(to);
+            self.kept.lock().push(to);
             return Ok(answer);
         }
         // The former owner may have ended its connections.
         self.kept.lock().clear();
         let mut to = reach(&*self.cells, 0).await?;
         let answer = exchange(&mut to, message).await?;
-        self.keep(to);
+        self.kept.lock().push(to);
         Ok(answer)
-    }
-
-    fn keep(&self, to: ToCell) {
-        let mut kept = self.kept.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(to);
-        }
     }
 
     /// Appends batches of a transaction, one to each log, once its coordinator says that they are part of it.
@@ -125,9 +128,9 @@ impl ToCoordinators {
                 .collect(),
         };
         let ask = async {
-            match self.ask(&question).await {
-                Ok(0) => Ok(()),
-                Ok(code) => Err(NotPart(
+            match self.ask::<(i32, i16)>(&question).await {
+                Ok((epoch, 0)) => Ok(epoch),
+                Ok((_, code)) => Err(NotPart(
                     ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError),
                 )),
                 Err(why) => {
@@ -186,8 +189,9 @@ async fn exchange<A: DeserializeOwned>(to: &mut ToCell, message: &Message) -> io
         answer.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     };
     tokio::select! {
-        answered = timeout(ANSWER_MAX, answered) => answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+        biased;
         () = lost => Err(io::Error::other("the cell has lost its node")),
+        answered = timeout(ANSWER_MAX, answered) => answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
     }
 }
 
@@ -221,12 +225,14 @@ async fn read<T: DeserializeOwned>(stream: &mut (impl Duplex + ?Sized)) -> io::R
 #[derive(Debug)]
 pub struct TransactionDoor {
     broker: Arc<Broker>,
+    cells: Arc<dyn Cells>,
 }
 
 impl TransactionDoor {
-    pub fn new(broker: &Arc<Broker>) -> Self {
+    pub fn new(broker: &Arc<Broker>, cells: Arc<dyn Cells>) -> Self {
         Self {
             broker: Arc::clone(broker),
+            cells,
         }
     }
 
@@ -241,9 +247,10 @@ impl TransactionDoor {
             match message {
                 Message::Check { id, by, adds, places } => {
                     let code = self.check(&id, by, adds, &places).await;
-                    write(stream, &code.map_err(io::Error::other)?.code()).await?;
+                    let code = code.map_err(io::Error::other)?.code();
+                    write(stream, &(self.cells.epoch(), code)).await?;
                 }
-                Message::Open(producers) => write(stream, &self.open(producers)).await?,
+                Message::Open(asked) => write(stream, &self.open(asked)).await?,
                 Message::Mark { from, markers } => {
                     let stored = self.mark(from, markers).await;
                     write(stream, &stored).await?;
@@ -285,19 +292,19 @@ impl TransactionDoor {
         }
     }
 
-    fn open(&self, asked: Vec<i64>) -> Vec<i64> {
-        let all = self.broker.transactions().list();
-        let open = all
-            .iter()
-            .filter(|found| matches!(found.status, Status::Ongoing | Status::Ending(_)));
-        let open: HashSet<i64> = open.map(|found| found.instance.producer.0).collect();
-        asked
-            .into_iter()
-            .filter(|producer| open.contains(producer))
-            .collect()
+    fn open(&self, asked: Vec<(i64, Partition)>) -> Vec<bool> {
+        let asked = asked.into_iter();
+        let asked: Vec<_> = asked
+            .map(|(producer, (topic, partition))| (ProducerId(producer), (TopicId(topic), partition)))
+            .collect();
+        self.broker.transactions().are_open(&asked)
     }
 
-    async fn mark(&self, from: Coordinator, markers: Vec<Marked>) -> bool {
+    async fn mark(&self, from: Coordinator, markers: Vec<Marked>) -> Vec<bool> {
+        // Nothing of this coordinator may have come to this owner of the cell before.
+        if from.0 < self.cells.epoch_of_first() {
+            return vec![false; markers.len()];
+        }
         let topics = self.broker.topics();
         let marker = |marked: Marked| RemoteMarker {
             by: Instance {
@@ -342,10 +349,22 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
         if markers.is_empty() {
             markers = transactions.owed_to(cell).await;
         }
-        match bring(&*cells, cell, &mut way, &markers).await {
-            Ok(()) => transactions.marked(cell, std::mem::take(&mut markers)).await,
+        let count = first_part(&markers);
+        match bring(&*cells, cell, &mut way, &markers[..count]).await {
+            Ok(stored) => {
+                let mut stored = stored.into_iter();
+                let (done, rest): (Vec<_>, Vec<_>) =
+                    markers.drain(..count).partition(|_| stored.next() == Some(true));
+                let is_refused = !rest.is_empty();
+                markers.extend(rest);
+                transactions.marked(cell, done).await;
+                if is_refused {
+                    tracing::debug!(cell, "control batches are not stored yet");
+                    sleep(REFUSED_PAUSE).await;
+                }
+            }
             Err(why) => {
-                tracing::debug!(%why, cell, "control batches are not stored yet");
+                tracing::debug!(%why, cell, "control batches are not brought yet");
                 way = None;
                 sleep(PAUSE).await;
             }
@@ -353,14 +372,25 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
     }
 }
 
-/// Brings control batches to a cell, over a connection that is kept. Once one came over it, those of earlier
-/// connections are late, and refused.
+/// Returns the number of the first markers that go together: at least one, which may be large.
+fn first_part(markers: &[Marker]) -> usize {
+    let mut partitions = 0;
+    let fits = |marker: &&Marker| {
+        let of_topics = marker.partitions.iter().map(|(_, numbers)| numbers.len());
+        partitions += of_topics.sum::<usize>();
+        partitions <= PARTITIONS_MAX
+    };
+    markers.iter().take_while(fits).count().max(1).min(markers.len())
+}
+
+/// Brings control batches to a cell, over a connection that is kept. Returns which are stored. Once one came
+/// over the connection, those of earlier ones are late, and refused.
 async fn bring(
     cells: &dyn Cells,
     cell: u32,
     way: &mut Option<(Coordinator, ToCell)>,
     markers: &[Marker],
-) -> io::Result<()> {
+) -> io::Result<Vec<bool>> {
     static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
     let (from, to) = if let Some(way) = way {
         way
@@ -368,16 +398,11 @@ async fn bring(
         let from = (cells.epoch(), CONNECTIONS.fetch_add(1, Ordering::Relaxed));
         way.insert((from, reach(cells, cell).await?))
     };
-    for part in markers.chunks(TOGETHER_MAX) {
-        let message = Message::Mark {
-            from: *from,
-            markers: part.iter().map(marked).collect(),
-        };
-        if !exchange::<bool>(to, &message).await? {
-            return Err(io::Error::other("the cell cannot store them"));
-        }
-    }
-    Ok(())
+    let message = Message::Mark {
+        from: *from,
+        markers: markers.iter().map(marked).collect(),
+    };
+    exchange(to, &message).await
 }
 
 fn marked(marker: &Marker) -> Marked {
@@ -397,10 +422,10 @@ pub async fn abort_abandoned(broker: Arc<Broker>, cells: Arc<dyn Cells>) {
     let first = ToCoordinators::new(cells);
     loop {
         sleep(LOOK).await;
-        let ask = async |producers: Vec<ProducerId>| {
-            let asked = Message::Open(producers.iter().map(|producer| producer.0).collect());
-            let open: Vec<i64> = first.ask(&asked).await.ok()?;
-            Some(open.into_iter().map(ProducerId).collect())
+        let ask = async |asked: &[(ProducerId, Place)]| {
+            let asked = asked.iter();
+            let asked = asked.map(|(producer, (topic, partition))| (producer.0, (topic.0, *partition)));
+            first.ask(&Message::Open(asked.collect())).await.ok()
         };
         broker.remote_transactions().abort_abandoned(ask).await;
     }

@@ -43,7 +43,7 @@ pub struct KafkaSettings {
     pub brokers: Option<Arc<dyn Brokers>>,
     /// The way to the first cell. `None` there, and in a broker that has no cells.
     pub first_cell: Option<Arc<dyn FirstCell>>,
-    /// The ways to all cells. `None` in a broker that has none.
+    /// The ways to all cells. `None` in the first one, and in a broker that has no cells.
     pub cells: Option<Arc<dyn Cells>>,
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::node::{self, ListenerFacts};
 use crate::serve::Process;
 
-/// Listening sockets by the setting of their address: opened by the first run that needs them, shared by all
+/// Listening sockets by the names of their listeners: opened by the first run that needs them, shared by all
 /// runs, closed when the process is about to end.
 pub(crate) type Sockets = Lock<HashMap<&'static str, Listener>>;
 
@@ -86,7 +86,7 @@ impl Process {
             return Ok(None);
         };
         let overload = endpoint.overload.word();
-        if let Some(listener) = self.sockets.lock().get(key) {
+        if let Some(listener) = self.sockets.lock().get(name) {
             let listener = listener.counted_in(&self.net);
             let address = listener.local_addr().context("a listener has no address")?;
             self.announce(name, address, overload);
@@ -112,7 +112,7 @@ impl Process {
         let listener = listener.secured(security);
         let address = listener.local_addr().context("a listener has no address")?;
         self.announce(name, address, overload);
-        self.sockets.lock().insert(key, listener.clone());
+        self.sockets.lock().insert(name, listener.clone());
         Ok(Some((listener, address)))
     }
 

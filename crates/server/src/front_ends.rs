@@ -24,6 +24,8 @@ use crate::serve::Process;
 pub(crate) const KAFKA_PASSED: &str = "kafka-passed";
 /// Name of the door for messages of other cells about transactions.
 pub(crate) const TRANSACTIONS: &str = "transactions";
+/// Setting of the ports of other cells than the first.
+const CELLS_PORT: &str = "kafka.cells_port";
 /// Largest number of cells.
 const CELLS_MAX: u16 = 16;
 
@@ -69,13 +71,13 @@ impl Bound {
         let endpoint = Endpoint {
             plain: Place {
                 name,
+                key: CELLS_PORT,
                 address: plain.as_deref(),
-                ..usual.plain
             },
             tls: Place {
                 name: name_tls,
+                key: CELLS_PORT,
                 address: tls.as_deref(),
-                ..usual.tls
             },
             ..usual
         };
@@ -105,7 +107,10 @@ pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Opt
         .is_some_and(|member| member.cell_count() > 1)
     {
         open_door(process, KAFKA_PASSED, passed);
-        open_door(process, TRANSACTIONS, TransactionDoor::new(broker));
+        if let Some(member) = &process.member {
+            let cells = Arc::new(ToCells::new(member, member));
+            open_door(process, TRANSACTIONS, TransactionDoor::new(broker, cells));
+        }
     }
     open_amqp(broker, process, amqp);
     plain
@@ -134,21 +139,23 @@ pub(crate) fn open_cell(
         let (host, port) = host_port(&told?.1).ok()?;
         Some(stafett_kafka::Endpoint { host, port })
     };
+    let cells = Arc::new(cells);
+    let door = TransactionDoor::new(broker, Arc::<ToCells>::clone(&cells));
     let settings = KafkaSettings {
         broker_id: brokers::id_of_cell(cell),
         advertised: told(name),
         advertised_tls: told(name_tls),
         first_cell: Some(Arc::new(first)),
-        cells: Some(Arc::new(cells)),
+        cells: Some(cells),
         ..kafka_settings(process, &opened)
     };
     let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
     process.front_ends.serve(opened.listeners, kafka);
-    open_door(process, TRANSACTIONS, TransactionDoor::new(broker));
+    open_door(process, TRANSACTIONS, door);
 }
 
 impl Process {
-    /// At the first cell: brings control batches of transactions to the others. Does not return.
+    /// At the first cell: brings control batches of transactions to the others. Returns if that has failed.
     pub(crate) async fn mark_cells(&self, broker: &Arc<Broker>) {
         let mut marking = JoinSet::new();
         if let Some(member) = &self.member {
@@ -158,8 +165,10 @@ impl Process {
                 marking.spawn(mark_cell(Arc::clone(broker), cells, cell));
             }
         }
-        // They end with this.
-        pending::<()>().await;
+        // They end with this, and do not return otherwise.
+        if marking.join_next().await.is_none() {
+            pending::<()>().await;
+        }
     }
 }
 

@@ -11,11 +11,11 @@
 //! two transactions may have the same epoch. Readers of committed batches of a cell see the transaction from
 //! its control batch there on.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_model::{LogId, TransactionEnd};
+use stafett_model::{LogId, ProducerId, TransactionEnd};
 use stafett_store::{NotStored, only_outcome, spaces};
 use stafett_topics::{Topic, Topics, cell_of};
 use tokio::time::{sleep, timeout};
@@ -71,7 +71,11 @@ pub(crate) struct Owed {
     /// Status of the producer once all cells have them.
     pub(crate) after: Status,
     pub(crate) places: BTreeSet<Place>,
-    /// Cancelled then.
+    /// Cells that have not said that they have them.
+    cells: BTreeSet<u32>,
+    /// Number of the transaction since the start.
+    number: u64,
+    /// Cancelled once all cells have them.
     pub(crate) done: CancellationToken,
 }
 
@@ -79,7 +83,7 @@ impl Owed {
     pub(crate) fn new(by: Instance, after: Status, places: BTreeSet<Place>) -> Self {
         let end = match after {
             Status::Ended(end) | Status::Ending(end) => end,
-            // Another instance of the producer has begun.
+            // Another instance of the producer is to begin.
             Status::Empty | Status::Ongoing | Status::Gone => TransactionEnd::Abort,
         };
         Self {
@@ -87,20 +91,33 @@ impl Owed {
             end,
             after,
             places,
+            cells: BTreeSet::new(),
+            number: 0,
             done: CancellationToken::new(),
         }
-    }
-
-    /// Waits until all cells have their control batches, or for a second: a cell may have no owner for some
-    /// time.
-    pub(crate) async fn answerable(done: CancellationToken) {
-        // The answer is the same after both.
-        let _ = timeout(ANSWER_WAIT, done.cancelled()).await;
     }
 }
 
 /// Producers that owe control batches, by the cell that lacks them.
 pub(crate) type OwedByCell = HashMap<u32, Vec<(Arc<str>, Entry)>>;
+
+/// A stored end. Other cells may not have their control batches yet.
+pub(crate) struct StoredEnd {
+    pub(crate) instance: Instance,
+    pub(crate) marked: Option<CancellationToken>,
+}
+
+impl StoredEnd {
+    /// Waits until all cells have their control batches, or for a second: a cell may have no owner for some
+    /// time. Returns the instance as which the producer goes on.
+    pub(crate) async fn answerable(self) -> Instance {
+        if let Some(marked) = self.marked {
+            // The answer is the same after both.
+            let _ = timeout(ANSWER_WAIT, marked.cancelled()).await;
+        }
+        self.instance
+    }
+}
 
 /// End of a transaction, for its partitions in one cell.
 #[derive(Debug, Clone)]
@@ -111,6 +128,7 @@ pub struct Marker {
     /// Partitions, by topic.
     pub partitions: Vec<(Arc<Topic>, Vec<u32>)>,
     of: (Arc<str>, Entry),
+    number: u64,
 }
 
 /// Returns the cell of a partition in another one. `None` if the topic is gone.
@@ -119,6 +137,10 @@ fn cell(topics: &Topics, (topic, partition): Place) -> Option<u32> {
 }
 
 impl Producer {
+    fn owed_of(&mut self, number: u64) -> Option<&mut Owed> {
+        self.owed.as_mut().filter(|owed| owed.number == number)
+    }
+
     /// Returns the control batches that other cells are owed once an end is stored. `by`: their producer and
     /// epoch.
     pub(crate) fn owes(&self, by: Instance, next: Next, topics: &Topics) -> Option<Owed> {
@@ -137,7 +159,7 @@ impl Transactions {
             let mut found = Vec::new();
             self.owed.send_if_modified(|by_cell| {
                 if let Some(entries) = by_cell.get_mut(&cell) {
-                    found = entries.split_off(entries.len().saturating_sub(TOGETHER_MAX));
+                    found = entries.drain(..entries.len().min(TOGETHER_MAX)).collect();
                 }
                 false
             });
@@ -166,43 +188,37 @@ impl Transactions {
                 }
             }
         }
-        let (by, end) = (owed.by, owed.end);
+        let (by, end, number) = (owed.by, owed.end, owed.number);
         drop(producer);
         Some(Marker {
             by,
             end,
             partitions,
             of,
+            number,
         })
     }
 
     /// A cell has stored control batches. Transactions of which none are missing have ended, once that is
     /// stored.
-    pub async fn marked(&self, of_cell: u32, markers: Vec<Marker>) {
-        let topics = self.catalog.topics();
+    pub async fn marked(&self, cell: u32, markers: Vec<Marker>) {
         let mut ended = Vec::new();
         for marker in markers {
             let mut producer = marker.of.1.lock();
-            let Some(owed) = producer.owed.as_mut() else {
-                continue;
-            };
-            owed.places
-                .retain(|place| cell(topics, *place).is_some_and(|cell| cell != of_cell));
-            let is_last = owed.places.is_empty();
+            let is_last = producer.owed_of(marker.number).is_some_and(|owed| {
+                owed.cells.remove(&cell);
+                owed.cells.is_empty()
+            });
             drop(producer);
             if is_last {
-                ended.push(marker.of);
+                ended.push(marker);
             }
         }
         while !ended.is_empty() {
             match self.store_marked(&ended).await {
                 Ok(()) => {
-                    for (_, entry) in std::mem::take(&mut ended) {
-                        let mut producer = entry.lock();
-                        if let Some(owed) = producer.owed.take() {
-                            producer.status = owed.after;
-                            owed.done.cancel();
-                        }
+                    for marker in std::mem::take(&mut ended) {
+                        self.on_marked(&marker);
                     }
                 }
                 Err(NotStored::Refused(_)) => sleep(PAUSE).await,
@@ -212,10 +228,34 @@ impl Transactions {
         }
     }
 
-    async fn store_marked(&self, ended: &[(Arc<str>, Entry)]) -> Result<(), NotStored> {
-        let row = |(id, entry): &(Arc<str>, Entry)| {
-            let producer = entry.lock();
-            let after = producer.owed.as_ref().map(|owed| owed.after)?;
+    fn on_marked(
+        &self,
+        Marker {
+            of: (id, entry),
+            number,
+            ..
+        }: &Marker,
+    ) {
+        let mut producer = entry.lock();
+        if producer.owed_of(*number).is_none() {
+            return;
+        }
+        if let Some(owed) = producer.owed.take() {
+            producer.status = owed.after;
+            self.metrics.owed.dec();
+            self.on_ended(id, owed.end);
+            owed.done.cancel();
+        }
+    }
+
+    async fn store_marked(&self, ended: &[Marker]) -> Result<(), NotStored> {
+        let row = |Marker {
+                       of: (id, entry),
+                       number,
+                       ..
+                   }: &Marker| {
+            let mut producer = entry.lock();
+            let after = producer.owed_of(*number)?.after;
             let row = stored::encode(
                 (producer.instance, producer.before),
                 producer.timeout_ms,
@@ -229,22 +269,43 @@ impl Transactions {
         only_outcome(ticket.await.first())
     }
 
+    /// Returns which of these producers have a transaction with the partition of which other cells, or this
+    /// one, do not know the end.
+    pub fn are_open(&self, asked: &[(ProducerId, Place)]) -> Vec<bool> {
+        let mut open: HashSet<(ProducerId, Place)> = HashSet::new();
+        for (_, entry) in self.open_entries() {
+            let producer = entry.lock();
+            let (ongoing, ending) = (producer.instance.producer, producer.owed.as_ref());
+            open.extend(producer.elsewhere.keys().map(|place| (ongoing, *place)));
+            let places = ending.iter().flat_map(|owed| &owed.places);
+            open.extend(
+                ending
+                    .iter()
+                    .zip(places)
+                    .map(|(owed, place)| (owed.by.producer, *place)),
+            );
+        }
+        asked.iter().map(|place| open.contains(place)).collect()
+    }
+
     /// Has cells get the control batches that a producer owes them.
-    pub(crate) fn owe(&self, of: &(Arc<str>, Entry), owed: &Owed) {
+    pub(crate) fn owe(&self, of: &(Arc<str>, Entry), producer: &mut Producer, mut owed: Owed) {
         let topics = self.catalog.topics();
-        let cells: BTreeSet<u32> = owed
+        owed.cells = owed
             .places
             .iter()
             .filter_map(|place| cell(topics, *place))
             .collect();
+        owed.number = producer.number;
+        producer.status = Status::Ending(owed.end);
+        self.metrics.owed.inc();
         self.owed.send_modify(|by_cell| {
-            for cell in cells {
-                by_cell
-                    .entry(cell)
-                    .or_default()
-                    .push((Arc::clone(&of.0), Arc::clone(&of.1)));
+            for cell in &owed.cells {
+                let of = (Arc::clone(&of.0), Arc::clone(&of.1));
+                by_cell.entry(*cell).or_default().push(of);
             }
         });
+        producer.owed = Some(owed);
     }
 
     /// After a start: has cells get the control batches that they may not have yet. All topics are known.
@@ -252,16 +313,13 @@ impl Transactions {
         let topics = self.catalog.topics();
         for of in self.entries() {
             let mut producer = of.1.lock();
-            let Some(owed) = &mut producer.owed else { continue };
-            owed.places.retain(|place| cell(topics, *place).is_some());
-            let owed = owed.clone();
-            if owed.places.is_empty() {
-                producer.owed = None;
+            let Some(mut owed) = producer.owed.take() else {
                 continue;
+            };
+            owed.places.retain(|place| cell(topics, *place).is_some());
+            if !owed.places.is_empty() {
+                self.owe(&of, &mut producer, owed);
             }
-            producer.status = Status::Ending(owed.end);
-            drop(producer);
-            self.owe(&of, &owed);
         }
     }
 }

@@ -9,7 +9,7 @@ use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Ta
 use stafett_model::{LogId, ProducerId, TransactionEnd, end_marker};
 use stafett_store::{NotStored, only_outcome, spaces};
 
-use crate::cells::Owed;
+use crate::cells::{Owed, StoredEnd};
 use crate::error::TransactionError;
 use crate::producer::{Instance, Producer, Status};
 use crate::registry::{Entry, Transactions, outcome_now};
@@ -27,6 +27,8 @@ pub(crate) struct Next {
     pub(crate) before: Option<Instance>,
     pub(crate) status: Status,
     pub(crate) timeout_ms: u32,
+    /// Instance whose transaction took too long.
+    pub(crate) overdue: Option<Instance>,
 }
 
 impl Transactions {
@@ -38,7 +40,7 @@ impl Transactions {
         entry: &Entry,
         producer: &mut Producer,
         next: Next,
-    ) -> impl Future<Output = Result<Instance, TransactionError>> + use<> {
+    ) -> impl Future<Output = Result<StoredEnd, TransactionError>> + use<> {
         let before = producer.status;
         let by = marked_by(producer.instance, next);
         let owed = producer.owes(by, next, self.catalog.topics());
@@ -65,10 +67,10 @@ impl Transactions {
                 (None, Some(task)) => task.await.unwrap_or(Err(NotStored::Unknown))?,
                 (None, None) => {}
             }
-            if let Some(marked) = marked {
-                Owed::answerable(marked).await;
-            }
-            Ok(next.instance)
+            Ok(StoredEnd {
+                instance: next.instance,
+                marked,
+            })
         }
     }
 
@@ -82,7 +84,7 @@ impl Transactions {
         let mut producer = of.1.lock();
         match stored {
             Ok(()) => {
-                if before == Status::Ongoing {
+                if before == Status::Ongoing && owed.is_none() {
                     self.on_ended(&of.0, next.end);
                 }
                 if producer.pending_count() > 0 {
@@ -90,9 +92,9 @@ impl Transactions {
                 }
                 producer.timeout_ms = next.timeout_ms;
                 producer.stored((next.instance, next.before), next.status, self.clock.wall_ms());
+                producer.overdue = next.overdue;
                 if let Some(owed) = owed {
-                    producer.status = Status::Ending(next.end);
-                    self.owe(of, producer.owed.insert(owed));
+                    self.owe(of, &mut producer, owed);
                 }
             }
             Err(NotStored::Refused(_)) => producer.status = before,

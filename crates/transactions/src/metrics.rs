@@ -9,6 +9,8 @@ use stafett_model::TransactionEnd;
 pub(crate) struct TransactionMetrics {
     pub(crate) ids: Gauge,
     pub(crate) open: Gauge,
+    /// Of the open ones: those that have ended in this cell, and not in all others.
+    pub(crate) owed: Gauge,
     pub(crate) committed: Counter,
     pub(crate) aborted: Counter,
     pub(crate) overdue: Counter,
@@ -25,6 +27,11 @@ impl TransactionMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("transactional_ids", "Transactional ids", self.ids.clone());
         registry.register("transactions_open", "Open transactions", self.open.clone());
+        registry.register(
+            "transactions_owed",
+            "Open transactions whose end is stored, and that other cells are still to end",
+            self.owed.clone(),
+        );
         registry.register(
             "transactions_committed",
             "Transactions committed",

@@ -165,12 +165,14 @@ impl Producer {
         bumps: bool,
         fresh: Option<Instance>,
     ) -> Result<EndStep, TransactionError> {
-        if let (Status::Ended(before), true) = (self.status, bumps && self.before == Some(given)) {
-            return if before == end {
-                Ok(EndStep::Done(self.instance))
-            } else {
-                Err(TransactionError::NoTransaction)
-            };
+        if bumps && self.before == Some(given) {
+            match self.status {
+                Status::Ended(before) if before == end => return Ok(EndStep::Done(self.instance)),
+                Status::Ended(_) => return Err(TransactionError::NoTransaction),
+                // Other cells have not heard of it.
+                Status::Ending(_) => return Err(TransactionError::Busy),
+                Status::Empty | Status::Ongoing | Status::Gone => {}
+            }
         }
         if bumps && self.overdue == Some(given) {
             // An abort has happened already: its client goes on in the epoch after it, as with Kafka.
@@ -178,6 +180,7 @@ impl Producer {
                 (Status::Ended(TransactionEnd::Abort), TransactionEnd::Abort) => {
                     Ok(EndStep::Done(self.instance))
                 }
+                (Status::Ending(_), _) => Err(TransactionError::Busy),
                 _ => Err(TransactionError::NoTransaction),
             };
         }

@@ -130,8 +130,8 @@ impl Transactions {
             owed: watch::Sender::default(),
             pending: AtomicUsize::new(pending),
         });
-        transactions.count();
         transactions.owe_again();
+        transactions.count();
         let keeper = crate::timeouts::run(Arc::downgrade(&transactions), transactions.stop.clone());
         transactions.tasks.spawn(keeper);
         Ok(transactions)
@@ -181,10 +181,11 @@ impl Transactions {
                 before: given,
                 status: Status::Empty,
                 timeout_ms,
+                overdue: None,
             };
             self.store_end(id, &entry, &mut producer, next)
         };
-        stored.await
+        Ok(stored.await?.answerable().await)
     }
 
     /// Returns the partitions of a group whose commits wait for the end of a transaction.
@@ -337,7 +338,7 @@ impl Transactions {
             .set(i64::try_from(entries.len()).unwrap_or(i64::MAX));
         let open = entries
             .into_iter()
-            .filter(|(_, entry)| entry.lock().status == Status::Ongoing);
+            .filter(|(_, entry)| matches!(entry.lock().status, Status::Ongoing | Status::Ending(_)));
         let open: HashMap<_, _> = open.collect();
         self.metrics
             .open

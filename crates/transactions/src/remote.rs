@@ -4,16 +4,16 @@
 //! batch has come since the question. So none is appended behind the end of its transaction, where nothing
 //! would ever end it. The coordinator's answers are not stored: after a start it is asked again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use stafett_journal::{Append, Journal, OpenTransaction, Outcome, Refusal, Ticket};
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd, end_marker};
-use stafett_store::{NotStored, only_outcome, wall_ms};
+use stafett_store::{NotStored, await_stored, only_outcome, wall_ms};
 use stafett_topics::TopicCatalog;
 
 use crate::error::TransactionError;
-use crate::producer::Instance;
+use crate::producer::{Instance, Place};
 
 /// Looks after which a transaction that its coordinator does not know is aborted. A former coordinator, which
 /// does not know of later transactions, has ended by then.
@@ -30,7 +30,8 @@ pub struct RemoteTransactions {
     catalog: Arc<TopicCatalog>,
     /// Batches and control batches are staged under it.
     known: Lock<Known>,
-    /// Open transactions that the coordinator did not know, and the number of looks.
+    /// Open transactions, by log, producer and first offset, that the coordinator did not know, and the number
+    /// of looks.
     abandoned: Lock<HashMap<(LogId, ProducerId, u64), u32>>,
 }
 
@@ -48,7 +49,7 @@ struct Remote {
     logs: BTreeSet<LogId>,
     /// Number of questions to the coordinator that are not answered.
     asked: usize,
-    /// Number of control batches that came while there were any.
+    /// Number of its transactions that ended while there were such questions.
     ends: u64,
 }
 
@@ -107,19 +108,21 @@ impl RemoteTransactions {
     }
 
     /// Appends batches of a transaction, one to each of `logs`, once `ask` has asked the coordinator whether
-    /// these are part of it.
+    /// these are part of it. It returns the epoch of the coordinator's cell: a former one does not know of
+    /// later transactions.
     pub async fn append<E: From<TransactionError>>(
         &self,
         given: Instance,
         logs: &[LogId],
         appends: Vec<Append>,
-        ask: impl Future<Output = Result<(), E>>,
+        ask: impl Future<Output = Result<i32, E>>,
     ) -> Result<Ticket, E> {
         let question = self.ask(given.producer);
-        ask.await?;
+        let epoch = ask.await?;
         let mut known = self.known.lock();
+        let is_former = epoch < known.coordinator.0;
         let producer = known.producers.entry(given.producer).or_default();
-        let appended = if producer.ends == question.ends {
+        let appended = if producer.ends == question.ends && !is_former {
             if producer.epoch != given.epoch {
                 producer.logs.clear();
             }
@@ -146,95 +149,119 @@ impl RemoteTransactions {
         }
     }
 
-    /// Stores control batches. Logs that are gone, or damaged, get none. False if some are not stored: all of
-    /// them have to come again. Refuses those of a former connection of the coordinator.
-    pub async fn mark(&self, from: Coordinator, markers: &[RemoteMarker]) -> bool {
+    /// Stores control batches. Logs that are gone, or damaged, get none. Returns which markers are stored: the
+    /// others have to come again, and so do all of a former connection of the coordinator.
+    pub async fn mark(&self, from: Coordinator, markers: &[RemoteMarker]) -> Vec<bool> {
         let now = wall_ms();
-        let batch = |by: Instance, end, log| Append::batch(log, end_marker(by.producer, by.epoch, end, now));
-        let all: Vec<_> = markers
-            .iter()
-            .flat_map(|marker| marker.logs.iter().map(|log| (marker.by, marker.end, *log)))
-            .collect();
         let ticket = {
             let mut known = self.known.lock();
             if from < known.coordinator {
-                return false;
+                return vec![false; markers.len()];
             }
             known.coordinator = from;
-            for marker in markers {
-                known.end(marker.by.producer);
+            let mut appends = Vec::new();
+            for RemoteMarker { by, end, logs } in markers {
+                known.end(by.producer);
+                let batch = |log: &LogId| Append::batch(*log, end_marker(by.producer, by.epoch, *end, now));
+                appends.extend(logs.iter().map(batch));
             }
-            let appends = all.iter().map(|(by, end, log)| batch(*by, *end, *log));
-            self.journal.append(appends.collect())
+            self.journal.append(appends)
         };
-        let mut late = Vec::new();
-        for ((by, end, log), outcome) in all.iter().zip(ticket.await) {
-            match outcome {
-                Outcome::Committed(_) | Outcome::Refused(Refusal::NoSuchLog(_)) => {}
-                Outcome::Refused(Refusal::Fenced { log }) => {
-                    tracing::error!(%log, "a transaction ends without a part that is damaged");
-                }
-                // A batch outside of any transaction had a later epoch.
-                Outcome::Refused(Refusal::StaleProducer { current, .. }) => {
-                    let by = Instance {
-                        epoch: current,
-                        ..*by
-                    };
-                    late.push(batch(by, *end, *log));
-                }
-                Outcome::Refused(_) | Outcome::Unknown => return false,
-            }
+        let mut outcomes = ticket.await.into_iter();
+        let is_stored = |marker: &RemoteMarker| {
+            let of_logs: Vec<Outcome> = outcomes.by_ref().take(marker.logs.len()).collect();
+            of_logs.iter().all(has_ended)
+        };
+        let stored: Vec<bool> = markers.iter().map(is_stored).collect();
+        // A former owner of this cell does not know all logs, and cannot store this.
+        if markers.iter().any(|marker| marker.logs.is_empty()) && await_stored(&*self.journal).await.is_err()
+        {
+            return vec![false; markers.len()];
         }
-        let outcomes = self.journal.append(late).await;
-        outcomes
-            .iter()
-            .all(|outcome| matches!(outcome, Outcome::Committed(_)))
+        stored
     }
 
-    /// Aborts transactions of producers that their coordinator does not know, or not as open. `ask` returns
-    /// those of some that are open; `None` if the coordinator does not answer. To be called now and then, at
-    /// least a lease apart.
-    pub async fn abort_abandoned(&self, ask: impl AsyncFnOnce(Vec<ProducerId>) -> Option<Vec<ProducerId>>) {
-        let open = self.journal.open_transactions();
-        let producers: BTreeSet<_> = open.iter().map(|open| open.producer.0).collect();
-        if producers.is_empty() {
+    /// Aborts open transactions whose coordinator does not know them. `ask` returns which of some partitions
+    /// are part of an open transaction of a producer; `None` if the coordinator does not answer. To be called
+    /// now and then, at least a lease apart.
+    pub async fn abort_abandoned(&self, ask: impl AsyncFnOnce(&[(ProducerId, Place)]) -> Option<Vec<bool>>) {
+        self.forget_gone();
+        let open = self.open_here();
+        if open.is_empty() {
             self.abandoned.lock().clear();
             return;
         }
-        let Some(open_there) = ask(producers.into_iter().map(ProducerId).collect()).await else {
-            return;
-        };
-        let place = |open: &OpenTransaction| (open.log, open.producer, open.first.0);
-        let mut appends = Vec::new();
-        {
-            // It may have ended meanwhile, and another have begun.
-            let still: BTreeSet<_> = self.journal.open_transactions().iter().map(place).collect();
-            let mut abandoned = self.abandoned.lock();
-            let before = std::mem::take(&mut *abandoned);
-            for open in open.iter().filter(|open| !open_there.contains(&open.producer)) {
-                let place = place(open);
-                if !still.contains(&place) {
-                    continue;
-                }
-                let looks = before.get(&place).copied().unwrap_or_default() + 1;
-                if looks < ABANDONED_LOOKS {
-                    abandoned.insert(place, looks);
-                    continue;
-                }
-                let (log, producer) = (open.log, open.producer.0);
-                tracing::warn!(%log, producer, "an open transaction that its coordinator does not know is aborted");
-                let marker = end_marker(open.producer, open.epoch, TransactionEnd::Abort, wall_ms());
-                appends.push(Append::batch(log, marker));
-            }
-        }
-        let outcomes = self.journal.append(appends).await;
+        let asked: Vec<_> = open.iter().map(|(open, place)| (open.producer, *place)).collect();
+        let Some(known) = ask(&asked).await else { return };
+        let unknown = open.iter().zip(known).filter(|(_, is_known)| !is_known);
+        let unknown: Vec<_> = unknown.map(|((open, _), _)| *open).collect();
+        let outcomes = self.abort_if_seen(&unknown).await;
         for outcome in outcomes {
-            if let Err(why) = only_outcome(Some(&outcome))
-                && why != NotStored::Unknown
-            {
-                tracing::warn!(%why, "an abandoned transaction is not aborted yet");
+            if let Err(NotStored::Refused(why)) = only_outcome(Some(&outcome)) {
+                tracing::warn!(?why, "an abandoned transaction is not aborted yet");
             }
         }
+    }
+
+    /// Aborts transactions that were unknown in enough looks. Staged with a look whether they are open still:
+    /// another one may have begun.
+    fn abort_if_seen(&self, unknown: &[OpenTransaction]) -> Ticket {
+        let place = |open: &OpenTransaction| (open.log, open.producer, open.first.0);
+        let mut known = self.known.lock();
+        let still: HashSet<_> = self.journal.open_transactions().iter().map(place).collect();
+        let mut abandoned = self.abandoned.lock();
+        let before = std::mem::take(&mut *abandoned);
+        let mut appends = Vec::new();
+        for open in unknown.iter().filter(|open| still.contains(&place(open))) {
+            let looks = before.get(&place(open)).copied().unwrap_or_default() + 1;
+            if looks < ABANDONED_LOOKS {
+                abandoned.insert(place(open), looks);
+                continue;
+            }
+            let (log, producer) = (open.log, open.producer.0);
+            tracing::warn!(%log, producer, "an open transaction that its coordinator does not know is aborted");
+            known.end(open.producer);
+            let marker = end_marker(open.producer, open.epoch, TransactionEnd::Abort, wall_ms());
+            appends.push(Append::batch(log, marker));
+        }
+        self.journal.append(appends)
+    }
+
+    /// Returns the open transactions, by partition.
+    fn open_here(&self) -> Vec<(OpenTransaction, Place)> {
+        let open = self.journal.open_transactions();
+        let logs: BTreeSet<LogId> = open.iter().map(|open| open.log).collect();
+        let mut places: HashMap<LogId, Place> = HashMap::new();
+        for (topic, numbers) in self.catalog.topics().partitions_of(&logs) {
+            let place = |number: u32| Some((topic.log(number)?, (topic.id, number)));
+            places.extend(numbers.into_iter().filter_map(place));
+        }
+        let place = |open: OpenTransaction| Some((open, *places.get(&open.log)?));
+        open.into_iter().filter_map(place).collect()
+    }
+
+    /// Forgets logs that are gone: no end of their transactions comes.
+    fn forget_gone(&self) {
+        let mut known = self.known.lock();
+        known.producers.retain(|_, producer| {
+            producer.logs.retain(|log| self.journal.bounds(*log).is_some());
+            producer.asked > 0 || !producer.logs.is_empty()
+        });
+    }
+}
+
+/// Returns true if nothing is missing for the end of a transaction in a log.
+fn has_ended(outcome: &Outcome) -> bool {
+    match outcome {
+        // Without an open transaction, a batch outside of any may have had a later epoch.
+        Outcome::Committed(_) | Outcome::Refused(Refusal::NoSuchLog(_) | Refusal::StaleProducer { .. }) => {
+            true
+        }
+        Outcome::Refused(Refusal::Fenced { log }) => {
+            tracing::error!(%log, "a transaction ends without a part that is damaged");
+            true
+        }
+        Outcome::Refused(_) | Outcome::Unknown => false,
     }
 }
 

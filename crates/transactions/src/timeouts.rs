@@ -8,7 +8,7 @@ use stafett_model::TransactionEnd;
 use stafett_store::{FRAMES_MAX, only_outcome, spaces};
 use tokio_util::sync::CancellationToken;
 
-use crate::cells::Parts;
+use crate::cells::{Parts, StoredEnd};
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::producer::{Instance, Producer, Status};
@@ -60,26 +60,16 @@ impl Transactions {
             }
             tracing::info!(%id, timeout_ms = producer.timeout_ms, "a transaction takes too long: it is aborted");
             self.metrics.overdue.inc();
-            let overdue = producer.instance;
-            let Some(stored) = self.fence(&id, &entry, &mut producer, fresh) else {
+            let overdue = Some(producer.instance);
+            let Some(stored) = self.fence(&id, &entry, &mut producer, fresh, overdue) else {
                 continue;
             };
             drop(producer);
-            aborts.push((id, entry, overdue, stored));
+            aborts.push((id, stored));
         }
-        for (id, entry, overdue, abort) in aborts {
-            match abort.await {
-                Ok(instance) => {
-                    let mut producer = entry.lock();
-                    if producer.instance == instance
-                        && producer.status == Status::Ended(TransactionEnd::Abort)
-                    {
-                        producer.overdue = Some(overdue);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet");
-                }
+        for (id, abort) in aborts {
+            if let Err(error) = abort.await {
+                tracing::warn!(%id, %error, "a transaction that takes too long is not aborted yet");
             }
         }
     }
@@ -92,13 +82,15 @@ impl Transactions {
         entry: &Entry,
         producer: &mut Producer,
         fresh: Option<Instance>,
-    ) -> Option<impl Future<Output = Result<Instance, TransactionError>> + use<>> {
+        overdue: Option<Instance>,
+    ) -> Option<impl Future<Output = Result<StoredEnd, TransactionError>> + use<>> {
         let next = Next {
             end: TransactionEnd::Abort,
             instance: producer.instance.next().or(fresh)?,
             before: None,
             status: Status::Ended(TransactionEnd::Abort),
             timeout_ms: producer.timeout_ms,
+            overdue,
         };
         Some(self.store_end(id, entry, producer, next))
     }
@@ -130,7 +122,7 @@ impl Transactions {
                 return Err(TransactionError::Busy);
             }
             tracing::info!(%id, "a transaction is aborted on request");
-            self.fence(id, entry, &mut producer, fresh)
+            self.fence(id, entry, &mut producer, fresh, None)
         };
         stored.ok_or(TransactionError::Busy)?.await?;
         Ok(())

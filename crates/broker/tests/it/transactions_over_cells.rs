@@ -19,6 +19,8 @@ use crate::transactions::{NOBODY, TIMEOUT_MS, batch, commit_of, committed, commi
 const ID: &str = "id";
 const COMMIT: TransactionEnd = TransactionEnd::Commit;
 const ABORT: TransactionEnd = TransactionEnd::Abort;
+/// Epoch of the first cell.
+const EPOCH: i32 = 1;
 
 /// The first cell and the second, with a topic that has a partition in each.
 struct World {
@@ -98,7 +100,10 @@ impl World {
             elsewhere: vec![place],
             ..Parts::default()
         };
-        let ask = async { self.first().transactions().check_parts(ID, by, &asked) };
+        let ask = async {
+            let checked = self.first().transactions().check_parts(ID, by, &asked);
+            checked.map(|()| EPOCH)
+        };
         let appends = vec![Append::batch(log, batch(by, sequence, text))];
         let remote = self.cells[1].remote_transactions();
         let ticket = remote.append(by, &[log], appends, ask).await?;
@@ -141,7 +146,8 @@ impl World {
                 .collect(),
         };
         let markers: Vec<_> = markers.iter().map(there).collect();
-        self.cells[1].remote_transactions().mark(from, &markers).await
+        let stored = self.cells[1].remote_transactions().mark(from, &markers).await;
+        stored.into_iter().all(|is_stored| is_stored)
     }
 
     /// Returns the control batches that the second cell is owed; `None` if there are none for two minutes.
@@ -152,7 +158,7 @@ impl World {
 
     async fn deliver(&self) {
         let markers = self.owed().await.unwrap();
-        assert!(self.bring((1, self.connection), &markers).await);
+        assert!(self.bring((EPOCH, self.connection), &markers).await);
         self.first().transactions().marked(1, markers).await;
     }
 
@@ -267,7 +273,7 @@ async fn a_batch_that_was_asked_about_before_the_end_is_refused_behind_it() {
         asked.fetch_add(1, Ordering::Relaxed);
         // The coordinator has answered, and ends the transaction before its answer is here.
         let (ended, ()) = tokio::join!(world.end(by, COMMIT), world.deliver());
-        ended.map(drop)
+        ended.map(|_| EPOCH)
     };
     let remote = world.cells[1].remote_transactions();
     let append = vec![Append::batch(log, batch(by, 0, "late"))];
@@ -352,15 +358,85 @@ async fn a_transaction_that_its_coordinator_does_not_know_is_aborted_after_some_
     world.send(by, 0, "a").await;
     let remote = world.cells[1].remote_transactions();
     let open = || world.cells[1].catalog().open_transactions().len();
+    let known = async |asked: &[_]| Some(transactions.are_open(asked));
+    let unknown = async |asked: &[_]| Some(vec![false; asked.len()]);
     for _ in 0..10 {
-        remote.abort_abandoned(async |asked| Some(asked)).await;
+        remote.abort_abandoned(known).await;
         remote.abort_abandoned(async |_| None).await;
-        remote.abort_abandoned(async |_| Some(Vec::new())).await;
+        remote.abort_abandoned(unknown).await;
     }
     assert_eq!(open(), 1, "it is known, or nothing answered, in between");
     for looks in 1..=2 {
-        remote.abort_abandoned(async |_| Some(Vec::new())).await;
+        remote.abort_abandoned(unknown).await;
         assert_eq!(open(), usize::from(looks < 2), "{looks}");
     }
     assert_eq!(world.counted().await[1], [""; 0]);
+    // The coordinator still knows it, and its next batch is asked about.
+    assert!(world.send_there(by, 1, "b").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_other_cells_have_not_heard_of_is_not_abandoned_and_is_answered_again() {
+    let world = World::new().await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    world.send(by, 0, "a").await;
+    // With the later version of the protocol, each end begins another epoch.
+    let ended = transactions.end(ID, by, COMMIT, true).await.unwrap();
+    assert_eq!(ended.epoch, by.epoch + 1);
+    let again = transactions.end(ID, by, COMMIT, true).await;
+    assert_eq!(again, Err(TransactionError::Busy), "it was not heard of");
+    let asked = [(by.producer, world.part(1).1), (by.producer, world.part(0).1)];
+    assert_eq!(transactions.are_open(&asked), [true, false]);
+    world.deliver().await;
+    assert_eq!(transactions.end(ID, by, COMMIT, true).await, Ok(ended));
+    assert_eq!(transactions.are_open(&asked), [false, false]);
+    assert_eq!(world.counted().await, [["a"]; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_whose_transaction_took_too_long_goes_on_once_all_cells_know() {
+    let world = World::new().await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    world.send(by, 0, "a").await;
+    let markers = world.owed().await.unwrap();
+    let abort = async || transactions.end(ID, by, ABORT, true).await;
+    assert_eq!(abort().await, Err(TransactionError::Busy));
+    assert!(world.bring((EPOCH, 1), &markers).await);
+    transactions.marked(1, markers).await;
+    assert_eq!(abort().await.map(|next| next.epoch), Ok(by.epoch + 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_about_an_earlier_end_is_passed_over() {
+    let world = World::new().await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    world.send(by, 0, "a").await;
+    assert_eq!(world.end(by, COMMIT).await, Ok(by));
+    let first = world.owed().await.unwrap();
+    assert!(world.bring((EPOCH, 1), &first).await);
+    transactions.marked(1, first.clone()).await;
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    world.send(by, 1, "b").await;
+    assert_eq!(world.end(by, COMMIT).await, Ok(by));
+    transactions.marked(1, first).await;
+    assert_eq!(world.status(), Status::Ending(COMMIT));
+    world.deliver().await;
+    assert_eq!(world.counted().await, [["a", "b"]; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_former_coordinator_is_not_believed() {
+    let world = World::new().await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    assert!(world.bring((EPOCH + 1, 1), &[]).await);
+    let refused = world.send_there(by, 0, "x").await;
+    assert_eq!(refused, Err(TransactionError::NotAdded));
 }

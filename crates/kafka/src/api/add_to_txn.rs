@@ -15,8 +15,8 @@ use stafett_transactions::{Instance, Parts, TransactionError};
 use crate::call::{Call, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{Operation, then};
-use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::operation::{Operation, Step, then};
+use crate::response_queue::{HandlerResult, PendingResponse};
 use crate::transaction_operation::{AddedParts, TransactionOperation};
 
 /// First version of brokers, with several transactions per request.
@@ -24,10 +24,14 @@ const MANY_FROM: i16 = 4;
 /// First version that knows `PRODUCER_FENCED`.
 const FENCED_FROM: i16 = 2;
 
-/// A transaction of a request, and its partitions if all are there: they are added all or none.
-type Asked = (AddPartitionsToTxnTransaction, Option<Parts>);
+/// A transaction of a request; its partitions are added all or none.
+struct Asked {
+    transaction: AddPartitionsToTxnTransaction,
+    /// Refused partitions, in the order of the request.
+    found: Vec<Result<(), ErrorCode>>,
+}
 
-pub(super) fn add_partitions(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn add_partitions(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: AddPartitionsToTxnRequest = call.read(body)?;
     let transactions = if call.version < MANY_FROM {
         vec![AddPartitionsToTxnTransaction {
@@ -40,51 +44,55 @@ pub(super) fn add_partitions(context: &RequestContext, call: Call, body: Decoder
     } else {
         request.transactions
     };
-    let asked: Vec<Asked> = transactions
-        .into_iter()
-        .map(|asked| {
-            let parts = find_all(&context.shared, &asked.topics);
-            (asked, parts)
-        })
-        .collect();
-    let added = asked.iter().filter_map(|(asked, parts)| {
-        Some(AddedParts {
-            id: asked.transactional_id.clone(),
-            given: Instance {
-                producer: ProducerId(asked.producer_id),
-                epoch: asked.producer_epoch,
-            },
-            is_checked: asked.verify_only,
-            parts: parts.clone()?,
-        })
-    });
-    let added = added.collect();
-    let done = then(move |context, outcomes| on_added(context, call, asked, outcomes));
-    let operation = Operation::Transaction(TransactionOperation::AddParts(added, done));
-    Ok(PendingResponse::awaiting(operation, Pipelining::Barrier))
+    Ok(PendingResponse::barrier(move |context| {
+        let (mut all, mut added) = (Vec::new(), Vec::new());
+        for transaction in transactions {
+            let mut parts = Parts::default();
+            let found: Vec<_> = partitions(&transaction.topics)
+                .map(|(topic, partition)| find(&context.shared, topic, partition, &mut parts))
+                .collect();
+            if found.iter().all(Result::is_ok) {
+                added.push(AddedParts {
+                    id: transaction.transactional_id.clone(),
+                    given: Instance {
+                        producer: ProducerId(transaction.producer_id),
+                        epoch: transaction.producer_epoch,
+                    },
+                    is_checked: transaction.verify_only,
+                    parts,
+                });
+            }
+            all.push(Asked { transaction, found });
+        }
+        let done = then(move |context, outcomes| on_added(context, call, all, outcomes));
+        let operation = TransactionOperation::AddParts(added, done);
+        Ok(Step::Await(Operation::Transaction(operation)))
+    }))
 }
 
 fn on_added(
     context: &RequestContext,
     call: Call,
-    asked: Vec<Asked>,
+    all: Vec<Asked>,
     outcomes: Vec<Result<(), TransactionError>>,
 ) -> ResponseResult {
     let mut outcomes = outcomes.into_iter();
     let mut results = Vec::new();
-    for (asked, parts) in asked {
-        let outcome = parts.and_then(|_| outcomes.next());
+    for Asked { transaction, found } in all {
+        let is_asked = found.iter().all(Result::is_ok);
+        let outcome = if is_asked { outcomes.next() } else { None };
         let code = match outcome {
             None => ErrorCode::OperationNotAttempted,
             Some(Ok(())) => ErrorCode::None,
             Some(Err(why)) => {
-                context.log_refused_transaction(&asked.transactional_id, &why);
+                context.log_refused_transaction(&transaction.transactional_id, &why);
                 error::transaction(&why, call.version >= FENCED_FROM)?
             }
         };
+        let codes = found.into_iter().map(|found| found.err().unwrap_or(code));
         results.push(AddPartitionsToTxnResult {
-            topic_results: answer(&context.shared, call, &asked.topics, code),
-            transactional_id: asked.transactional_id,
+            topic_results: answer(&context.shared, call, &transaction.topics, codes),
+            transactional_id: transaction.transactional_id,
         });
     }
     let response = if call.version < MANY_FROM {
@@ -101,38 +109,32 @@ fn on_added(
     call.answer::<AddPartitionsToTxnRequest>(&response)
 }
 
-/// Answers for the partitions of a transaction, with `code` for those that are there.
+/// Answers for the partitions of a transaction, with a code for each.
 fn answer(
     shared: &KafkaContext,
     call: Call,
     topics: &[AddPartitionsToTxnTopic],
-    code: ErrorCode,
+    mut codes: impl Iterator<Item = ErrorCode>,
 ) -> Vec<AddPartitionsToTxnTopicResult> {
-    let topics = topics.iter().map(|topic| {
-        let partitions = topic.partitions.iter().map(|&partition_index| {
-            let found = find(shared, &topic.name, partition_index, &mut Parts::default());
-            let code = found.err().unwrap_or(code);
-            AddPartitionsToTxnPartitionResult {
-                partition_index,
-                partition_error_code: shared.metrics.error(call.api, code),
-            }
-        });
-        AddPartitionsToTxnTopicResult {
-            name: topic.name.clone(),
-            results_by_partition: partitions.collect(),
-        }
+    let mut answer_one = |partition_index| AddPartitionsToTxnPartitionResult {
+        partition_index,
+        partition_error_code: {
+            let code = codes.next().unwrap_or(ErrorCode::UnknownServerError);
+            shared.metrics.error(call.api, code)
+        },
+    };
+    let topics = topics.iter().map(|topic| AddPartitionsToTxnTopicResult {
+        name: topic.name.clone(),
+        results_by_partition: topic.partitions.iter().map(|&it| answer_one(it)).collect(),
     });
     topics.collect()
 }
 
-fn find_all(shared: &KafkaContext, topics: &[AddPartitionsToTxnTopic]) -> Option<Parts> {
-    let mut parts = Parts::default();
-    for topic in topics {
-        for partition in &topic.partitions {
-            find(shared, &topic.name, *partition, &mut parts).ok()?;
-        }
-    }
-    Some(parts)
+fn partitions(topics: &[AddPartitionsToTxnTopic]) -> impl Iterator<Item = (&str, i32)> {
+    topics.iter().flat_map(|topic| {
+        let partitions = topic.partitions.iter();
+        partitions.map(|partition| (&*topic.name, *partition))
+    })
 }
 
 /// Adds a partition that producers may write to. A topic of the broker's own is refused as in Kafka: clients

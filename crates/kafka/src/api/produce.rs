@@ -154,6 +154,8 @@ fn on_joined(
     match joined {
         Ok(outcomes) => answer.finish(shared, &mut outcomes.into_iter()),
         Err(NotPart(code)) => {
+            // It may have been the first of its producer: those behind it are to be refused, too.
+            context.has_refused.store(true, Ordering::Relaxed);
             let message = "the coordinator of the transaction does not take it";
             answer.refuse_staged(shared, &BatchRefusal::new(code, message));
             answer.finish(shared, &mut std::iter::empty())

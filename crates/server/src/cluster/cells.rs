@@ -304,6 +304,10 @@ impl stafett_kafka::Cells for ToCells {
         i32::try_from(self.own.epoch()).unwrap_or(i32::MAX)
     }
 
+    fn epoch_of_first(&self) -> i32 {
+        i32::try_from(self.first.view().of_cell(0).epoch).unwrap_or(i32::MAX)
+    }
+
     fn reach(&self, cell: u32) -> stafett_kafka::Reached<'_> {
         // No client is behind it.
         let node = (Ipv4Addr::UNSPECIFIED, 0).into();

@@ -24,10 +24,13 @@ impl Transactions {
             let is_stored = |place: &Place| producer.elsewhere.get(place) == Some(&true);
             let mut fresh = parts.elsewhere;
             fresh.retain(|place| !is_stored(place));
-            if producer.elsewhere.len() + fresh.len() > PLACES_MAX {
+            self.begin(&known, &mut producer, given)?;
+            let more = fresh
+                .iter()
+                .filter(|place| !producer.elsewhere.contains_key(place));
+            if producer.elsewhere.len() + more.count() > PLACES_MAX {
                 return Err(TransactionError::TooManyPartitions { max: PLACES_MAX });
             }
-            self.begin(&known, &mut producer, given)?;
             producer.logs.extend(parts.logs);
             if fresh.is_empty() {
                 return Ok(());
@@ -70,6 +73,9 @@ impl Transactions {
         let (_, entry) = self.known(id)?;
         let producer = entry.lock();
         producer.check(given)?;
+        if let Status::Ending(_) = producer.status {
+            return Err(TransactionError::Busy);
+        }
         let is_stored = |place: &Place| producer.elsewhere.get(place) == Some(&true);
         let is_part = producer.status == Status::Ongoing
             && parts.logs.iter().all(|log| producer.logs.contains(log))
@@ -179,11 +185,12 @@ impl Transactions {
                         before: (instance != producer.instance).then_some(producer.instance),
                         status: Status::Ended(end),
                         timeout_ms: producer.timeout_ms,
+                        overdue: None,
                     };
                     self.store_end(id, &entry, &mut producer, next)
                 }
             }
         };
-        stored.await
+        Ok(stored.await?.answerable().await)
     }
 }
