@@ -349,8 +349,9 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
         if markers.is_empty() {
             markers = transactions.owed_to(cell).await;
         }
-        let count = first_part(&markers);
-        match bring(&*cells, cell, &mut way, &markers[..count]).await {
+        let part = first_part(&markers);
+        let count = part.len();
+        match bring(&*cells, cell, &mut way, part).await {
             Ok(stored) => {
                 let mut stored = stored.into_iter();
                 let (done, rest): (Vec<_>, Vec<_>) =
@@ -372,15 +373,16 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
     }
 }
 
-/// Returns the number of the first markers that go together: at least one, which may be large.
-fn first_part(markers: &[Marker]) -> usize {
+/// Returns the first markers, which go together: at least one, which may be large.
+fn first_part(markers: &[Marker]) -> &[Marker] {
     let mut partitions = 0;
     let fits = |marker: &&Marker| {
         let of_topics = marker.partitions.iter().map(|(_, numbers)| numbers.len());
         partitions += of_topics.sum::<usize>();
         partitions <= PARTITIONS_MAX
     };
-    markers.iter().take_while(fits).count().max(1).min(markers.len())
+    let count = markers.iter().take_while(fits).count().max(1);
+    markers.get(..count).unwrap_or(markers)
 }
 
 /// Brings control batches to a cell, over a connection that is kept. Returns which are stored. Once one came

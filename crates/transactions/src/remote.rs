@@ -30,7 +30,7 @@ pub struct RemoteTransactions {
     catalog: Arc<TopicCatalog>,
     /// Batches and control batches are staged under it.
     known: Lock<Known>,
-    /// Open transactions, by log, producer and first offset, that the coordinator did not know, and the number
+    /// Open transactions that the coordinator did not know, by log, producer and first offset, and the number
     /// of looks.
     abandoned: Lock<HashMap<(LogId, ProducerId, u64), u32>>,
 }
@@ -149,8 +149,8 @@ impl RemoteTransactions {
         }
     }
 
-    /// Stores control batches. Logs that are gone, or damaged, get none. Returns which markers are stored: the
-    /// others have to come again, and so do all of a former connection of the coordinator.
+    /// Stores control batches. Logs that are gone, or damaged, get none. Returns which markers are stored:
+    /// others have to come again. None is stored of a former connection of the coordinator.
     pub async fn mark(&self, from: Coordinator, markers: &[RemoteMarker]) -> Vec<bool> {
         let now = wall_ms();
         let ticket = {
