@@ -149,7 +149,11 @@ impl Broker {
             broker.overrides.put(scope.clone(), now, none);
             broker.on_scope_changed(&scope);
             let defaults = broker.overrides.over(broker.base);
-            Ok(broker.catalog.change_defaults(defaults).await?)
+            broker.catalog.change_defaults(defaults).await?;
+            if scope == Scope::Cluster {
+                broker.topics().notify_of_defaults();
+            }
+            Ok(())
         })
     }
 }

@@ -1,12 +1,16 @@
 //! Deletion and growth of topics, with their effects on other parts, and copies of all topics for the other
 //! cells of a cluster.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use stafett_store::Changing;
-use stafett_topics::{DeleteError, FollowError, GrowError, Topic, TopicId, TopicSource as _};
+use stafett_topics::{
+    AlterError, DeleteError, FollowError, GrowError, Topic, TopicId, TopicSettings, TopicSource as _,
+};
 
 use crate::broker::Broker;
+use crate::overrides::Scope;
 
 /// Facts of the first cell of a cluster that others show to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,11 +22,12 @@ pub struct FirstCellFacts {
 
 impl Broker {
     /// Returns the version of the topics, and a copy of all for other cells: the cluster's id as u128, the
-    /// epoch as u64, both little-endian, and the definitions.
+    /// epoch as u64, both little-endian, the settings of all brokers, and the definitions.
     pub fn copy_topics(&self) -> (u64, Vec<u8>) {
         let version = self.topics().version();
         let mut copy = self.cluster_id().to_le_bytes().to_vec();
         copy.extend_from_slice(&u64::from(self.catalog.epoch().0).to_le_bytes());
+        self.scoped_settings(&Scope::Cluster).encode(&mut copy);
         copy.extend(self.catalog.copy());
         (version, copy)
     }
@@ -30,7 +35,9 @@ impl Broker {
     /// Has the topics be those of a copy; durable when this returns. Topics that only this cell has stay.
     pub async fn follow_topics(self: &Arc<Self>, copy: &[u8]) -> Result<FirstCellFacts, FollowError> {
         let (cluster_id, rest) = copy.split_first_chunk().ok_or(FollowError::Malformed)?;
-        let (epoch, copy) = rest.split_first_chunk().ok_or(FollowError::Malformed)?;
+        let (epoch, mut copy) = rest.split_first_chunk().ok_or(FollowError::Malformed)?;
+        let settings = TopicSettings::decode(&mut copy).ok_or(FollowError::Malformed)?;
+        self.follow_settings(settings).await?;
         let gone = self.catalog.follow(copy).await?;
         let deletions: Vec<_> = gone.iter().map(|id| self.delete_topic(*id)).collect();
         for deletion in deletions {
@@ -47,6 +54,19 @@ impl Broker {
             cluster_id: u128::from_le_bytes(*cluster_id),
             epoch: u64::from_le_bytes(*epoch),
         })
+    }
+
+    /// Has the settings of all brokers be those of the first cell.
+    async fn follow_settings(self: &Arc<Self>, settings: TopicSettings) -> Result<(), FollowError> {
+        if *self.scoped_settings(&Scope::Cluster) == settings {
+            return Ok(());
+        }
+        let replace = |_: &TopicSettings| Ok::<_, Infallible>(settings);
+        match self.alter_scope(Scope::Cluster, replace).await {
+            Ok(()) => Ok(()),
+            Err(AlterError::NotStored(why)) => Err(why.into()),
+            Err(_) => Err(FollowError::Changing),
+        }
     }
 
     /// Deletes a topic and its records; durable when the change has ended.

@@ -45,6 +45,11 @@ impl TopicChanges {
         }
     }
 
+    /// Notifies of a change of the settings that topics have by default.
+    pub(crate) fn notify(&self) {
+        self.changed.send_modify(|_| {});
+    }
+
     /// Returns a watch that is notified of every change of a topic that shows no queue.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()

@@ -166,9 +166,15 @@ impl Topics {
         self.read().changing.contains(&*alike(name))
     }
 
-    /// Returns a watch that is notified whenever a topic that shows no queue was created, changed or deleted.
+    /// Returns a watch that is notified whenever a topic that shows no queue was created, changed or deleted,
+    /// or its defaults were changed.
     pub fn watch_changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Notifies the watches of a change of the settings that topics have by default.
+    pub fn notify_of_defaults(&self) {
+        self.changes.notify();
     }
 
     /// Waits until no topic of that name is being created, changed or deleted.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stafett_broker::{Broker, BrokerSettings};
+use stafett_broker::{Broker, BrokerSettings, Scope};
 use stafett_journal::{Journal, MemoryJournal};
 use stafett_topics::{Cells, FollowError, NewTopic, Topic, TopicSettings, cell_of};
 
@@ -133,11 +133,37 @@ async fn topics_of_a_cell_alone_stay() {
 #[tokio::test]
 async fn a_copy_that_is_cut_is_refused() {
     let cells = cells().await;
+    let without_topics = cells[0].copy_topics().1.len();
     create(&cells[0], "a", 4, true).await;
     let (_, copy) = cells[0].copy_topics();
-    for cut in (0..copy.len()).filter(|cut| *cut != 24) {
+    for cut in (0..copy.len()).filter(|cut| *cut != without_topics) {
         let followed = cells[1].follow_topics(&copy[..cut]).await;
         assert_eq!(followed, Err(FollowError::Malformed), "{cut}");
     }
     assert!(cells[1].topics().is_empty());
+}
+
+#[tokio::test]
+async fn settings_of_all_brokers_are_followed() {
+    let cells = cells().await;
+    create(&cells[0], "a", 4, true).await;
+    let mut changes = cells[0].topics().watch_changes();
+    let bounded = |_: &TopicSettings| {
+        Ok::<_, std::convert::Infallible>(TopicSettings {
+            message_bytes_max: Some(77),
+            ..TopicSettings::default()
+        })
+    };
+    cells[0].alter_scope(Scope::Cluster, bounded).await.unwrap();
+    assert!(changes.has_changed().unwrap(), "another copy is due");
+    changes.mark_unchanged();
+    follow(&cells).await;
+    for cell in &cells {
+        let topic = cell.topics().named("a").unwrap();
+        assert_eq!(cell.catalog().rules(&topic).message_bytes_max, 77);
+    }
+    let none = |_: &TopicSettings| Ok::<_, std::convert::Infallible>(TopicSettings::default());
+    cells[0].alter_scope(Scope::Cluster, none).await.unwrap();
+    follow(&cells).await;
+    assert!(cells.iter().all(|cell| cell.scopes().is_empty()));
 }

@@ -122,15 +122,23 @@ impl Member {
         loop {
             let view = views.borrow_and_update().of_cell(cell);
             if let Some(owner) = view.owner() {
-                match timeout_at(deadline, self.reach(owner, &wish)).await {
-                    Ok(Ok(link)) => {
+                let incarnation = owner.facts.incarnation;
+                let has_moved = |view: &Arc<View>| view.of_cell(cell).owner != Some(incarnation);
+                let mut later = self.view.subscribe();
+                let reached = tokio::select! {
+                    reached = timeout_at(deadline, self.reach(owner, &wish)) => reached.ok(),
+                    // An owner that is stopped does not refuse.
+                    _ = later.wait_for(has_moved) => None,
+                };
+                match reached {
+                    Some(Ok(link)) => {
                         self.metrics.passed.inc();
-                        return Some((link.stream, owner.facts.incarnation));
+                        return Some((link.stream, incarnation));
                     }
-                    Ok(Err(why)) => {
+                    Some(Err(why)) => {
                         tracing::trace!(owner = %owner.facts.name, cell, %why, "the owner does not take a connection");
                     }
-                    Err(_) => {}
+                    None => {}
                 }
             }
             tokio::select! {
