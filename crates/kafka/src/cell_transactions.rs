@@ -23,6 +23,7 @@ use stafett_transactions::{Coordinator, Instance, Marker, Parts, Place, RemoteMa
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::call::Close;
 use crate::cells::{Cells, ToCell};
@@ -116,7 +117,7 @@ impl ToCoordinators {
     }
 
     /// Appends batches of a transaction, one to each log, once its coordinator says that they are part of it.
-    async fn append(&self, broker: &Broker, joining: Joining) -> Result<Ticket, NotPart> {
+    pub(crate) async fn append(&self, broker: &Broker, joining: Joining) -> Result<Ticket, NotPart> {
         let logs: Vec<LogId> = joining.parts.iter().map(|(log, _)| *log).collect();
         let places = joining.parts.iter();
         let question = Message::Check {
@@ -236,8 +237,7 @@ impl TransactionDoor {
         }
     }
 
-    async fn serve(&self, connection: &mut Connection) -> io::Result<()> {
-        let (stream, drain) = (&mut connection.stream, connection.drain.clone());
+    pub(crate) async fn serve(&self, stream: &mut impl Duplex, drain: &CancellationToken) -> io::Result<()> {
         while let Some(message) = drain
             .run_until_cancelled(read(stream))
             .await
@@ -335,7 +335,7 @@ fn log(topics: &Topics, (topic, partition): Partition) -> Option<LogId> {
 
 impl Protocol for TransactionDoor {
     async fn connection(&self, mut connection: Connection) {
-        if let Err(why) = self.serve(&mut connection).await {
+        if let Err(why) = self.serve(&mut connection.stream, &connection.drain).await {
             tracing::debug!(%why, "a connection of another cell about transactions ended");
         }
     }

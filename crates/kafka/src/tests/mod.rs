@@ -2,6 +2,7 @@
 //!
 //! Handlers need no runtime: it is only used to start the broker, and for topics that are there before.
 
+mod cell_transactions;
 mod cells;
 mod fetch;
 mod groups;
