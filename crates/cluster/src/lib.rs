@@ -56,7 +56,7 @@ pub use objects::{
     BucketObjects, FolderObjects, Location, LocationError, OBJECT_BYTES_MAX, Objects, ObjectsError, Part,
     open_objects,
 };
-pub use ownership::{Candidate, Claim, Lease, Look, uptime};
+pub use ownership::{Candidate, Claim, Lease, Look, Tenure, uptime};
 pub use peer::{PeerError, Wish, answer, ask, hear};
 pub use peer_tls::{Binding, NodeTls};
 pub use postgres::{

@@ -7,9 +7,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use stafett_model::{Lock, WakeUp};
 
 use crate::belonging::check_store;
@@ -172,6 +174,7 @@ struct LeaseState {
     database: Arc<dyn Database>,
     epoch: u64,
     lease: Duration,
+    tenure: Arc<Tenure>,
     kept: Lock<Kept>,
     wake: WakeUp,
     on_loss: Box<dyn Fn(&str) + Send + Sync>,
@@ -197,23 +200,26 @@ impl Lease {
         interval(lease)
     }
 
-    /// Keeps the lease of a claim. `on_loss` is called once, with the reason, if it is lost.
+    /// Keeps the lease of a claim, and the tenure with it. `on_loss` is called once, with the reason, if it is
+    /// lost.
     pub fn keep(
         database: Arc<dyn Database>,
         claim: Claim,
-        lease: Duration,
+        (lease, tenure): (Duration, &Arc<Tenure>),
         on_loss: impl Fn(&str) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let state = Arc::new(LeaseState {
             database,
             epoch: claim.epoch,
             lease,
+            tenure: Arc::clone(tenure),
             kept: Lock::default(),
             wake: WakeUp::default(),
             on_loss: Box::new(on_loss),
         });
         let shared = Arc::clone(&state);
         let answered = uptime()?;
+        tenure.renew(answered, lease);
         let thread = std::thread::Builder::new()
             .name("cluster-beat".into())
             .spawn(move || shared.run(answered))?;
@@ -250,6 +256,7 @@ impl Lease {
     }
 
     fn end(&mut self) {
+        self.state.tenure.end();
         self.state.kept.lock().has_ended = true;
         self.state.wake.notify_all();
         if let Some(thread) = self.thread.take() {
@@ -273,6 +280,7 @@ impl LeaseState {
                 Ok(true) => interval(self.lease),
                 Ok(false) => short_pause(self.lease),
                 Err(loss) => {
+                    self.tenure.end();
                     self.kept.lock().loss = Some(loss.clone());
                     (self.on_loss)(&loss);
                     return;
@@ -288,6 +296,7 @@ impl LeaseState {
         match self.database.beat(self.epoch) {
             Ok(true) => {
                 *answered = began;
+                self.tenure.renew(began, self.lease);
                 Ok(true)
             }
             Ok(false) => Err("another node owns the cell".to_owned()),
@@ -312,11 +321,40 @@ impl LeaseState {
     }
 }
 
+/// The time until which an owner may answer clients: no other node has claimed the cell before. Its process
+/// may be stopped for any time between two beats, and does not know it.
+#[derive(Debug, Default)]
+pub struct Tenure {
+    /// Milliseconds of [`uptime`].
+    until: AtomicU64,
+}
+
+impl Tenure {
+    /// Returns true if the cell has no other owner.
+    pub fn holds(&self) -> bool {
+        let until = Duration::from_millis(self.until.load(Ordering::Acquire));
+        uptime().is_ok_and(|now| now < until)
+    }
+
+    /// Begins or goes on: the last beat that was answered began at `answered`.
+    fn renew(&self, answered: Duration, lease: Duration) {
+        // Clocks of two machines may differ a little in their rates, and the claim was before the first beat.
+        let until = (answered + lease * 9 / 10).as_millis();
+        self.until
+            .store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+}
+
 /// Returns the time since the machine started, in which it may have been suspended.
 pub fn uptime() -> io::Result<Duration> {
-    let text = std::fs::read_to_string("/proc/uptime")?;
-    let seconds = text.split(' ').next().and_then(|text| text.parse().ok());
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| io::Error::other("/proc/uptime has no time"))
+    let now = clock_gettime(ClockId::Boottime);
+    let parts = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    match parts {
+        (Ok(seconds), Ok(nanoseconds)) => Ok(Duration::new(seconds, nanoseconds)),
+        _ => Err(io::Error::other("the time since the machine started is unknown")),
+    }
 }

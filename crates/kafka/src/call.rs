@@ -94,6 +94,8 @@ pub(crate) enum Close {
     SilentFailure,
     #[error("the first cell of the cluster does not answer")]
     NoFirstCell,
+    #[error("another node may own the cell")]
+    NotOwner,
     #[error("the journal cannot tell whether a batch was stored")]
     OutcomeUnknown,
 }
@@ -112,6 +114,7 @@ impl Close {
             Self::LoginBusy => "login_busy",
             Self::SilentFailure => "unanswered_produce_failed",
             Self::NoFirstCell => "no_first_cell",
+            Self::NotOwner => "not_owner",
             Self::OutcomeUnknown => "outcome_unknown",
         }
     }

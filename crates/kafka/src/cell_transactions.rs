@@ -248,16 +248,23 @@ impl TransactionDoor {
                 Message::Check { id, by, adds, places } => {
                     let code = self.check(&id, by, adds, &places).await;
                     let code = code.map_err(io::Error::other)?.code();
-                    write(stream, &(self.cells.epoch(), code)).await?;
+                    self.answer(stream, &(self.cells.epoch(), code)).await?;
                 }
-                Message::Open(asked) => write(stream, &self.open(asked)).await?,
+                Message::Open(asked) => self.answer(stream, &self.open(asked)).await?,
                 Message::Mark { from, markers } => {
                     let stored = self.mark(from, markers).await;
-                    write(stream, &stored).await?;
+                    self.answer(stream, &stored).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    async fn answer<A: Serialize>(&self, stream: &mut impl Duplex, answer: &A) -> io::Result<()> {
+        if !self.cells.is_owner() {
+            return Err(io::Error::other("another node may own the cell"));
+        }
+        write(stream, answer).await
     }
 
     async fn check(

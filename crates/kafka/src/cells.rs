@@ -63,6 +63,8 @@ pub trait FirstCell: Debug + Send + Sync {
 pub trait Cells: Debug + Send + Sync {
     /// Epoch of this cell: each of its owners has a larger one.
     fn epoch(&self) -> i32;
+    /// Returns true if this node owns this cell still.
+    fn is_owner(&self) -> bool;
     /// Epoch of the first cell, as far as this node has heard.
     fn epoch_of_first(&self) -> i32;
     /// Connects to a [`crate::TransactionDoor`].

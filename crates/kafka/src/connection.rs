@@ -364,6 +364,9 @@ impl Loop<'_> {
                 None
             };
         }
+        if !self.context.shared.may_answer() {
+            return Err(Close::NotOwner.into());
+        }
         if !self.outgoing.is_empty() {
             let Self { outgoing, write, .. } = self;
             let entry = &self.context.entry;

@@ -90,6 +90,12 @@ impl KafkaContext {
         }
     }
 
+    /// Returns true if what was read by now is the state of the cell: no other node has owned it meanwhile.
+    pub(crate) fn may_answer(&self) -> bool {
+        let tenure = self.settings.tenure.as_ref();
+        tenure.is_none_or(|tenure| tenure.holds())
+    }
+
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions.load(Ordering::Acquire)
     }

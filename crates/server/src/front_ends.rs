@@ -264,7 +264,18 @@ fn kafka_settings(process: &Process, opened: &Opened) -> KafkaSettings {
         advertised: this.plain.or(usual.advertised),
         advertised_tls: this.tls.or(usual.advertised_tls),
         brokers: Some(Arc::new(Brokers::new(member))),
+        tenure: Some(Arc::new(OfCell(Arc::clone(&member.tenure)))),
         ..usual
+    }
+}
+
+/// The tenure of a cell's owner.
+#[derive(Debug)]
+struct OfCell(Arc<stafett_cluster::Tenure>);
+
+impl stafett_kafka::Tenure for OfCell {
+    fn holds(&self) -> bool {
+        self.0.holds()
     }
 }
 

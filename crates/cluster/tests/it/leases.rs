@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use stafett_cluster::fake::{Effect, FakeDatabase, Fault};
-use stafett_cluster::{Candidate, Claim, Database, Lease, Link, Look};
+use stafett_cluster::{Candidate, Claim, Database, Lease, Link, Look, Tenure};
 
 /// Long enough for a busy machine.
 const LEASE: Duration = Duration::from_secs(4);
@@ -74,14 +74,17 @@ fn an_owner_without_answers_ends_before_its_lease() {
     assert!(database.node().claim(0, [1; 16]).unwrap());
     let node: Arc<dyn Database> = database.node_with(Some(silence));
     let (lost, losses) = mpsc::sync_channel(1);
+    let tenure = Arc::<Tenure>::default();
+    assert!(!tenure.holds());
     let begun = Instant::now();
-    let lease = Lease::keep(node, FIRST, LEASE, move |reason| {
+    let lease = Lease::keep(node, FIRST, (LEASE, &tenure), move |reason| {
         lost.send(reason.to_owned()).unwrap();
     })
     .unwrap();
     let reason = losses.recv_timeout(10 * LEASE).unwrap();
     assert!(begun.elapsed() < LEASE, "{:?}", begun.elapsed());
     assert_eq!(lease.loss(), Some(reason));
+    assert!(!tenure.holds());
 }
 
 #[test]
@@ -96,7 +99,9 @@ fn an_owner_that_misses_one_answer_goes_on() {
     assert!(owner.claim(0, [1; 16]).unwrap());
     let node: Arc<dyn Database> = database.node_with(Some(fault));
     let (lost, losses) = mpsc::sync_channel(1);
-    let lease = Lease::keep(node, FIRST, LEASE, move |reason| {
+    let tenure = Arc::<Tenure>::default();
+    assert!(!tenure.holds());
+    let lease = Lease::keep(node, FIRST, (LEASE, &tenure), move |reason| {
         lost.send(reason.to_owned()).unwrap();
     })
     .unwrap();
@@ -105,6 +110,8 @@ fn an_owner_that_misses_one_answer_goes_on() {
         std::thread::yield_now();
     }
     assert_eq!(lease.loss(), None);
+    assert!(tenure.holds());
     lease.release();
+    assert!(!tenure.holds());
     assert_eq!(owner.owner().unwrap().node, None);
 }

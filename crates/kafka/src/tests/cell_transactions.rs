@@ -37,6 +37,10 @@ impl Cells for From {
         1
     }
 
+    fn is_owner(&self) -> bool {
+        true
+    }
+
     fn epoch_of_first(&self) -> i32 {
         1
     }

@@ -312,6 +312,10 @@ impl stafett_kafka::Cells for ToCells {
         i32::try_from(self.own.epoch()).unwrap_or(i32::MAX)
     }
 
+    fn is_owner(&self) -> bool {
+        self.own.tenure.holds()
+    }
+
     fn epoch_of_first(&self) -> i32 {
         i32::try_from(self.first.view().of_cell(0).epoch).unwrap_or(i32::MAX)
     }

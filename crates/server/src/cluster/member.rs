@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use stafett_broker::Broker;
-use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, View, nonce};
+use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, Tenure, View, nonce};
 use stafett_http::Health;
 use stafett_model::Lock;
 use tokio::net::TcpListener;
@@ -123,6 +123,8 @@ pub(crate) struct Member {
     /// Time up to which others have the first turn, after the node that lets go.
     others_turn: Lock<Option<(Instant, Nonce)>>,
     has_lost: AtomicBool,
+    /// As the owner of the cell.
+    pub(crate) tenure: Arc<Tenure>,
     /// Database and object store of the cell that it owns, or owned last.
     pub(super) stores: Lock<Option<Arc<Stores>>>,
     /// The database and the objects could be used once.
@@ -211,6 +213,7 @@ impl Member {
             reserved: watch::Sender::default(),
             others_turn: Lock::default(),
             has_lost: AtomicBool::new(false),
+            tenure: Arc::default(),
             stores: Lock::default(),
             was_ready: AtomicBool::new(false),
             stopping: CancellationToken::new(),

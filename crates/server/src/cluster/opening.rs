@@ -86,7 +86,7 @@ pub(crate) async fn open(
             settings.data_dir.display()
         );
     }
-    uptime().context("a cluster needs the time in /proc/uptime")?;
+    uptime().context("a cluster needs the time since the machine started")?;
     member.on_waiting();
     let database = connect(settings, address.as_str(), member)?;
     // Clients are told of the node by its number.
@@ -295,11 +295,16 @@ impl Claimed {
         let database: Arc<dyn Database> = Arc::<Postgres>::clone(&self.database);
         let (claimed, losing) = (Arc::clone(self), Arc::clone(member));
         let cell = member.cell;
-        let kept = Lease::keep(database, self.claim, member.lease, move |reason| {
-            tracing::error!(target: EVENTS, kind = "cluster.lost", cell, %reason, "this node does not own the cell any more");
-            losing.on_lost();
-            claimed.cut_off(reason);
-        });
+        let kept = Lease::keep(
+            database,
+            self.claim,
+            (member.lease, &member.tenure),
+            move |reason| {
+                tracing::error!(target: EVENTS, kind = "cluster.lost", cell, %reason, "this node does not own the cell any more");
+                losing.on_lost();
+                claimed.cut_off(reason);
+            },
+        );
         if kept.is_err() {
             // Its error is the first one.
             let _ = self.database.release(self.claim.epoch);
