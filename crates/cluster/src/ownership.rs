@@ -200,8 +200,8 @@ impl Lease {
         interval(lease)
     }
 
-    /// Keeps the lease of a claim, and the tenure with it. `on_loss` is called once, with the reason, if it is
-    /// lost.
+    /// Keeps the lease of a claim, and the tenure with it. `on_loss` is called once, with the reason, if the
+    /// lease is lost.
     pub fn keep(
         database: Arc<dyn Database>,
         claim: Claim,
