@@ -31,6 +31,7 @@ use crate::context::KafkaContext;
 use crate::error;
 use crate::transaction_operation::Outcomes;
 
+/// Largest message.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 /// Most partitions of the control batches in a message, unless it has one alone.
 const PARTITIONS_MAX: usize = 20_000;
@@ -121,7 +122,7 @@ impl ToCoordinators {
         let logs: Vec<LogId> = joining.parts.iter().map(|(log, _)| *log).collect();
         let places = joining.parts.iter();
         let question = Message::Check {
-            id: joining.id,
+            id: joining.id.clone(),
             by: (joining.by.producer.0, joining.by.epoch),
             adds: joining.adds,
             places: places
@@ -142,7 +143,9 @@ impl ToCoordinators {
             }
         };
         let remote = broker.remote_transactions();
-        remote.append(joining.by, &logs, joining.appends, ask).await
+        remote
+            .append(&joining.id, joining.by, &logs, joining.appends, ask)
+            .await
     }
 }
 
@@ -355,6 +358,7 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
     loop {
         if markers.is_empty() {
             markers = transactions.owed_to(cell).await;
+            continue;
         }
         let part = first_part(&markers);
         let count = part.len();

@@ -275,15 +275,11 @@ impl Transactions {
         let mut open: HashSet<(ProducerId, Place)> = HashSet::new();
         for (_, entry) in self.open_entries() {
             let producer = entry.lock();
-            let (ongoing, ending) = (producer.instance.producer, producer.owed.as_ref());
+            let ongoing = producer.instance.producer;
             open.extend(producer.elsewhere.keys().map(|place| (ongoing, *place)));
-            let places = ending.iter().flat_map(|owed| &owed.places);
-            open.extend(
-                ending
-                    .iter()
-                    .zip(places)
-                    .map(|(owed, place)| (owed.by.producer, *place)),
-            );
+            if let Some(owed) = &producer.owed {
+                open.extend(owed.places.iter().map(|place| (owed.by.producer, *place)));
+            }
         }
         asked.iter().map(|place| open.contains(place)).collect()
     }
@@ -296,6 +292,13 @@ impl Transactions {
             .iter()
             .filter_map(|place| cell(topics, *place))
             .collect();
+        if owed.cells.is_empty() {
+            // All topics were deleted meanwhile.
+            producer.status = owed.after;
+            self.on_ended(&of.0, owed.end);
+            owed.done.cancel();
+            return;
+        }
         owed.number = producer.number;
         producer.status = Status::Ending(owed.end);
         self.metrics.owed.inc();

@@ -44,6 +44,8 @@ struct Known {
 /// State of a producer.
 #[derive(Debug, Default)]
 struct Remote {
+    /// Transactional id that the coordinator knows it by.
+    id: Box<str>,
     epoch: i16,
     /// Logs that its transaction may append to.
     logs: BTreeSet<LogId>,
@@ -95,12 +97,13 @@ impl RemoteTransactions {
     /// them otherwise.
     pub fn append_known(
         &self,
+        id: &str,
         given: Instance,
         logs: &[LogId],
         appends: Vec<Append>,
     ) -> Result<Ticket, Vec<Append>> {
         let known = self.known.lock();
-        if !known.has(given, logs) {
+        if !known.has(id, given, logs) {
             return Err(appends);
         }
         self.catalog.topics().traffic().count_appends(&appends);
@@ -112,6 +115,7 @@ impl RemoteTransactions {
     /// later transactions.
     pub async fn append<E: From<TransactionError>>(
         &self,
+        id: &str,
         given: Instance,
         logs: &[LogId],
         appends: Vec<Append>,
@@ -123,8 +127,9 @@ impl RemoteTransactions {
         let is_former = epoch < known.coordinator.0;
         let producer = known.producers.entry(given.producer).or_default();
         let appended = if producer.ends == question.ends && !is_former {
-            if producer.epoch != given.epoch {
+            if producer.epoch != given.epoch || *producer.id != *id {
                 producer.logs.clear();
+                producer.id = id.into();
             }
             producer.epoch = given.epoch;
             producer.logs.extend(logs);
@@ -266,10 +271,11 @@ fn has_ended(outcome: &Outcome) -> bool {
 }
 
 impl Known {
-    fn has(&self, given: Instance, logs: &[LogId]) -> bool {
+    fn has(&self, id: &str, given: Instance, logs: &[LogId]) -> bool {
         let producer = self.producers.get(&given.producer);
         producer.is_some_and(|producer| {
-            producer.epoch == given.epoch && logs.iter().all(|log| producer.logs.contains(log))
+            (&*producer.id, producer.epoch) == (id, given.epoch)
+                && logs.iter().all(|log| producer.logs.contains(log))
         })
     }
 

@@ -43,11 +43,16 @@ async fn start(journal: &Arc<MemoryJournal>, own: u32) -> Arc<Broker> {
 
 impl World {
     async fn new() -> Self {
+        Self::with(2).await
+    }
+
+    /// `partitions`: those of the topic, half of them in each cell.
+    async fn with(partitions: u32) -> Self {
         let [journal, other] = [(); 2].map(|()| Arc::<MemoryJournal>::default());
         let cells = [start(&journal, 0).await, start(&other, 1).await];
         let new = NewTopic {
             name: "wide".into(),
-            partitions: Some(2),
+            partitions: Some(partitions),
             settings: TopicSettings {
                 spread: Some(true),
                 ..TopicSettings::default()
@@ -106,7 +111,7 @@ impl World {
         };
         let appends = vec![Append::batch(log, batch(by, sequence, text))];
         let remote = self.cells[1].remote_transactions();
-        let ticket = remote.append(by, &[log], appends, ask).await?;
+        let ticket = remote.append(ID, by, &[log], appends, ask).await?;
         Ok(matches!(ticket.await[..], [Outcome::Committed(_)]))
     }
 
@@ -277,7 +282,7 @@ async fn a_batch_that_was_asked_about_before_the_end_is_refused_behind_it() {
     };
     let remote = world.cells[1].remote_transactions();
     let append = vec![Append::batch(log, batch(by, 0, "late"))];
-    let late = remote.append(by, &[log], append, ask).await;
+    let late = remote.append(ID, by, &[log], append, ask).await;
     assert_eq!(late.unwrap_err(), TransactionError::NotAdded);
     assert_eq!(asked.into_inner(), 1);
     assert!(world.cells[1].catalog().open_transactions().is_empty());
@@ -292,6 +297,11 @@ async fn nothing_is_taken_that_is_not_part_of_a_transaction() {
     let transactions = world.first().transactions();
     transactions.add_parts(ID, by, world.parts()).await.unwrap();
     assert!(world.send_there(by, 0, "x").await.unwrap());
+    // No other id joins it by the producer's id: the coordinator is asked, and does not know the pair.
+    let (log, _) = world.part(1);
+    let remote = world.cells[1].remote_transactions();
+    let forged = remote.append_known("other", by, &[log], vec![Append::batch(log, batch(by, 1, "f"))]);
+    assert_eq!(forged.unwrap_err().len(), 1);
     // A later instance of the producer aborts it, and the former is fenced in both cells.
     let (later, ()) = tokio::join!(world.begin(), world.deliver());
     assert!(later.epoch > by.epoch);
@@ -439,4 +449,41 @@ async fn a_former_coordinator_is_not_believed() {
     assert!(world.bring((EPOCH + 1, 1), &[]).await);
     let refused = world.send_there(by, 0, "x").await;
     assert_eq!(refused, Err(TransactionError::NotAdded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_partitions_of_an_end_are_known_until_it_is_everywhere() {
+    let world = World::with(8).await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    let mut parts = Parts::default();
+    assert!((0..8).all(|number| parts.add(&world.topic, number)));
+    let asked: Vec<_> = parts
+        .elsewhere
+        .iter()
+        .map(|place| (by.producer, *place))
+        .collect();
+    assert_eq!(asked.len(), 4);
+    transactions.add_parts(ID, by, parts).await.unwrap();
+    assert_eq!(transactions.are_open(&asked), [true; 4]);
+    assert_eq!(world.end(by, COMMIT).await, Ok(by));
+    assert_eq!(transactions.are_open(&asked), [true; 4]);
+    world.deliver().await;
+    assert_eq!(transactions.are_open(&asked), [false; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_that_is_deleted_while_an_end_is_stored_holds_nothing_up() {
+    let world = World::new().await;
+    let by = world.begin().await;
+    let transactions = world.first().transactions();
+    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let delete = world.first().delete_topic(world.topic.id);
+    let (ended, deleted) = tokio::join!(world.end(by, COMMIT), delete);
+    deleted.unwrap();
+    assert_eq!(ended, Ok(by));
+    if world.status() != Status::Ended(COMMIT) {
+        world.deliver().await;
+    }
+    assert_eq!(world.status(), Status::Ended(COMMIT));
 }

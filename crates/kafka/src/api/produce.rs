@@ -102,7 +102,7 @@ fn append_in(
     let logs: Vec<LogId> = parts.iter().map(|(log, _)| *log).collect();
     if shared.is_further_cell() {
         let remote = shared.broker.remote_transactions();
-        let appends = match remote.append_known(instance, &logs, appends) {
+        let appends = match remote.append_known(&id, instance, &logs, appends) {
             Ok(ticket) => {
                 staging.appended.push((ticket, 1));
                 return Ok(PendingResponse::Produce(answer));
