@@ -1,6 +1,6 @@
 //! The part of the process behind a router. Routes answer from before it is there until after it is gone.
 
-use std::fmt::Display;
+use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -8,9 +8,24 @@ use tokio::sync::watch;
 use crate::code::Code;
 use crate::problem::Problem;
 
+/// Returns true as long as a part may serve.
+pub type MayServe = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Holds a `T` while it serves; clones share it.
-#[derive(Debug)]
-pub struct Slot<T>(watch::Sender<Option<Arc<T>>>);
+pub struct Slot<T>(watch::Sender<Option<Served<T>>>);
+
+struct Served<T> {
+    part: Arc<T>,
+    /// `None`: until the slot is closed.
+    may_serve: Option<MayServe>,
+}
+
+impl<T> Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_open = self.0.borrow().is_some();
+        f.debug_struct("Slot").field("is_open", &is_open).finish()
+    }
+}
 
 impl<T> Clone for Slot<T> {
     fn clone(&self) -> Self {
@@ -25,9 +40,14 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Makes the routes use `served`.
-    pub fn open(&self, served: Arc<T>) {
-        self.0.send_replace(Some(served));
+    /// Makes the routes use a part.
+    pub fn open(&self, part: Arc<T>) {
+        self.open_while(part, None);
+    }
+
+    /// Makes the routes use a part for as long as it may serve. `None`: until the slot is closed.
+    pub fn open_while(&self, part: Arc<T>, may_serve: Option<MayServe>) {
+        self.0.send_replace(Some(Served { part, may_serve }));
     }
 
     /// Makes the routes answer with 503.
@@ -36,7 +56,12 @@ impl<T> Slot<T> {
     }
 
     pub fn get(&self) -> Result<Arc<T>, Problem> {
-        self.0.borrow().clone().ok_or_else(closed)
+        let served = self.0.borrow();
+        let current = served.as_ref().filter(|served| {
+            let may_serve = served.may_serve.as_ref();
+            may_serve.is_none_or(|may_serve| may_serve())
+        });
+        current.map(|served| Arc::clone(&served.part)).ok_or_else(closed)
     }
 }
 
@@ -53,6 +78,8 @@ pub fn closed() -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -64,5 +91,17 @@ mod tests {
         assert_eq!(shared.get(), Ok(Arc::new(7)));
         slot.close();
         assert_eq!(shared.get().unwrap_err().code, Code::NotServing);
+    }
+
+    #[test]
+    fn a_part_that_may_not_serve_is_not_used() {
+        let slot = Slot::default();
+        let may_serve = Arc::new(AtomicBool::new(true));
+        let check = Arc::clone(&may_serve);
+        let check: MayServe = Arc::new(move || check.load(Ordering::Relaxed));
+        slot.open_while(Arc::new(7), Some(check));
+        assert_eq!(slot.get(), Ok(Arc::new(7)));
+        may_serve.store(false, Ordering::Relaxed);
+        assert_eq!(slot.get(), Err(closed()));
     }
 }

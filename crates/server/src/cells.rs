@@ -231,7 +231,7 @@ impl Process {
             Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
         };
         amqp.open_management(&self.management);
-        self.admin.broker.open(Arc::clone(broker));
+        self.admin.broker.open_while(Arc::clone(broker), self.may_serve());
         let access = Access {
             origins: settings.http.origins.clone(),
             hosts: settings.http.hosts.clone(),

@@ -95,7 +95,8 @@ impl Core {
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live_topics()));
-        process.admin.broker.open(Arc::clone(&self.broker));
+        let broker = Arc::clone(&self.broker);
+        process.admin.broker.open_while(broker, process.may_serve());
         Ok(kafka)
     }
 

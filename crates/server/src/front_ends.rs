@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
+use stafett_http::MayServe;
 use stafett_kafka::{Kafka, KafkaSettings, TransactionDoor, mark_cell};
 use stafett_net::{Listener, Protocol};
 use tokio::task::JoinSet;
@@ -155,6 +156,12 @@ pub(crate) fn open_cell(
 }
 
 impl Process {
+    /// Returns a check whether no other node may own the cell. `None` without others.
+    pub(crate) fn may_serve(&self) -> Option<MayServe> {
+        let tenure = Arc::clone(&self.member.as_ref()?.tenure);
+        Some(Arc::new(move || tenure.holds()))
+    }
+
     /// At the first cell: brings control batches of transactions to the others. Returns if that has failed.
     pub(crate) async fn mark_cells(&self, broker: &Arc<Broker>) {
         let mut marking = JoinSet::new();
