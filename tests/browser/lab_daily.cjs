@@ -92,7 +92,7 @@ async function byKeys(page, base, agents) {
   await keys.tick('machine1');
   await keys.tick('machine2');
   await keys.enter('Run');
-  await page.getByText('finished', { exact: true }).waitFor({ timeout: 400_000 });
+  await page.getByText('finished', { exact: true }).waitFor({ timeout: 120_000 });
   // Its analysis.
   await keys.enter('Laws');
   await page.getByRole('row', { name: /Response time/ }).first().waitFor();
@@ -134,7 +134,7 @@ async function byMouse(page, base) {
   await mouse.box('machine1', dialog(page));
   await mouse.box('machine2', dialog(page));
   await mouse.button('Run', dialog(page));
-  await page.getByText('finished', { exact: true }).waitFor({ timeout: 400_000 });
+  await page.getByText('finished', { exact: true }).waitFor({ timeout: 120_000 });
   await mouse.link('Points');
   await mouse.link('1', page.getByRole('table', { name: 'Points' }));
   await page.getByText('Messages per second, over the seconds of the point').first().waitFor();

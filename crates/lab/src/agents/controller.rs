@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::AgentAddress;
+use super::host::TAKEN;
 use super::link::{Link, Member, Report};
 use super::proof::Secret;
 use super::protocol::{Alone, Preparation, ToAgent};
@@ -23,6 +25,8 @@ use crate::workload::load::{Second, Stage};
 
 /// Time between two looks for orders to the agents.
 const LOOK: Duration = Duration::from_millis(20);
+/// Pause before another attempt at an agent that is taken.
+const PAUSE: Duration = Duration::from_millis(100);
 const REPORTS_WAITING: usize = 1024;
 /// Time that agents may take to end after an abandoned load.
 const STOPPED_WITHIN: Duration = Duration::from_mins(1);
@@ -32,6 +36,8 @@ const STOPPED_WITHIN: Duration = Duration::from_mins(1);
 pub struct Crew {
     agents: Vec<Place>,
     secret: Option<Secret>,
+    /// Time that an agent may be taken by another controller.
+    patience: Duration,
     /// Reports, with the agent's place and the number of its connection.
     reports: mpsc::Receiver<((usize, u64), Report)>,
     told: mpsc::Sender<((usize, u64), Report)>,
@@ -83,10 +89,16 @@ impl Order {
 }
 
 impl Crew {
-    /// Connects to all agents, and measures the network to each.
+    /// Connects to all agents, and measures the network to each. Waits for one that is taken by another
+    /// controller for as long as `patience`.
     /// An error names the agent that is not there, or does not take orders from here.
-    pub async fn gather(agents: Vec<AgentAddress>, secret: Option<Secret>) -> Result<Self, String> {
+    pub async fn gather(
+        agents: Vec<AgentAddress>,
+        secret: Option<Secret>,
+        patience: Duration,
+    ) -> Result<Self, String> {
         let mut crew = Self::of(agents, secret);
+        crew.patience = patience;
         for place in 0..crew.agents.len() {
             crew.connect(place, true).await?;
         }
@@ -104,6 +116,7 @@ impl Crew {
         Self {
             agents: agents.into_iter().map(place).collect(),
             secret,
+            patience: Duration::ZERO,
             reports,
             told,
             loads: 0,
@@ -171,7 +184,16 @@ impl Crew {
         else {
             return Ok(());
         };
-        let mut link = Link::open(agent, self.secret.as_ref()).await?;
+        let since = Instant::now();
+        let mut link = loop {
+            match Link::open(agent, self.secret.as_ref()).await {
+                // Another one may only look at the agent.
+                Err(reason) if reason.ends_with(TAKEN) && since.elapsed() < self.patience => {
+                    sleep(PAUSE).await;
+                }
+                opened => break opened?,
+            }
+        };
         if is_measured {
             let network = link
                 .measure(&agent.name)

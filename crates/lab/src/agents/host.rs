@@ -23,6 +23,9 @@ use super::session::{Means, Session};
 use crate::drivers::Drivers;
 use crate::environment;
 
+/// Reason why an agent takes no orders: it has one controller at a time.
+pub(super) const TAKEN: &str = "another controller is there";
+
 /// Connections that have not proven themselves.
 const STRANGERS_MAX: usize = 16;
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(5);
@@ -252,7 +255,7 @@ impl Inside {
             return Err("the secret is another one".to_owned());
         }
         if self.is_taken.swap(true, Ordering::AcqRel) {
-            return Err("another controller is there".to_owned());
+            return Err(TAKEN.to_owned());
         }
         Ok(ControllerLease(Arc::clone(self)))
     }

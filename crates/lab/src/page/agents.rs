@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -192,7 +193,7 @@ pub(super) async fn asked(address: Address, secret: Option<Secret>) -> Shown {
         name: address.name.clone(),
         address: address.address.clone(),
     };
-    match Crew::gather(vec![agent], secret).await {
+    match Crew::gather(vec![agent], secret, Duration::ZERO).await {
         Ok(crew) => {
             let network = crew.network();
             let machine = crew.describe().into_iter().next();

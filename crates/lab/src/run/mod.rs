@@ -198,12 +198,15 @@ fn conclude(run: &mut Run, ended: Result<(), RunError>, is_cut: bool) {
     run.ended_ms = Some(now_ms());
 }
 
+/// Time in which an agent that a page looks at is free again.
+const AGENTS_FREE_WITHIN: Duration = Duration::from_secs(20);
+
 /// Connects to the agents of a request, if it has any.
 async fn gather(request: &Request) -> Result<Option<Crew>, RunError> {
     if request.agents.is_empty() {
         return Ok(None);
     }
-    let crew = Crew::gather(request.agents.clone(), request.secret.clone()).await;
+    let crew = Crew::gather(request.agents.clone(), request.secret.clone(), AGENTS_FREE_WITHIN).await;
     crew.map(Some).map_err(RunError::Request)
 }
 

@@ -5,7 +5,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
+use stafett_lab::agents::{AgentAddress, Crew};
 use tempfile::TempDir;
 
 use crate::short::{SHORT, SONGS, json, lab, said, written};
@@ -415,4 +417,17 @@ fn who_sends_on_one_host_waits_for_who_receives_on_another() {
         (&metrics["sent"], &metrics["received"]),
         (&5000.0.into(), &5000.0.into())
     );
+}
+
+#[tokio::test]
+async fn a_run_waits_for_an_agent_that_a_page_looks_at() {
+    let agent = Agent::here();
+    let agents = AgentAddress::parse_all(&[format!("one={}", agent.address)]).unwrap();
+    let gather = async |patience| Crew::gather(agents.clone(), None, patience).await;
+    let page = gather(Duration::ZERO).await.unwrap();
+    let refused = gather(Duration::ZERO).await.unwrap_err();
+    assert!(refused.contains("another controller"), "{refused}");
+    let leave = async { drop(page) };
+    let (run, ()) = tokio::join!(gather(Duration::from_mins(1)), leave);
+    assert_eq!(run.unwrap().describe().len(), 1);
 }

@@ -271,7 +271,7 @@ fn is_used(script: &str, test: &str) {
     let page = Page::start(&folder);
     let agents = [Agent::here(), Agent::here()];
     let output = Command::new("timeout")
-        .args(["-k", "5", "1200", "node"])
+        .args(["-k", "5", "600", "node"])
         .arg(root.join("tests/browser").join(script))
         .arg(chromium)
         .arg(format!("http://{}", page.address))
