@@ -3,8 +3,8 @@
 //! A transaction belongs to a transactional id, which one producer at a time uses. Its batches are ordinary
 //! appends that name the producer; readers of committed batches stop before them. Its end is one append: a
 //! control batch for all of its logs, the commits, and the state of the producer. So it is stored whole or
-//! not at all, and there is nothing to be finished after a restart. That a transaction is open is known from
-//! the logs ([`stafett_journal::Journal::open_transactions`]).
+//! not at all, and there is nothing to be finished after a restart, but in other cells of a cluster. That a
+//! transaction is open is known from the logs ([`stafett_journal::Journal::open_transactions`]).
 //!
 //! - `producer`: the state machine of one transactional id
 //! - `registry`: all of them, their locks, and their steps
