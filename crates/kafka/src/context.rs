@@ -90,7 +90,8 @@ impl KafkaContext {
         }
     }
 
-    /// Returns true if what was read by now is the state of the cell: no other node has owned it meanwhile.
+    /// Returns true if no other node can have owned the cell up to now: answers that were made before are of its
+    /// present state.
     pub(crate) fn may_answer(&self) -> bool {
         let tenure = self.settings.tenure.as_ref();
         tenure.is_none_or(|tenure| tenure.holds())

@@ -183,8 +183,7 @@ impl Process {
     ) -> Cause {
         let broker = core.shared();
         let [access, topics] = [Part::Access, Part::Topics].map(|part| Follower::new(broker, part));
-        let to_cells = ToCells::new(&plan.first, member);
-        let coordinators = Arc::new(to_cells.clone());
+        let cells = Arc::new(ToCells::new(&plan.first, member));
         let serving = async {
             // A broker without users lets each client do everything.
             access.is_there().await;
@@ -197,7 +196,7 @@ impl Process {
                     member: Arc::clone(&plan.first),
                     facts: topics.facts.subscribe(),
                 };
-                front_ends::open_cell(broker, self, bound, first, to_cells.clone(), member.cell);
+                front_ends::open_cell(broker, self, bound, first, &cells, member.cell);
             }
             self.health.set(State::Ready);
             member.on_serving();
@@ -216,7 +215,7 @@ impl Process {
             reason = serving => Cause::Failed(reason),
             () = follow(&plan.first, &access) => ended,
             () = follow(&plan.first, &topics) => ended,
-            () = abort_abandoned(Arc::clone(broker), coordinators) => ended,
+            () = abort_abandoned(Arc::clone(broker), Arc::<ToCells>::clone(&cells)) => ended,
             () = member.balance() => ended,
             () = sampling::run(core.broker(), &self.node) => ended,
             () = core.follow_keys() => ended,

@@ -129,7 +129,7 @@ pub(crate) fn open_cell(
     process: &Process,
     bound: Bound,
     first: TheFirst,
-    cells: ToCells,
+    cells: &Arc<ToCells>,
     cell: u32,
 ) {
     let opened = bound.kafka;
@@ -140,14 +140,13 @@ pub(crate) fn open_cell(
         let (host, port) = host_port(&told?.1).ok()?;
         Some(stafett_kafka::Endpoint { host, port })
     };
-    let cells = Arc::new(cells);
-    let door = TransactionDoor::new(broker, Arc::<ToCells>::clone(&cells));
+    let door = TransactionDoor::new(broker, Arc::<ToCells>::clone(cells));
     let settings = KafkaSettings {
         broker_id: brokers::id_of_cell(cell),
         advertised: told(name),
         advertised_tls: told(name_tls),
         first_cell: Some(Arc::new(first)),
-        cells: Some(cells),
+        cells: Some(Arc::<ToCells>::clone(cells)),
         ..kafka_settings(process, &opened)
     };
     let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());

@@ -98,6 +98,20 @@ impl World {
             .unwrap()
     }
 
+    /// Adds the partitions of both cells to the transaction.
+    async fn add(&self, by: Instance) -> Result<(), TransactionError> {
+        let transactions = self.first().transactions();
+        transactions.add_parts(ID, by, self.parts()).await
+    }
+
+    /// Begins a transaction with the partitions of both cells.
+    async fn begun() -> (Self, Instance) {
+        let world = Self::new().await;
+        let by = world.begin().await;
+        world.add(by).await.unwrap();
+        (world, by)
+    }
+
     /// Appends a batch in the second cell, which asks the first.
     async fn send_there(&self, by: Instance, sequence: i32, text: &str) -> Result<bool, TransactionError> {
         let (log, place) = self.part(1);
@@ -198,10 +212,8 @@ async fn an_end_counts_in_both_cells() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_is_answered_while_the_other_cell_is_away_and_nothing_begins_before_it_has_heard() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     assert_eq!(world.end(by, COMMIT).await, Ok(by));
     assert_eq!(world.status(), Status::Ending(COMMIT));
@@ -217,10 +229,7 @@ async fn an_end_is_answered_while_the_other_cell_is_away_and_nothing_begins_befo
 
 #[tokio::test(start_paused = true)]
 async fn a_coordinator_that_starts_again_goes_on_where_it_was() {
-    let mut world = World::new().await;
-    let by = world.begin().await;
-    let transactions = Arc::clone(world.first().transactions());
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (mut world, by) = World::begun().await;
     world.send(by, 0, "a").await;
     // Within the transaction: its partition in the other cell is known.
     world.restart().await;
@@ -242,10 +251,7 @@ async fn a_coordinator_that_starts_again_goes_on_where_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn control_batches_come_again_after_a_start_and_those_of_earlier_connections_are_late() {
-    let mut world = World::new().await;
-    let by = world.begin().await;
-    let transactions = Arc::clone(world.first().transactions());
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (mut world, by) = World::begun().await;
     world.send(by, 0, "a").await;
     assert_eq!(world.end(by, COMMIT).await, Ok(by));
     let first = world.owed().await.unwrap();
@@ -268,10 +274,7 @@ async fn control_batches_come_again_after_a_start_and_those_of_earlier_connectio
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_was_asked_about_before_the_end_is_refused_behind_it() {
-    let world = World::new().await;
-    let by = world.begin().await;
-    let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (world, by) = World::begun().await;
     let (log, _) = world.part(1);
     let asked = AtomicUsize::new(0);
     let ask = async {
@@ -314,10 +317,8 @@ async fn nothing_is_taken_that_is_not_part_of_a_transaction() {
 
 #[tokio::test(start_paused = true)]
 async fn commits_of_groups_count_with_the_end() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     let commits = commit_of(&world.topic, 7);
     let sent = transactions.commit_offsets(ID, by, true, ("g", &NOBODY), commits);
@@ -330,10 +331,7 @@ async fn commits_of_groups_count_with_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_takes_too_long_ends_in_both_cells() {
-    let world = World::new().await;
-    let by = world.begin().await;
-    let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (world, by) = World::begun().await;
     world.send(by, 0, "a").await;
     world.deliver().await;
     let (log, _) = world.part(1);
@@ -343,10 +341,7 @@ async fn a_transaction_that_takes_too_long_ends_in_both_cells() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_is_deleted_holds_no_end_up() {
-    let world = World::new().await;
-    let by = world.begin().await;
-    let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (world, by) = World::begun().await;
     world.send(by, 0, "a").await;
     assert_eq!(world.end(by, COMMIT).await, Ok(by));
     world.first().delete_topic(world.topic.id).await.unwrap();
@@ -361,10 +356,8 @@ async fn a_topic_that_is_deleted_holds_no_end_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_its_coordinator_does_not_know_is_aborted_after_some_looks() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     let remote = world.cells[1].remote_transactions();
     let open = || world.cells[1].catalog().open_transactions().len();
@@ -387,10 +380,8 @@ async fn a_transaction_that_its_coordinator_does_not_know_is_aborted_after_some_
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_other_cells_have_not_heard_of_is_not_abandoned_and_is_answered_again() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     // With the later version of the protocol, each end begins another epoch.
     let ended = transactions.end(ID, by, COMMIT, true).await.unwrap();
@@ -407,10 +398,8 @@ async fn an_end_that_other_cells_have_not_heard_of_is_not_abandoned_and_is_answe
 
 #[tokio::test(start_paused = true)]
 async fn a_client_whose_transaction_took_too_long_goes_on_once_all_cells_know() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     let markers = world.owed().await.unwrap();
     let abort = async || transactions.end(ID, by, ABORT, true).await;
@@ -422,10 +411,8 @@ async fn a_client_whose_transaction_took_too_long_goes_on_once_all_cells_know() 
 
 #[tokio::test(start_paused = true)]
 async fn a_report_about_an_earlier_end_is_passed_over() {
-    let world = World::new().await;
-    let by = world.begin().await;
+    let (world, by) = World::begun().await;
     let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
     world.send(by, 0, "a").await;
     assert_eq!(world.end(by, COMMIT).await, Ok(by));
     let first = world.owed().await.unwrap();
@@ -442,10 +429,7 @@ async fn a_report_about_an_earlier_end_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_former_coordinator_is_not_believed() {
-    let world = World::new().await;
-    let by = world.begin().await;
-    let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (world, by) = World::begun().await;
     assert!(world.bring((EPOCH + 1, 1), &[]).await);
     let refused = world.send_there(by, 0, "x").await;
     assert_eq!(refused, Err(TransactionError::NotAdded));
@@ -474,10 +458,7 @@ async fn all_partitions_of_an_end_are_known_until_it_is_everywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_topic_that_is_deleted_while_an_end_is_stored_holds_nothing_up() {
-    let world = World::new().await;
-    let by = world.begin().await;
-    let transactions = world.first().transactions();
-    transactions.add_parts(ID, by, world.parts()).await.unwrap();
+    let (world, by) = World::begun().await;
     let delete = world.first().delete_topic(world.topic.id);
     let (ended, deleted) = tokio::join!(world.end(by, COMMIT), delete);
     deleted.unwrap();

@@ -291,7 +291,7 @@ impl FirstCell for TheFirst {
 }
 
 /// The ways from a cell to all others, for transactions over them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct ToCells {
     first: Arc<Member>,
     own: Arc<Member>,
