@@ -8,9 +8,11 @@ All nodes, PostgreSQL and the client are on this machine: the rates are those of
 """
 
 import argparse
+import json
 import os
 import threading
 import time
+import urllib.request
 
 import cluster_store as store
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -51,6 +53,8 @@ class Cluster:
         config = {"stafett.spread": "true"} if cells > 1 else {}
         self.until(lambda: self.can_make(NewTopic(TOPIC, PARTITIONS, 1, config=config)))
         self.until(lambda: len(self.leaders()) == cells and -1 not in self.leaders())
+        # Cells spread once the nodes have lived for four leases.
+        self.until(lambda: self.is_even(nodes, cells))
 
     def until(self, is_so):
         end = time.time() + LIMIT
@@ -68,6 +72,13 @@ class Cluster:
     def leaders(self):
         return {partition.leader for partition in self.admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()}
 
+    def is_even(self, nodes, cells):
+        """True if no node has two cells more than another, and all cells have owners."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.nodes[0].http}/v1/cluster", timeout=5) as answer:
+            owners = [cell["owner"] for cell in json.load(answer).get("cells", [])]
+        counts = [owners.count(owner) for owner in set(owners)]
+        return cells == 1 or None not in owners and len(counts) == min(nodes, cells) and max(counts) - min(counts) < 2
+
     def cpu(self):
         """CPU seconds of the nodes, and of PostgreSQL."""
         return sum(node.cpu_seconds() for node in self.nodes), cpu_of(self.database.process.pid)
@@ -79,8 +90,6 @@ class Cluster:
 def spread(options, folder):
     for nodes, cells in [(1, 1), (1, CELLS), (2, CELLS), (4, CELLS)]:
         cluster = Cluster(folder / f"{nodes}-{cells}", nodes, cells)
-        # Cells spread over the nodes once these have lived for four leases.
-        time.sleep(4 + 6 * nodes if nodes > 1 else 2)
         send = lambda seconds: store.paced(cluster.servers, TOPIC, PARTITIONS, options.rate, seconds, size=1024, producers=4)
         send(3)
         before = cluster.cpu()
@@ -99,7 +108,6 @@ def spread(options, folder):
 def transactions(options, folder):
     for nodes, cells in [(1, 1), (1, CELLS), (3, CELLS)]:
         cluster = Cluster(folder / f"transactions-{nodes}-{cells}", nodes, cells)
-        time.sleep(16 if nodes > 1 else 2)
         took, over = [], threading.Event()
 
         def run(number):

@@ -90,8 +90,8 @@ impl KafkaContext {
         }
     }
 
-    /// Returns true if no other node can have owned the cell up to now: answers that were made before are of its
-    /// present state.
+    /// Returns true if no other node can have owned the cell up to now: answers that were made before are of
+    /// its present state.
     pub(crate) fn may_answer(&self) -> bool {
         let tenure = self.settings.tenure.as_ref();
         tenure.is_none_or(|tenure| tenure.holds())
