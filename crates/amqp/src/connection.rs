@@ -58,6 +58,8 @@ pub(crate) enum Ended {
     NotClosed,
     #[error("its virtual host {0}")]
     HomeLost(&'static str),
+    #[error("another node may have taken over meanwhile")]
+    NotOwner,
     #[error("the connection was not opened: {0}")]
     NotOpened(String),
 }
@@ -95,6 +97,7 @@ fn tell_end(connection: &Connection, ended: &Ended) {
         | Ended::Silent
         | Ended::NotClosed
         | Ended::HomeLost(_)
+        | Ended::NotOwner
         | Ended::NotOpened(_)) => tracing::debug!(%peer, id, reason = %ended, "the connection ended"),
     }
 }
@@ -348,8 +351,11 @@ impl Open {
             (Some(deadline), Some(due)) => Some(deadline.min(due)),
             (deadline, due) => deadline.or(due),
         };
+        let waiting = !session.out.is_empty();
+        if waiting {
+            session.context.check_tenure()?;
+        }
         let (confirms, out, outbox, replies) = session.parts();
-        let waiting = !out.is_empty();
         wire.entry.set_wait(if is_blocked {
             Some(Wait::Space)
         } else if waiting {
@@ -440,6 +446,9 @@ impl Open {
 
     /// Writes the remaining bytes, for a client that has closed the connection.
     async fn last_words(&mut self, write: &mut WriteHalf<'_>) -> Ended {
+        if let Err(ended) = self.session.context.check_tenure() {
+            return ended;
+        }
         match timeout(CLOSE_PATIENCE, self.session.out.write_all(write)).await {
             Ok(Ok(())) => Ended::End(ConnectionEnd::Closed),
             Ok(Err(error)) => error.into(),

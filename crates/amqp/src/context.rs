@@ -10,6 +10,7 @@ use stafett_model::Namespace;
 
 use crate::arguments::QueueType;
 use crate::churn::Churn;
+use crate::connection::Ended;
 use crate::error::not_stored;
 use crate::exception::Exception;
 use crate::exchange_kinds;
@@ -36,6 +37,15 @@ impl AmqpContext {
 
     pub(crate) fn exchanges(&self) -> &Exchanges {
         self.broker.messaging().exchanges()
+    }
+
+    /// Fails if another node may have taken over: what is left to be sent may be of old state.
+    pub(crate) fn check_tenure(&self) -> Result<(), Ended> {
+        if self.broker.tenure().holds() {
+            Ok(())
+        } else {
+            Err(Ended::NotOwner)
+        }
     }
 
     /// Returns true if another broker of the cluster keeps a virtual host.

@@ -60,7 +60,8 @@ impl Amqp {
 
     /// Makes the HTTP API answer for this front end.
     pub fn open_management(&self, management: &Management) {
-        management.slot.open(Arc::clone(&self.context));
+        let tenure = self.context.broker.tenure().clone();
+        management.slot.open_while(Arc::clone(&self.context), tenure);
     }
 }
 

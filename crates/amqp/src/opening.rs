@@ -73,6 +73,7 @@ impl Opening {
             while let Some(frame) = self.next_frame()? {
                 let proved = (trusted.as_ref(), peer);
                 let action = act(&mut handshake, frame, context, proved, &mut caller).await;
+                context.check_tenure()?;
                 match action {
                     HandshakeAction::Nothing | HandshakeAction::LogIn(_) | HandshakeAction::Trust => {}
                     HandshakeAction::Send(method) => self.output.send(0, method),

@@ -10,6 +10,7 @@ use stafett_journal::{Journal, StateUnreadable};
 use stafett_live_topics::{Live, LiveSettings};
 use stafett_messaging::Messaging;
 use stafett_messaging::exchanges::ReadAttributes;
+use stafett_model::Tenure;
 use stafett_shares::Shares;
 use stafett_store::{Clock, NotStored, ReadWallClock, spaces, store_synced, wall_ms};
 use stafett_topics::{Cells, TopicCatalog, TopicDefaults, Topics};
@@ -32,6 +33,7 @@ pub struct Broker {
     live_topics: Arc<Live>,
     access: Arc<AccessControl>,
     apps: Arc<Apps>,
+    tenure: Tenure,
     cluster_id: u128,
     /// Default settings of topics, as the broker was started with.
     pub(crate) base: TopicDefaults,
@@ -50,6 +52,8 @@ pub struct BrokerSettings {
     pub hooks: FrontEndHooks,
     /// Cells of the cluster; `None` without one.
     pub cells: Option<Cells>,
+    /// Time for which clients may be answered.
+    pub tenure: Tenure,
     /// The system's clock, except in tests.
     pub wall_clock: ReadWallClock,
 }
@@ -63,6 +67,7 @@ impl Default for BrokerSettings {
             live_topics: LiveSettings::default(),
             hooks: FrontEndHooks::default(),
             cells: None,
+            tenure: Tenure::default(),
             wall_clock: wall_ms,
         }
     }
@@ -127,7 +132,10 @@ impl Broker {
         let overrides = Overrides::load(&*journal, hooks.group_settings)?;
         let live_topics = Arc::new(Live::open(
             Arc::clone(&journal),
-            settings.live_topics,
+            LiveSettings {
+                tenure: settings.tenure.clone(),
+                ..settings.live_topics
+            },
             Arc::clone(&clock),
         )?);
         let messaging = Messaging::open(&journal, &catalog, &hooks.message_attributes, &clock)?;
@@ -148,6 +156,7 @@ impl Broker {
             live_topics,
             access,
             apps,
+            tenure: settings.tenure,
             base,
             overrides,
             histories: Histories::default(),
@@ -190,6 +199,11 @@ impl Broker {
         self.shares.register_metrics(registry);
         self.live_topics.metrics().register(registry);
         self.apps.register_metrics(registry);
+    }
+
+    /// Returns the time for which clients may be answered.
+    pub fn tenure(&self) -> &Tenure {
+        &self.tenure
     }
 
     /// Returns the stored topics, by name and by id.

@@ -56,6 +56,6 @@ pub use problem::Problem;
 pub use query::Query;
 pub use router::router;
 pub use server::{Draining, HttpServer};
-pub use slot::{MayServe, Slot};
+pub use slot::Slot;
 pub use stamp::stamped;
 pub use upgrade::Upgrade;

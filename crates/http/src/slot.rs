@@ -3,21 +3,18 @@
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
 
+use stafett_model::Tenure;
 use tokio::sync::watch;
 
 use crate::code::Code;
 use crate::problem::Problem;
-
-/// Returns true as long as a part may serve.
-pub type MayServe = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Holds a `T` while it serves; clones share it.
 pub struct Slot<T>(watch::Sender<Option<Served<T>>>);
 
 struct Served<T> {
     part: Arc<T>,
-    /// `None`: until the slot is closed.
-    may_serve: Option<MayServe>,
+    tenure: Tenure,
 }
 
 impl<T> Debug for Slot<T> {
@@ -42,12 +39,12 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     /// Makes the routes use a part.
     pub fn open(&self, part: Arc<T>) {
-        self.open_while(part, None);
+        self.open_while(part, Tenure::default());
     }
 
-    /// Makes the routes use a part for as long as it may serve. `None`: until the slot is closed.
-    pub fn open_while(&self, part: Arc<T>, may_serve: Option<MayServe>) {
-        self.0.send_replace(Some(Served { part, may_serve }));
+    /// Makes the routes use a part while its tenure holds.
+    pub fn open_while(&self, part: Arc<T>, tenure: Tenure) {
+        self.0.send_replace(Some(Served { part, tenure }));
     }
 
     /// Makes the routes answer with 503.
@@ -57,10 +54,7 @@ impl<T> Slot<T> {
 
     pub fn get(&self) -> Result<Arc<T>, Problem> {
         let served = self.0.borrow();
-        let current = served.as_ref().filter(|served| {
-            let may_serve = served.may_serve.as_ref();
-            may_serve.is_none_or(|may_serve| may_serve())
-        });
+        let current = served.as_ref().filter(|served| served.tenure.holds());
         current.map(|served| Arc::clone(&served.part)).ok_or_else(closed)
     }
 }
@@ -98,8 +92,8 @@ mod tests {
         let slot = Slot::default();
         let may_serve = Arc::new(AtomicBool::new(true));
         let check = Arc::clone(&may_serve);
-        let check: MayServe = Arc::new(move || check.load(Ordering::Relaxed));
-        slot.open_while(Arc::new(7), Some(check));
+        let tenure = Tenure::new(move || check.load(Ordering::Relaxed));
+        slot.open_while(Arc::new(7), tenure);
         assert_eq!(slot.get(), Ok(Arc::new(7)));
         may_serve.store(false, Ordering::Relaxed);
         assert_eq!(slot.get(), Err(closed()));

@@ -93,8 +93,7 @@ impl KafkaContext {
     /// Returns true if no other node can have owned the cell up to now: answers that were made before are of
     /// its present state.
     pub(crate) fn may_answer(&self) -> bool {
-        let tenure = self.settings.tenure.as_ref();
-        tenure.is_none_or(|tenure| tenure.holds())
+        self.broker.tenure().holds()
     }
 
     pub(crate) fn deletions(&self) -> u64 {
@@ -146,6 +145,11 @@ impl Drop for RequestContext {
 }
 
 impl RequestContext {
+    /// Returns true if the client takes this node for another one, which has no groups and no transactions.
+    pub(crate) fn stands_for_other_node(&self) -> bool {
+        self.entry.is_relayed()
+    }
+
     /// Returns the time that a client is to hold back before it fetches again, in ms.
     pub(crate) fn throttle_ms(&self) -> i32 {
         match &self.shedding {

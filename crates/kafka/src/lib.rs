@@ -94,4 +94,4 @@ mod wait;
 pub use cell_transactions::{TransactionDoor, abort_abandoned, mark_cell};
 pub use cells::{Cells, FirstCell, Passed, Reached, ToCell};
 pub use front_end::{Kafka, add_hooks};
-pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings, Tenure};
+pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};

@@ -35,11 +35,6 @@ pub trait Brokers: Debug + Send + Sync {
     fn leader(&self, cell: u32) -> Option<i32>;
 }
 
-/// The time for which a broker may answer: one that was stopped for a while may have a successor.
-pub trait Tenure: Debug + Send + Sync {
-    fn holds(&self) -> bool;
-}
-
 #[derive(Debug, Clone)]
 pub struct KafkaSettings {
     /// Id of this broker. It leads the partitions of its cell; that of the first cell is the controller.
@@ -50,8 +45,6 @@ pub struct KafkaSettings {
     pub first_cell: Option<Arc<dyn FirstCell>>,
     /// The ways to all cells. `None` in the first one, and in a broker that has no cells.
     pub cells: Option<Arc<dyn Cells>>,
-    /// `None` if it has no successors.
-    pub tenure: Option<Arc<dyn Tenure>>,
     /// Address in metadata. `None` means the address that the client connected to.
     pub advertised: Option<Endpoint>,
     /// The same for clients with TLS.
@@ -104,7 +97,6 @@ impl Default for KafkaSettings {
             brokers: None,
             first_cell: None,
             cells: None,
-            tenure: None,
             advertised: None,
             advertised_tls: None,
             listen: None,

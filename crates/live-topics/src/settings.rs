@@ -1,5 +1,7 @@
 //! Settings of live topics.
 
+use stafett_model::Tenure;
+
 use super::duplicates::DuplicateRule;
 use super::log_delivery::LogRule;
 
@@ -19,6 +21,8 @@ pub struct LiveSettings {
     pub duplicates_max: usize,
     /// Rules for logs behind live topics; empty by default.
     pub logs: Vec<LogRule>,
+    /// Time for which clients may be answered.
+    pub tenure: Tenure,
 }
 
 impl Default for LiveSettings {
@@ -31,6 +35,7 @@ impl Default for LiveSettings {
             duplicates: Vec::new(),
             duplicates_max: 1_000_000,
             logs: Vec::new(),
+            tenure: Tenure::default(),
         }
     }
 }

@@ -36,7 +36,8 @@ impl LiveFront {
 
     /// Begins to serve. Earlier requests are answered with 503.
     pub fn open(&self, live: Arc<Live>) {
-        self.0.live.open(live);
+        let tenure = live.settings.tenure.clone();
+        self.0.live.open_while(live, tenure);
     }
 
     /// Returns the live topics. Fails before [`Self::open`] and while draining.

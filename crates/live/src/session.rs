@@ -336,6 +336,10 @@ impl stafett_ws::Session for Session {
         self.refuses = refuses;
     }
 
+    fn may_answer(&self) -> bool {
+        self.live.settings.tenure.holds()
+    }
+
     /// Worthwhile after a `publish`.
     fn takes_several(&self) -> bool {
         self.is_publishing

@@ -20,6 +20,7 @@
 //! - `stored_message`: a message in place, inside a stored batch
 //! - `validate`: checks of a batch from a producer
 //! - [`fan_out`]: rebuilds a batch with a part of its records
+//! - `tenure`: the time for which answers from the state in memory are right
 //! - `time`: finds records of a batch by timestamp
 //! - `transaction`: control batches that end a transaction
 //! - `append_time`: sets the append time of a batch
@@ -50,6 +51,7 @@ mod record;
 pub mod records;
 mod retain;
 mod stored_message;
+mod tenure;
 mod time;
 mod topic_name;
 mod transaction;
@@ -72,6 +74,7 @@ pub use record::{Header, Record};
 pub use records::{Headers, Records, StoredRecord, records};
 pub use retain::{KeyedRecord, Retained, emptied, for_each_key, records_without_key, retain};
 pub use stored_message::StoredMessage;
+pub use tenure::Tenure;
 pub use time::{max_timestamp_record, offset_for_timestamp};
 pub use topic_name::{TOPIC_NAME_BYTES_MAX, TopicName, TopicNameError};
 pub use transaction::{TransactionEnd, end_marker, transaction_end};

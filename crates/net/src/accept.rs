@@ -104,6 +104,7 @@ pub async fn serve<P: Protocol>(listener: Listener, protocol: Arc<P>, shared: Sh
                     stream: Stream::Plain(stream),
                     peer,
                     needs_tls: false,
+                    is_relayed: false,
                 };
                 admit(handed, &admission, &protocol, &shared, &mut tasks);
             }
@@ -172,6 +173,8 @@ pub struct Handed {
     pub peer: SocketAddr,
     /// Only the client's own TLS protects the bytes on their way here: without it, they are not served.
     pub needs_tls: bool,
+    /// Another node has accepted it.
+    pub is_relayed: bool,
 }
 
 /// Measures how long tasks wait; never returns.
@@ -251,6 +254,7 @@ fn admit<P: Protocol>(
         stream,
         peer,
         needs_tls,
+        is_relayed,
     } = handed;
     let Admission {
         settings,
@@ -268,6 +272,7 @@ fn admit<P: Protocol>(
     let Some(entry) = admission.enter(&stream, peer, shared, &drain) else {
         return;
     };
+    entry.set_relayed(is_relayed);
     let ending = drain.clone();
     let connect = {
         let (budget, entry) = (Arc::clone(&shared.budget), Arc::clone(&entry));

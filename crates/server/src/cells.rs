@@ -230,7 +230,8 @@ impl Process {
             Amqp::new(Arc::clone(broker), amqp_settings(&settings.amqp), &mut registry)
         };
         amqp.open_management(&self.management);
-        self.admin.broker.open_while(Arc::clone(broker), self.may_serve());
+        let tenure = broker.tenure().clone();
+        self.admin.broker.open_while(Arc::clone(broker), tenure);
         let access = Access {
             origins: settings.http.origins.clone(),
             hosts: settings.http.hosts.clone(),

@@ -58,6 +58,7 @@ impl Core {
         let cells = process.member.as_ref().and_then(|member| member.cells());
         let broker_settings = BrokerSettings {
             cells,
+            tenure: process.tenure(),
             ..broker_settings(settings)
         };
         let broker = Broker::start(shared, broker_settings)
@@ -95,8 +96,8 @@ impl Core {
         let opened = self.broker.open_live_logs().await;
         opened.context("a log behind live topics cannot be opened: see the setting live.logs")?;
         process.live.open(Arc::clone(self.broker.live_topics()));
-        let broker = Arc::clone(&self.broker);
-        process.admin.broker.open_while(broker, process.may_serve());
+        let (broker, tenure) = (Arc::clone(&self.broker), self.broker.tenure().clone());
+        process.admin.broker.open_while(broker, tenure);
         Ok(kafka)
     }
 

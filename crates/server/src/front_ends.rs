@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock};
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
-use stafett_http::MayServe;
 use stafett_kafka::{Kafka, KafkaSettings, TransactionDoor, mark_cell};
+use stafett_model::Tenure;
 use stafett_net::{Listener, Protocol};
 use tokio::task::JoinSet;
 
@@ -155,10 +155,12 @@ pub(crate) fn open_cell(
 }
 
 impl Process {
-    /// Returns a check whether no other node may own the cell. `None` without others.
-    pub(crate) fn may_serve(&self) -> Option<MayServe> {
-        let tenure = Arc::clone(&self.member.as_ref()?.tenure);
-        Some(Arc::new(move || tenure.holds()))
+    /// The time until which no other node can own the cell.
+    pub(crate) fn tenure(&self) -> Tenure {
+        self.member.as_ref().map_or_else(Tenure::default, |member| {
+            let tenure = Arc::clone(&member.tenure);
+            Tenure::new(move || tenure.holds())
+        })
     }
 
     /// At the first cell: brings control batches of transactions to the others. Returns if that has failed.
@@ -270,18 +272,7 @@ fn kafka_settings(process: &Process, opened: &Opened) -> KafkaSettings {
         advertised: this.plain.or(usual.advertised),
         advertised_tls: this.tls.or(usual.advertised_tls),
         brokers: Some(Arc::new(Brokers::new(member))),
-        tenure: Some(Arc::new(OfCell(Arc::clone(&member.tenure)))),
         ..usual
-    }
-}
-
-/// The tenure of a cell's owner.
-#[derive(Debug)]
-struct OfCell(Arc<stafett_cluster::Tenure>);
-
-impl stafett_kafka::Tenure for OfCell {
-    fn holds(&self) -> bool {
-        self.0.holds()
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn broker_settings(settings: &Settings) -> LiveSettings {
         duplicates: duplicates.rules,
         duplicates_max: duplicates.max,
         logs: live.logs.clone(),
+        ..LiveSettings::default()
     }
 }
 

@@ -180,6 +180,8 @@ enum Ended {
     GaveWay,
     #[error("a frame is larger than the budget of the process")]
     Budget,
+    #[error("another node may have taken over meanwhile")]
+    NotOwner,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -192,6 +194,7 @@ impl Ended {
             Self::Slow => "frame_slow",
             Self::GaveWay => "gave_way",
             Self::Budget => "budget",
+            Self::NotOwner => "not_owner",
             Self::Io(_) => "io",
         }
     }
@@ -311,6 +314,9 @@ impl<S: Session> Running<S> {
         }
         if self.outbound.is_empty() {
             return Ok(());
+        }
+        if !self.session.may_answer() {
+            return Err(Ended::NotOwner);
         }
         let stream = &mut self.connection.stream;
         match self

@@ -82,6 +82,11 @@ pub trait Session: Send + Sync {
         pending()
     }
 
+    /// Returns false if nothing may be sent any more, as the state of the session may be old.
+    fn may_answer(&self) -> bool {
+        true
+    }
+
     /// Appends messages that the peer did not ask for to `out`, which is empty.
     fn push(&mut self, out: &mut BytesMut) -> Result<(), Close>;
 

@@ -119,3 +119,7 @@ produce(range(2 * COUNT, 2 * COUNT + 100))
 assert producer.flush(60) == 0
 again = consume("readers", 100)
 assert sorted(number for _, number in again) == list(range(2 * COUNT, 2 * COUNT + 100)), again
+
+# Clients ask every node, and the lists are one behind the other.
+listed = AdminClient({"bootstrap.servers": nodes[0]}).list_consumer_groups().result()
+assert [group.group_id for group in listed.valid].count("readers") == 1, listed.valid

@@ -212,6 +212,9 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         response = answered => response,
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
+    if !standing.may_answer() {
+        return stafett_http::slot::closed().into_response();
+    }
     let response = quotas::charge_answer(&broker, &charged, response);
     if let Some(((outer, own), counted)) = upgrade
         && let Some(next) = own.take()

@@ -15,7 +15,7 @@ use futures_core::Stream;
 use stafett_access::{Action, Caller, Kind, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem, sse};
-use stafett_model::Lock;
+use stafett_model::{Lock, Tenure};
 use stafett_net::{Handover, Next};
 use stafett_store::wall_ms;
 use tokio::time::timeout;
@@ -158,6 +158,12 @@ impl Standing {
         }
     }
 
+    /// Returns false if another node may have taken over meanwhile: the answer may be of old state. Orders to
+    /// the cluster end the tenure of a cell themselves.
+    pub(super) fn may_answer(&self) -> bool {
+        self.broker.tenure().holds() || self.template().starts_with("/v1/cluster")
+    }
+
     /// Returns true if an answer may be awaited in vain: the request changes no users or rules itself.
     pub(super) fn may_be_cut(&self) -> bool {
         let own = [
@@ -204,9 +210,11 @@ pub(super) fn revocable(standing: Arc<Standing>, response: Response) -> Response
         return response;
     }
     let endless = sse::Form::of_answer(response.headers());
+    let tenure = standing.broker.tenure().clone();
     response.map(|body| {
         Body::from_stream(Pieces {
             inner: Some(body.into_data_stream()),
+            tenure,
             revoked: Box::pin(async move { standing.revoked().await }),
             endless,
         })
@@ -216,6 +224,7 @@ pub(super) fn revocable(standing: Arc<Standing>, response: Response) -> Response
 struct Pieces {
     /// `None` behind the end.
     inner: Option<BodyDataStream>,
+    tenure: Tenure,
     revoked: Pin<Box<dyn Future<Output = Problem> + Send>>,
     /// Form of events, the last of which tells the reason. Another answer is cut off with an error.
     endless: Option<sse::Form>,
@@ -229,6 +238,11 @@ impl Stream for Pieces {
             return Poll::Ready(None);
         };
         let piece = Pin::new(inner).poll_next(context);
+        if piece.is_ready() && !self.tenure.holds() {
+            self.inner = None;
+            let cut = std::io::Error::other("another node may have taken over meanwhile");
+            return Poll::Ready(Some(Err(axum::Error::new(cut))));
+        }
         let Poll::Ready(why) = self.revoked.as_mut().poll(context) else {
             return piece;
         };

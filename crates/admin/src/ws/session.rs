@@ -338,6 +338,10 @@ impl stafett_ws::Session for Session {
         }
     }
 
+    fn may_answer(&self) -> bool {
+        self.parts.broker.tenure().holds()
+    }
+
     fn on_message(&mut self, message: Incoming<'_>, out: &mut BytesMut) -> Step {
         if self.asked.is_some() {
             return Step::AfterWork;

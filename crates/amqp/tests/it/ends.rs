@@ -1,9 +1,13 @@
 //! After every end of a consumer, a channel or a connection, only what living consumers hold is in flight.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stafett_amqp_wire::methods::{Basic, Channel, Connection, basic, channel, connection};
 use stafett_amqp_wire::{FrameKind, Method};
 use stafett_delivery::Counts;
-use stafett_model::Namespace;
+use stafett_model::{Namespace, Tenure};
+use tokio::io::AsyncReadExt;
 
 use crate::support::{Client, PATIENCE, Server};
 
@@ -153,4 +157,25 @@ async fn a_cancelled_consumer_keeps_only_what_it_was_sent() {
     assert_eq!(counts.ready + sent as u64, MESSAGES);
     drop(client);
     server.all_wait_again().await;
+}
+
+#[tokio::test]
+async fn a_node_that_may_own_its_cell_no_longer_answers_nothing() {
+    let owned = Arc::new(AtomicBool::new(true));
+    let holds = Arc::clone(&owned);
+    let server = Server::start_while(Tenure::new(move || holds.load(Ordering::Relaxed))).await;
+    let mut client = server.client(true).await;
+    client.waiting().await;
+    owned.store(false, Ordering::Relaxed);
+    let get = basic::Get {
+        queue: "q".into(),
+        no_ack: true,
+        ..basic::Get::default()
+    };
+    client.send(1, get).await;
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, client.stream.read_to_end(&mut rest));
+    // Its request may not have been read.
+    let _ = ended.await.unwrap();
+    assert!(rest.is_empty(), "its state may be old");
 }

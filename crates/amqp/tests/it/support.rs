@@ -15,6 +15,7 @@ use stafett_amqp_wire::{
 };
 use stafett_broker::{Broker, BrokerSettings};
 use stafett_journal::ManualJournal;
+use stafett_model::Tenure;
 use stafett_net::{
     BudgetSettings, ByteBudget, Connections, Listener, ListenerSettings, NetMetrics, Shared, Shutdown,
 };
@@ -41,8 +42,20 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: AmqpSettings) -> Self {
+        Self::start_on(settings, BrokerSettings::default()).await
+    }
+
+    /// Starts as a node that may have a successor.
+    pub(crate) async fn start_while(tenure: Tenure) -> Self {
+        let broker = BrokerSettings {
+            tenure,
+            ..BrokerSettings::default()
+        };
+        Self::start_on(AmqpSettings::default(), broker).await
+    }
+
+    async fn start_on(settings: AmqpSettings, mut broker: BrokerSettings) -> Self {
         let journal = Arc::new(ManualJournal::default());
-        let mut broker = BrokerSettings::default();
         stafett_amqp::add_hooks(&mut broker.hooks);
         let broker = Broker::start(journal.clone(), broker).await.unwrap();
         let (broker, mut registry) = (Arc::new(broker), Registry::default());

@@ -20,8 +20,13 @@ const TYPES_FROM: i16 = 5;
 /// Groups from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn list_groups(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn list_groups(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: ListGroupsRequest = call.read(body)?;
+    if context.stands_for_other_node() {
+        return Ok(call
+            .answer::<ListGroupsRequest>(&ListGroupsResponse::default())?
+            .into());
+    }
     Ok(PendingResponse::in_turn(move |context| {
         let is_large = context.shared.broker.groups().len() >= LARGE;
         write_sized(context, is_large, move |context| run(context, call, &request))

@@ -139,7 +139,11 @@ pub(super) fn list_transactions(context: &RequestContext, call: Call, body: Deco
                 .caller()
                 .may(Action::Describe, &Resource::new(Kind::TransactionalId, &found.id))
     };
-    let all = context.shared.broker.transactions().list();
+    let all = if context.stands_for_other_node() {
+        Vec::new()
+    } else {
+        context.shared.broker.transactions().list()
+    };
     let listed = all.iter().filter(|found| is_wanted(found));
     let response = ListTransactionsResponse {
         unknown_state_filters: unknown,

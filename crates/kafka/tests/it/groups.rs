@@ -564,3 +564,14 @@ async fn this_broker_coordinates_everything() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_node_that_stands_by_lists_no_groups_of_the_owner() {
+    let server = Server::start().await;
+    let _member = Member::alone(&server, "readers").await;
+    for (is_relayed, count) in [(false, 1), (true, 0)] {
+        let mut client = server.handed_client(is_relayed).await;
+        let listed = client.call(5, &ListGroupsRequest::default()).await;
+        assert_eq!(listed.groups.len(), count, "relayed: {is_relayed}");
+    }
+}

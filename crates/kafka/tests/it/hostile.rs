@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use stafett_kafka::{KafkaSettings, Tenure};
+use stafett_kafka::KafkaSettings;
 use stafett_kafka_wire::messages::metadata::MetadataRequestTopic;
 use stafett_kafka_wire::messages::{
     ApiVersionsRequest, CreateTopicsRequest, DescribeConfigsRequest, FetchRequest, ListOffsetsRequest,
     MetadataRequest, ProduceRequest,
 };
 use stafett_kafka_wire::{ApiKey, DecodeLimits, ErrorCode, frame};
+use stafett_model::Tenure;
 use tokio::io::AsyncWriteExt;
 
 use crate::peer::{Client, Server, batch, fetch, fetch_topic, produce};
@@ -220,32 +221,18 @@ async fn a_client_that_says_nothing_or_too_little_is_let_go() {
     );
 }
 
-/// That of a node that may have a successor.
-#[derive(Debug, Default)]
-struct Owned(AtomicBool);
-
-impl Tenure for Owned {
-    fn holds(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 #[tokio::test]
 async fn a_node_that_may_own_its_cell_no_longer_answers_nothing() {
-    let owned = Arc::<Owned>::default();
-    owned.0.store(true, Ordering::Relaxed);
-    let server = Server::start_with(KafkaSettings {
-        tenure: Some(Arc::<Owned>::clone(&owned)),
-        ..KafkaSettings::default()
-    })
-    .await;
+    let owned = Arc::new(AtomicBool::new(true));
+    let holds = Arc::clone(&owned);
+    let server = Server::start_while(Tenure::new(move || holds.load(Ordering::Relaxed))).await;
     let mut client = server.client().await;
     client.create("orders", 1).await;
     client.call(0, &ApiVersionsRequest::default()).await;
-    owned.0.store(false, Ordering::Relaxed);
+    owned.store(false, Ordering::Relaxed);
     let request = client.encode(12, &fetch("orders", 0, 0)).1;
     client.stream.write_all(&request).await.unwrap();
-    assert!(client.is_closed().await, "what it knows may be old");
+    assert!(client.is_closed().await, "its state may be old");
 }
 
 #[tokio::test]

@@ -19,11 +19,14 @@ use stafett_kafka_wire::messages::{
     CreateTopicsRequest, FetchRequest, FetchResponse, MetadataRequest, ProduceRequest,
 };
 use stafett_kafka_wire::{DecodeLimits, ErrorCode, Request, Str, Uuid, frame};
-use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, ProducerId, Record};
-use stafett_net::{BudgetSettings, ByteBudget, Listener, ListenerSettings, NetMetrics, Shared, Shutdown};
+use stafett_model::{BatchBuilder, BatchHeader, Codec, Durability, ProducerId, Record, Tenure};
+use stafett_net::{
+    BudgetSettings, ByteBudget, Handed, Listener, ListenerSettings, NetMetrics, Shared, Shutdown, Stream,
+};
 use stafett_topics::TopicDefaults;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
 /// Longer than any operation takes: a test that waits longer hangs.
@@ -33,6 +36,9 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     pub broker: Arc<Broker>,
     registry: Registry,
+    kafka: Arc<Kafka>,
+    listener: Listener,
+    shared: Shared,
     shutdown: Shutdown,
     tasks: TaskTracker,
     directory: tempfile::TempDir,
@@ -45,17 +51,30 @@ impl Server {
     }
 
     pub(crate) async fn start_with(settings: KafkaSettings) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), settings, GroupSettings::default()).await
+        Self::start_in(tempfile::tempdir().unwrap(), settings, BrokerSettings::default()).await
     }
 
     pub(crate) async fn start_with_groups(groups: GroupSettings) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), KafkaSettings::default(), groups).await
+        let settings = BrokerSettings {
+            groups,
+            ..BrokerSettings::default()
+        };
+        Self::start_in(tempfile::tempdir().unwrap(), KafkaSettings::default(), settings).await
+    }
+
+    /// Starts as a node that may have a successor.
+    pub(crate) async fn start_while(tenure: Tenure) -> Self {
+        let settings = BrokerSettings {
+            tenure,
+            ..BrokerSettings::default()
+        };
+        Self::start_in(tempfile::tempdir().unwrap(), KafkaSettings::default(), settings).await
     }
 
     /// Stops, and starts again with the stored state.
     pub(crate) async fn restart(self) -> Self {
         let directory = self.stop().await;
-        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
+        Self::start_in(directory, KafkaSettings::default(), BrokerSettings::default()).await
     }
 
     /// Compacts everything there is, while the server is stopped.
@@ -69,7 +88,7 @@ impl Server {
         journal.checkpoint();
         journal.rewrite();
         drop(journal);
-        Self::start_in(directory, KafkaSettings::default(), GroupSettings::default()).await
+        Self::start_in(directory, KafkaSettings::default(), BrokerSettings::default()).await
     }
 
     async fn stop(self) -> tempfile::TempDir {
@@ -87,7 +106,7 @@ impl Server {
         directory
     }
 
-    async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings, groups: GroupSettings) -> Self {
+    async fn start_in(directory: tempfile::TempDir, settings: KafkaSettings, broker: BrokerSettings) -> Self {
         let journal = DiskJournal::open(directory.path(), journal_settings(), Metrics::new());
         let journal = Arc::new(journal.unwrap());
         let mut broker = BrokerSettings {
@@ -100,8 +119,7 @@ impl Server {
                 partitions: 2,
                 ..TopicDefaults::default()
             },
-            groups,
-            ..BrokerSettings::default()
+            ..broker
         };
         stafett_kafka::add_hooks(&mut broker.hooks);
         let broker = Arc::new(
@@ -122,11 +140,19 @@ impl Server {
             ByteBudget::new(BudgetSettings { bytes: 256 << 20 }),
         );
         let tasks = TaskTracker::new();
-        tasks.spawn(stafett_net::serve(listener, Arc::new(kafka), shared));
+        let kafka = Arc::new(kafka);
+        tasks.spawn(stafett_net::serve(
+            listener.clone(),
+            Arc::clone(&kafka),
+            shared.clone(),
+        ));
         Self {
             address,
             broker,
             registry,
+            kafka,
+            listener,
+            shared,
             shutdown,
             tasks,
             directory,
@@ -136,6 +162,26 @@ impl Server {
 
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.address).await
+    }
+
+    /// Connects through another listener: of another node, or of this one before it served.
+    pub(crate) async fn handed_client(&self, is_relayed: bool) -> Client {
+        let (door, handed) = mpsc::channel(1);
+        let (listener, kafka) = (self.listener.clone(), Arc::clone(&self.kafka));
+        let serving = stafett_net::serve_handed(listener, handed, kafka, self.shared.clone());
+        self.tasks.spawn(serving);
+        let accepting = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = Client::connect(accepting.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(connecting, accepting.accept());
+        let (socket, peer) = accepted.unwrap();
+        let handed = Handed {
+            stream: Stream::Plain(socket),
+            peer,
+            needs_tls: false,
+            is_relayed,
+        };
+        door.send(handed).await.unwrap();
+        client
     }
 
     /// Drains, and waits until all connections have ended.

@@ -102,6 +102,8 @@ struct Rest {
     /// Reason given by an operator.
     reason: Option<Arc<str>>,
     client: Option<Arc<dyn Client>>,
+    /// Another node has accepted it.
+    is_relayed: bool,
     /// `None` on a plain connection.
     tls: Option<Arc<TlsSession>>,
     /// `None` while no one looks at rates.
@@ -169,6 +171,7 @@ impl ConnectionEntry {
                 task: None,
                 reason: None,
                 client: None,
+                is_relayed: false,
                 tls: None,
                 sample: None,
             }),
@@ -180,6 +183,17 @@ impl ConnectionEntry {
     pub fn of(id: u64, metrics: Arc<ListenerMetrics>) -> Arc<Self> {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self::new(id, (nowhere, nowhere), metrics, 0, CancellationToken::new())
+    }
+
+    /// Notes if another node has accepted the connection.
+    pub(crate) fn set_relayed(&self, is_relayed: bool) {
+        self.rest().is_relayed = is_relayed;
+    }
+
+    /// Returns true if another node has accepted the connection: its client takes this one for that node.
+    #[must_use]
+    pub fn is_relayed(&self) -> bool {
+        self.rest().is_relayed
     }
 
     /// Counts a read.

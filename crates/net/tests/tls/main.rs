@@ -470,6 +470,7 @@ async fn a_handed_connection_that_needs_the_tls_of_its_client_is_served_with_tha
                 stream,
                 peer,
                 needs_tls,
+                is_relayed: true,
             };
             door.send(handed).await.unwrap();
             client.unwrap()

@@ -89,6 +89,7 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
                     needs_tls: matches!(stream, Stream::Plain(_)),
                     stream,
                     peer: client,
+                    is_relayed: true,
                 };
                 member.doors.hand(&listener, handed).await;
             }

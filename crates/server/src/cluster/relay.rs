@@ -139,6 +139,7 @@ impl Relay {
             stream: Stream::Plain(stream),
             peer,
             needs_tls: false,
+            is_relayed: false,
         };
         self.member.doors.hand(self.listener, handed).await;
     }

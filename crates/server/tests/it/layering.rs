@@ -123,7 +123,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["amqp-wire", "expr", "kafka-client", "model", "objects", "trust"],
     ),
     ("sql", &["kafka-client", "model", "sinks", "trust"]),
-    ("http", &["access", "net", "ws"]),
+    ("http", &["access", "model", "net", "ws"]),
     (
         "lab",
         &[
