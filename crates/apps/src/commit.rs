@@ -457,9 +457,9 @@ pub(crate) fn push_results(
     now_ms: i64,
     append: &mut Append,
 ) -> Result<Vec<(Box<str>, u32, u32)>, AppError> {
-    let mut by_topic: BTreeMap<&str, Vec<NewRecord>> = BTreeMap::new();
+    let mut by_topic: BTreeMap<&str, Vec<&NewRecord>> = BTreeMap::new();
     for (topic, record) in results {
-        by_topic.entry(topic).or_default().push(record.clone());
+        by_topic.entry(topic).or_default().push(record);
     }
     let mut emitted = Vec::new();
     for (name, results) in by_topic {

@@ -1,6 +1,7 @@
 //! Records on their way into a topic, as one append: partition, size, time and key are checked record by
 //! record, and all are stored or none.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -73,7 +74,7 @@ impl TopicCatalog {
     pub fn records_append(
         &self,
         topic: &Topic,
-        records: &[NewRecord],
+        records: &[impl Borrow<NewRecord>],
         keyless: u32,
         now_ms: i64,
     ) -> Result<RecordsAppend, RecordError> {
@@ -92,7 +93,7 @@ impl TopicCatalog {
     pub fn records_append_or_all(
         &self,
         topic: &Topic,
-        records: &[NewRecord],
+        records: &[impl Borrow<NewRecord>],
         keyless: u32,
         (now_ms, errors_max): (i64, usize),
     ) -> Result<RecordsAppend, Vec<RecordError>> {
@@ -100,7 +101,7 @@ impl TopicCatalog {
         let bytes_max = usize::try_from(rules.message_bytes_max).unwrap_or(usize::MAX);
         let mut building: BTreeMap<u32, Building> = BTreeMap::new();
         let mut errors = Vec::new();
-        for (index, record) in records.iter().enumerate() {
+        for (index, record) in records.iter().map(Borrow::borrow).enumerate() {
             let partition = match (record.partition, &record.key) {
                 _ if is_internal(&topic.name) => Err(RecordRefusal::Internal),
                 (_, None) if rules.compacts => Err(RecordRefusal::WithoutKey),

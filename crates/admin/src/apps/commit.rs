@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -13,16 +14,16 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_access::{Action, Kind, Resource};
-use stafett_apps::{App, Committed, Definition, Emitted, Format, NewCommit, NewEntry};
+use stafett_apps::{App, Claim, Committed, Definition, Emitted, Format, NewCommit, NewEntry, TaskId};
 use stafett_broker::Broker;
 use stafett_http::api::post;
 use stafett_http::body::{self, Object};
 use stafett_http::{Code, Path, Problem, Slot};
-use stafett_model::{Message, Namespace};
+use stafett_model::{Lock, Message, Namespace};
 use stafett_store::wall_ms;
 use stafett_topics::NewRecord;
 
-use super::shape::{Key, Offsets, decoded};
+use super::shape::{Decoded, Key, Offsets, decoded};
 use super::together::{Answer, Wanted};
 use super::worker::{NamedClaim, Names, command};
 use super::{WORKERS, find, of_app, session};
@@ -134,7 +135,8 @@ pub(super) struct Emit {
     key: Option<Key>,
     #[schemars(with = "Option<serde_json::Value>")]
     value: Option<Box<RawValue>>,
-    value_base64: Option<String>,
+    #[schemars(with = "Option<String>")]
+    value_base64: Option<Decoded>,
     #[serde(default)]
     headers: Headers,
     partition: Option<u32>,
@@ -178,6 +180,20 @@ pub(super) enum Place {
     Queue { queue: String, count: u32 },
 }
 
+/// Places that tasks have reached with a commit. A session puts it into the extensions of its request, and
+/// reads it afterwards.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reached(Arc<Lock<Vec<ReachedPlace>>>);
+
+/// A task, and the next offset of each input.
+type ReachedPlace = (TaskId, Vec<Option<u64>>);
+
+impl Reached {
+    pub(crate) fn take(&self) -> Vec<ReachedPlace> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
 pub(super) fn routes(routes: Routes) -> Routes {
     routes.route(
         post(
@@ -209,6 +225,7 @@ async fn commit(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, Problem> {
+    let reached = request.extensions().get::<Reached>().cloned();
     let wanted: Wanted = body::json(request).await?;
     let session = session(&worker, &headers)?;
     let broker = broker.get()?;
@@ -225,8 +242,15 @@ async fn commit(
         queued.push(queued_of(&commit.messages));
         commits.push((claim, commit));
     }
+    let places = reached.is_some().then(|| {
+        let place = |(claim, commit): &(Claim, NewCommit)| (claim.task, commit.next.clone());
+        commits.iter().map(place).collect()
+    });
     let stored = app.commit_together(session, commits).await;
     let stored = stored.map_err(|why| of_app(&why))?.into_iter().zip(queued);
+    if let (Some(reached), Some(places)) = (reached, places) {
+        *reached.0.lock() = places;
+    }
     let mut stored: Vec<Stored> = stored
         .map(|(committed, queued)| Stored::of(&app, committed, queued))
         .collect();
@@ -389,7 +413,7 @@ impl Emit {
         let is_json = self.value.is_some();
         let value = match (self.value, self.value_base64) {
             (Some(value), None) => Some(Bytes::from(String::from(Box::<str>::from(value)))),
-            (None, Some(base64)) => Some(decoded(&base64)?),
+            (None, Some(Decoded(bytes))) => Some(bytes),
             (None, None) => None,
             (Some(_), Some(_)) => {
                 let why = "a result has value or value_base64";

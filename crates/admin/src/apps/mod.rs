@@ -10,7 +10,7 @@
 //!   `state`: state from inside and outside
 
 mod change;
-mod commit;
+pub(crate) mod commit;
 mod declare;
 mod defined;
 mod emit;

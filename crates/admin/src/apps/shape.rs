@@ -1,23 +1,53 @@
 //! Keys, offsets and values of apps in requests and answers.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_apps::Definition;
 use stafett_http::Problem;
 
 /// A key: a text, or base64 where it is not UTF-8.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "AppKey")]
+#[derive(Debug, Clone, JsonSchema)]
+#[schemars(untagged, rename = "AppKey")]
 pub(super) enum Key {
     Text(String),
     Other(Base64),
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_any(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = Key;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, or an object with base64")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Key, E> {
+        Ok(Key::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Key, E> {
+        Ok(Key::Text(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Key, A::Error> {
+        Base64::deserialize(MapAccessDeserializer::new(fields)).map(Key::Other)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -33,6 +63,32 @@ impl Key {
             Self::Text(text) => Ok(text.into()),
             Self::Other(Base64 { base64 }) => decoded(&base64),
         }
+    }
+}
+
+/// Bytes that are written as base64.
+#[derive(Debug)]
+pub(super) struct Decoded(pub(super) Bytes);
+
+impl<'de> Deserialize<'de> for Decoded {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_str(DecodedVisitor)
+    }
+}
+
+struct DecodedVisitor;
+
+impl Visitor<'_> for DecodedVisitor {
+    type Value = Decoded;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text of base64")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Decoded, E> {
+        let bytes = STANDARD.decode(text);
+        let bytes = bytes.map_err(|why| E::custom(format_args!("base64: {why}")))?;
+        Ok(Decoded(bytes.into()))
     }
 }
 

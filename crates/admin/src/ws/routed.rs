@@ -253,7 +253,11 @@ fn plain(name: &str, value: &RawValue) -> Result<String, Problem> {
 
 /// Writes fields as an object, each as it came.
 pub(super) fn object(fields: &Fields<'_>) -> String {
-    let mut body = String::from("{");
+    let bytes = fields
+        .iter()
+        .map(|(name, value)| name.len() + value.get().len() + 4);
+    let mut body = String::with_capacity(bytes.sum::<usize>() + 2);
+    body.push('{');
     for (name, value) in fields {
         if body.len() > 1 {
             body.push(',');

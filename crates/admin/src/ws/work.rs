@@ -29,10 +29,11 @@ use tokio_util::task::TaskTracker;
 use super::command::Fields;
 use super::routed::{Answered, Routes, request_of};
 use super::session::Dialect;
-use super::work_command::{COMMANDS, CommittedTask, Head, Then, WantedCredit, drain_query};
+use super::work_command::{COMMANDS, Then, WantedCredit, drain_query};
 use super::work_flow::{Credit, Flow};
 use super::{Front, JSON, MSGPACK, WebSockets};
 use crate::access;
+use crate::apps::commit::Reached;
 use crate::apps::shape::read_token;
 use crate::apps::{find, worker as commands};
 use crate::caller::Caller;
@@ -171,7 +172,7 @@ impl Session {
     }
 
     fn execute(&mut self, text: &str) -> Result<(), (Option<Box<str>>, Problem)> {
-        let head: Head<'_> = serde_json::from_str(text).map_err(|why| {
+        let mut fields: Fields<'_> = serde_json::from_str(text).map_err(|why| {
             let code = if why.is_data() {
                 Code::BadRequest
             } else {
@@ -179,29 +180,31 @@ impl Session {
             };
             (None, Problem::new(code, format!("the command: {why}")))
         })?;
-        let id = head.id.map(RawValue::get).filter(|id| *id != "null");
+        let id = fields.remove("id").map(RawValue::get).filter(|id| *id != "null");
         if id.is_some_and(|id| id.len() > ID_BYTES_MAX) {
             let why = format!("id has at most {ID_BYTES_MAX} bytes");
             return Err((None, Problem::bad_request(why)));
         }
         let id: Option<Box<str>> = id.map(Into::into);
-        let begun = self.begin(&head.command, text);
+        let command = fields.remove("command").map_or("null", RawValue::get);
+        let command: String = serde_json::from_str(command).map_err(|_| {
+            let why = "command is a text".to_owned();
+            (id.clone(), Problem::bad_request(why).with("field", "command"))
+        })?;
+        let begun = self.begin(&command, fields);
         let (request, then) = begun.map_err(|why| (id.clone(), why))?;
-        let waits = head.command == "fetch";
+        let waits = command == "fetch";
         self.request = Some(request);
         self.asked = Some(Asked { id, then, waits });
         Ok(())
     }
 
     /// Builds the request of a command.
-    fn begin(&self, command: &str, text: &str) -> Result<(HttpRequest<String>, Then), Problem> {
+    fn begin(&self, command: &str, mut fields: Fields<'_>) -> Result<(HttpRequest<String>, Then), Problem> {
         if !COMMANDS.contains(&command) {
             let why = format!("command is one of {}, not {command:?}", COMMANDS.join(", "));
             return Err(Problem::bad_request(why).with("field", "command"));
         }
-        let mut fields: Fields<'_> = serde_json::from_str(text).map_err(Problem::bad_request)?;
-        fields.remove("id");
-        fields.remove("command");
         let text_of = |fields: &Fields<'_>, name: &str| {
             let value = fields
                 .get(name)
@@ -232,7 +235,7 @@ impl Session {
             worker = self.joined.as_ref().ok_or_else(why)?.worker.clone();
             let task = text_of(&fields, "task").unwrap_or_default();
             match command {
-                "commit" => Then::Committed(CommittedTask::of(&fields)),
+                "commit" => Then::Committed(Reached::default()),
                 "fail" => Then::Failed { task },
                 "release" => Then::Released { task },
                 "leave" => Then::Left,
@@ -242,7 +245,11 @@ impl Session {
         if worker.is_empty() {
             return Err(Problem::bad_request("join names the worker").with("field", "worker"));
         }
-        Ok((self.request(command, &worker, &fields)?, then))
+        let mut request = self.request(command, &worker, &fields)?;
+        if let Then::Committed(reached) = &then {
+            request.extensions_mut().insert(reached.clone());
+        }
+        Ok((request, then))
     }
 
     fn request(
@@ -297,10 +304,10 @@ impl Session {
         match then {
             Then::Nothing => {}
             Then::Join { worker, credit } => self.join(worker, credit, body),
-            Then::Committed(tasks) => {
+            Then::Committed(reached) => {
                 if let Some(flow) = flow {
-                    for CommittedTask { task, next } in tasks {
-                        flow.on_commit(&task, next);
+                    for (task, next) in reached.take() {
+                        flow.on_commit(task, &next);
                     }
                 }
             }
@@ -372,6 +379,10 @@ impl stafett_ws::Session for Session {
                 Err("expected text: binary messages need the subprotocol stafett.work.msgpack".to_owned())
             }
         }
+    }
+
+    fn may_answer(&self) -> bool {
+        self.broker.tenure().holds()
     }
 
     fn on_message(&mut self, message: Incoming<'_>, out: &mut BytesMut) -> Step {

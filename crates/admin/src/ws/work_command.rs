@@ -3,13 +3,12 @@
 use std::fmt::Write;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use stafett_http::Problem;
 use stafett_http::query::encoded;
 
 use super::command::Fields;
 use super::work_flow::Credit;
-use crate::apps::shape::Offsets;
+use crate::apps::commit::Reached;
 
 pub(super) const COMMANDS: [&str; 14] = [
     "join",
@@ -32,37 +31,10 @@ pub(super) const COMMANDS: [&str; 14] = [
 pub(super) enum Then {
     Nothing,
     Join { worker: String, credit: Credit },
-    Committed(Vec<CommittedTask>),
+    Committed(Reached),
     Failed { task: String },
     Released { task: String },
     Left,
-}
-
-/// A task of a commit, and the place that it reaches.
-#[derive(Deserialize)]
-pub(super) struct CommittedTask {
-    pub(super) task: String,
-    pub(super) next: Option<Offsets>,
-}
-
-impl CommittedTask {
-    /// Reads the tasks of a commit. Fields that cannot be read are refused by the route.
-    pub(super) fn of(fields: &Fields<'_>) -> Vec<Self> {
-        let read = |name: &str| fields.get(name).map(|value| value.get());
-        if let Some(tasks) = read("tasks") {
-            return serde_json::from_str(tasks).unwrap_or_default();
-        }
-        let task = read("task").and_then(|task| serde_json::from_str(task).ok());
-        let next = read("next").and_then(|next| serde_json::from_str(next).ok());
-        task.map(|task| Self { task, next }).into_iter().collect()
-    }
-}
-
-#[derive(Deserialize)]
-pub(super) struct Head<'a> {
-    #[serde(borrow)]
-    pub(super) id: Option<&'a RawValue>,
-    pub(super) command: String,
 }
 
 #[derive(Deserialize)]

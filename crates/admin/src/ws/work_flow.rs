@@ -20,13 +20,16 @@ use tokio_util::task::TaskTracker;
 use crate::apps::event::EventShown;
 use crate::apps::fetch::FetchedTask;
 use crate::apps::of_app;
-use crate::apps::shape::{Offsets, ShownOffsets};
+use crate::apps::shape::ShownOffsets;
 
 /// Messages that wait to be sent, from which on nothing is added.
 const WAITING_MAX: usize = 64;
 /// Records of one message.
 const RECORDS_MIN: usize = 10;
 const RECORDS_MAX: usize = 1000;
+/// Bytes of a short message, and of a record beside its key and value, as text.
+const MESSAGE_TEXT: usize = 128;
+const RECORD_TEXT: usize = 96;
 const BYTES_MIN: usize = 16 << 10;
 const BYTES_MAX: usize = 1 << 20;
 /// Time after which a fetch that was refused is tried again.
@@ -146,8 +149,14 @@ impl Shared {
     }
 
     fn put(&self, message: &impl Serialize) {
+        self.put_long(message, MESSAGE_TEXT);
+    }
+
+    /// As [`Self::put`]; the message takes about this number of bytes.
+    fn put_long(&self, message: &impl Serialize, bytes: usize) {
+        let mut json = Vec::with_capacity(bytes);
         // Shapes of this crate can always be written.
-        let json = serde_json::to_vec(message).unwrap_or_default();
+        let _ = serde_json::to_writer(&mut json, message);
         self.out.lock().push_back(json);
         self.wake.notify_one();
     }
@@ -274,18 +283,21 @@ impl Shared {
             let length = |bytes: &Option<bytes::Bytes>| bytes.as_ref().map_or(0, bytes::Bytes::len);
             length(&it.record.key) + length(&it.record.value)
         });
+        let lengths: usize = lengths.sum();
         own.open.lock().push_back(Delivered {
             next: shown.next.clone(),
             is_time: fetched.records.is_empty(),
             records: fetched.records.len() + fetched.due.len(),
-            bytes: lengths.sum(),
+            bytes: lengths,
         });
         let event = if fetched.records.is_empty() {
             "time"
         } else {
             "records"
         };
-        self.put(&Pushed { event, what: &shown });
+        // In base64, beside a little for each record.
+        let bytes = lengths * 3 / 2 + fetched.records.len() * RECORD_TEXT;
+        self.put_long(&Pushed { event, what: &shown }, bytes);
     }
 
     /// Tells once that a task rests.
@@ -342,16 +354,17 @@ impl Shared {
     }
 
     /// Takes a commit that is stored: credit comes back for its records.
-    pub(super) fn on_commit(&self, task: &str, next: Option<Offsets>) {
-        let Some(own) = self.delivering(task) else { return };
+    pub(super) fn on_commit(&self, task: TaskId, next: &[Option<u64>]) {
+        let Some(own) = self.claims.lock().get(&task).cloned() else {
+            return;
+        };
         let stored = self.app.stored();
         // Their places are stored already, and no commit names one.
         let covers_all = stored.definition.guarantee == Guarantee::AtMostOnce;
-        let next = next.and_then(|next| next.by_input("next", &stored.definition).ok());
         let names = stored.definition.topics.iter().map(|name| &**name);
         let places: BTreeMap<&str, u64> = names
-            .zip(next.unwrap_or_default())
-            .filter_map(|(name, at)| Some((name, at?)))
+            .zip(next)
+            .filter_map(|(name, at)| Some((name, (*at)?)))
             .collect();
         let mut open = own.open.lock();
         let is_covered = |delivered: &Delivered| {

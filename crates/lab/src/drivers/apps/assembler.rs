@@ -42,6 +42,8 @@ pub(in crate::drivers) struct Assembler {
     waiting: VecDeque<Vec<u8>>,
     /// Number of the last command.
     asked: u64,
+    /// The last command as JSON. Commits are long: its room is used again.
+    text: Vec<u8>,
     /// Commits to come.
     batch: Batch,
     /// The commit without an answer yet.
@@ -90,6 +92,7 @@ impl Assembler {
             tasks: BTreeMap::new(),
             waiting: VecDeque::new(),
             asked: 0,
+            text: Vec::new(),
             batch: Batch::default(),
             under_way: None,
             beat: Duration::ZERO,
@@ -109,8 +112,10 @@ impl Assembler {
         let id = self.asked;
         let name = command;
         let command = Command { name, id, what };
-        let text = serde_json::to_vec(&command).map_err(|error| DriverError::Failed(error.to_string()))?;
-        self.link.put(&text);
+        self.text.clear();
+        serde_json::to_writer(&mut self.text, &command)
+            .map_err(|error| DriverError::Failed(error.to_string()))?;
+        self.link.put(&self.text);
         self.link.flush().await?;
         Ok(id)
     }

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::TABLE;
-use super::words::{Emit, Entry, Records, Step};
+use super::words::{Entry, Records, Step};
 use crate::experiment::Session;
 use crate::workload::{HEADER_BYTES, Received};
 
@@ -16,7 +17,7 @@ const HEADER_TEXT: usize = HEADER_BYTES / 3 * 4;
 /// Sessions under way, by their keys: messages in base64, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    open: BTreeMap<String, Vec<String>>,
+    open: BTreeMap<String, Vec<Box<RawValue>>>,
     /// Those that the broker has.
     stored: BTreeSet<String>,
 }
@@ -38,10 +39,11 @@ impl Sessions {
         finished: &mut Vec<Received>,
     ) -> Step {
         let mut step = Step::default();
+        to.clone_into(&mut step.emit.topic);
         // Of a key, the last one holds.
         let (mut touched, mut timers, mut ended) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         for (key, _, _) in records.due {
-            if self.end(&key, to, &mut step, finished) {
+            if self.end(&key, &mut step, finished) {
                 ended.insert(key.clone());
             }
             // One whose session has ended goes, too.
@@ -49,8 +51,8 @@ impl Sessions {
         }
         for record in records.list {
             let content = match (record.value_base64, record.value) {
-                (Some(content), _) => content.into_owned(),
-                (None, Some(text)) => STANDARD.encode(text.as_bytes()),
+                (Some(base64), _) => base64.to_owned(),
+                (None, Some(text)) => to_raw_value(&STANDARD.encode(text.as_bytes())).unwrap_or_default(),
                 (None, None) => continue,
             };
             let Some(message) = read(&content) else { continue };
@@ -59,7 +61,7 @@ impl Sessions {
             self.open.entry(key.clone()).or_default().push(content);
             if is_end {
                 touched.remove(&key);
-                if self.end(&key, to, &mut step, finished) {
+                if self.end(&key, &mut step, finished) {
                     timers.insert(key.clone(), None);
                     ended.insert(key);
                 }
@@ -85,22 +87,20 @@ impl Sessions {
     }
 
     /// Passes a session on. Returns true if the broker had its beginning.
-    fn end(&mut self, key: &str, to: &str, step: &mut Step, finished: &mut Vec<Received>) -> bool {
-        let Some(messages) = self.open.remove(key) else {
+    fn end(&mut self, key: &str, step: &mut Step, finished: &mut Vec<Received>) -> bool {
+        let Some((key, messages)) = self.open.remove_entry(key) else {
             return false;
         };
         finished.extend(messages.iter().filter_map(|content| read(content)));
-        step.emit.extend(messages.into_iter().map(|value_base64| Emit {
-            topic: to.to_owned(),
-            key: key.to_owned(),
-            value_base64,
-        }));
-        self.stored.remove(key)
+        let was_stored = self.stored.remove(&key);
+        step.emit.sessions.push((key, messages));
+        was_stored
     }
 }
 
-/// Reads the lab's own bytes of a message in base64.
-fn read(content: &str) -> Option<Received> {
+/// Reads the lab's own bytes of a message.
+fn read(content: &RawValue) -> Option<Received> {
+    let content = content.get().strip_prefix('"')?.strip_suffix('"')?;
     let header = STANDARD.decode(content.get(..HEADER_TEXT)?).ok()?;
     let rest = content.len() / 4 * 3 - content.bytes().rev().take_while(|byte| *byte == b'=').count();
     let size = u32::try_from(rest).ok()?;
@@ -162,12 +162,13 @@ mod tests {
     fn a_session_ends_by_its_last_message() {
         let mut sessions = Sessions::default();
         let (step, finished) = take(&mut sessions, &[], &[("7-0", 0)]);
-        assert!(finished.is_empty() && step.emit.is_empty());
-        assert_eq!(step.put[TABLE], [("7-0".to_owned(), vec![message(0)])]);
+        assert!(finished.is_empty() && step.emit.sessions.is_empty());
+        assert_eq!(json!(step.put[TABLE]), json!([["7-0", [message(0)]]]));
         assert_eq!(timers(&step), [("7-0", Some(3000))]);
         let (step, finished) = take(&mut sessions, &[], &[("7-0", 1)]);
         assert_eq!(finished, [0, 1]);
-        assert_eq!(step.emit.len(), 2);
+        let passed = |sequence| json!({"topic": "whole", "key": "7-0", "value_base64": message(sequence)});
+        assert_eq!(json!(step.emit), json!([passed(0), passed(1)]));
         assert_eq!(step.delete[TABLE], ["7-0"]);
         assert_eq!(timers(&step), [("7-0", None)]);
         assert!(step.put.is_empty());
@@ -186,7 +187,7 @@ mod tests {
         take(&mut sessions, &[], &[("7-0", 0)]);
         let (step, finished) = take(&mut sessions, &["7-0"], &[("7-0", 2)]);
         assert_eq!(finished, [0]);
-        assert_eq!(step.put[TABLE], [("7-0".to_owned(), vec![message(2)])]);
+        assert_eq!(json!(step.put[TABLE]), json!([["7-0", [message(2)]]]));
         assert!(step.delete.is_empty(), "the entry is another one now");
         assert_eq!(timers(&step), [("7-0", Some(3000))]);
     }
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(step.delete[TABLE], ["7-1"]);
         assert_eq!(timers(&step), [("7-1", None)]);
         let (step, finished) = take(&mut second, &["7-1"], &[]);
-        assert!(finished.is_empty() && step.emit.is_empty());
+        assert!(finished.is_empty() && step.emit.sessions.is_empty());
         assert_eq!(timers(&step), [("7-1", None)], "the timer goes all the same");
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::drivers::DriverError;
@@ -74,7 +74,7 @@ pub(super) struct Record<'a> {
     #[serde(default, borrow)]
     pub(super) value: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
-    pub(super) value_base64: Option<Cow<'a, str>>,
+    pub(super) value_base64: Option<&'a RawValue>,
 }
 
 /// A page of a table.
@@ -84,10 +84,11 @@ pub(super) struct Page {
     pub(super) next: Option<u64>,
 }
 
+/// Messages of a session, each base64 in JSON as it came: passed on without a look at its characters.
 #[derive(Debug, Deserialize)]
 pub(super) struct Entry {
     pub(super) key: String,
-    pub(super) value: Vec<String>,
+    pub(super) value: Vec<Box<RawValue>>,
 }
 
 /// A command.
@@ -116,17 +117,40 @@ pub(super) struct Commit {
     pub(super) step: Step,
 }
 
+/// A key, and messages as in [`Entry`].
+type Messages = (String, Vec<Box<RawValue>>);
+
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Step {
-    pub(super) put: BTreeMap<&'static str, Vec<(String, Vec<String>)>>,
+    pub(super) put: BTreeMap<&'static str, Vec<Messages>>,
     pub(super) delete: BTreeMap<&'static str, Vec<String>>,
     pub(super) timers: Vec<(String, Option<i64>)>,
-    pub(super) emit: Vec<Emit>,
+    pub(super) emit: Results,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Emit {
+/// Messages that are passed on to a topic, by their keys.
+#[derive(Debug, Default)]
+pub(super) struct Results {
     pub(super) topic: String,
-    pub(super) key: String,
-    pub(super) value_base64: String,
+    pub(super) sessions: Vec<Messages>,
+}
+
+#[derive(Serialize)]
+struct Emit<'a> {
+    topic: &'a str,
+    key: &'a str,
+    value_base64: &'a RawValue,
+}
+
+impl Serialize for Results {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let topic = &self.topic;
+        serializer.collect_seq(self.sessions.iter().flat_map(|(key, messages)| {
+            messages.iter().map(move |value_base64| Emit {
+                topic,
+                key,
+                value_base64,
+            })
+        }))
+    }
 }
