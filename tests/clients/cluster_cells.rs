@@ -166,6 +166,35 @@ fn clients_are_told_that_the_home_of_their_virtual_host_is_gone() {
 }
 
 #[test]
+fn an_owner_that_was_stopped_answers_nothing_from_the_state_that_it_had() {
+    let Some(python) = peer::python() else { return };
+    let lease = || vec![("STAFETT_CLUSTER_LEASE_MS", "1000ms".to_owned())];
+    let cluster = external()
+        .is_none()
+        .then(|| Cluster::start_with([lease(), lease()]));
+    let Some(mut cluster) = cluster.flatten() else {
+        return;
+    };
+    let mut client = peer::command(&python)
+        .arg(root().join("tests/clients/python/stopped_owner.py"))
+        .args([&cluster.kafka[0], &cluster.amqp[0], &cluster.http[0]])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = lines_of(client.stdout.take().unwrap());
+    assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
+    signal(&mut cluster, 0, Signal::STOP);
+    cluster.await_health(1, "/health");
+    // What the owner had is not true any more.
+    stafett(&["queue", "delete", "q", "--yes", "--http", &cluster.http[1]]);
+    client.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(said.recv_timeout(LIMIT).unwrap(), "sent", "{}", cluster.logs());
+    signal(&mut cluster, 0, Signal::CONT);
+    assert!(client.wait().unwrap().success(), "{}", cluster.logs());
+}
+
+#[test]
 fn a_topic_of_all_cells_outlives_a_node_under_a_producer() {
     outlives_a_node("kafka_cells.py");
 }

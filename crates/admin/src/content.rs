@@ -16,15 +16,25 @@ pub(crate) const JSON: &str = "application/json";
 /// Bytes in an answer: a text where they are UTF-8.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum Text {
-    Text(String),
+#[schemars(rename = "Text")]
+pub(crate) enum Text<T = String> {
+    Text(T),
     Other { base64: String },
 }
 
 impl Text {
     pub(crate) fn of(bytes: &[u8]) -> Self {
+        match Text::borrowed(bytes) {
+            Text::Text(text) => Self::Text(text.to_owned()),
+            Text::Other { base64 } => Self::Other { base64 },
+        }
+    }
+}
+
+impl<'a> Text<&'a str> {
+    pub(crate) fn borrowed(bytes: &'a [u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
+            Ok(text) => Self::Text(text),
             Err(_) => Self::Other {
                 base64: STANDARD.encode(bytes),
             },

@@ -64,7 +64,12 @@ pub async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
 
 /// Reads JSON. Unknown fields are refused if the type denies them.
 pub fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(json).map_err(|why| refused("the body", &why))
+    // All at once: a slice is checked text by text.
+    let read = match std::str::from_utf8(json) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(json),
+    };
+    read.map_err(|why| refused("the body", &why))
 }
 
 /// A part of a body that is an object. A type that derives its reader takes a list of its fields as well.

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use stafett_net::{Handover, Next};
 use stafett_ws::handshake;
@@ -20,6 +20,17 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
+    /// Returns true for the headers of a request for a WebSocket. Some clients offer other protocols with any
+    /// request, such as Java's with `h2c`.
+    #[must_use]
+    pub fn is_wanted(headers: &HeaderMap) -> bool {
+        let offers = headers.get_all(header::UPGRADE).iter();
+        let mut protocols = offers
+            .filter_map(|offer| offer.to_str().ok())
+            .flat_map(|offer| offer.split(','));
+        protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
+    }
+
     /// Reads a request; the first subprotocol of the client that is among `known` is chosen. The error is the
     /// answer to a request that is not valid.
     pub fn read(request: &Request, known: &[&'static str]) -> Result<Self, Box<Response>> {
@@ -58,5 +69,29 @@ impl Upgrade {
             headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_protocols_that_a_client_offers_are_no_websocket() {
+        for (offers, expected) in [
+            (vec!["websocket"], true),
+            (vec!["WebSocket"], true),
+            (vec!["h2c, websocket"], true),
+            (vec!["h2c", "websocket"], true),
+            (vec!["h2c"], false),
+            (vec!["websockets"], false),
+            (vec![], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for offer in &offers {
+                headers.append(header::UPGRADE, HeaderValue::from_static(offer));
+            }
+            assert_eq!(Upgrade::is_wanted(&headers), expected, "{offers:?}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use hyper_util::rt::TokioIo;
 use stafett_admin::passed;
 use stafett_broker::Broker;
 use stafett_http::query::decoded;
-use stafett_http::{Problem, Slot, server, slot};
+use stafett_http::{Problem, Slot, Upgrade, server, slot};
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::{Member, home};
@@ -146,7 +146,7 @@ fn clean(headers: &mut HeaderMap) {
 
 impl Forward {
     async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
-        if request.headers().contains_key(header::UPGRADE) {
+        if Upgrade::is_wanted(request.headers()) {
             let why = "a WebSocket reaches namespaces of the first cell only";
             return Err(Problem::bad_request(why));
         }

@@ -43,7 +43,7 @@ use base64::engine::general_purpose::STANDARD;
 use stafett_access::{Action, Caller, Limit, Limited, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
 use stafett_broker::{AccessControl, LoginError, Proof};
-use stafett_http::{Code, Problem, Slot, server};
+use stafett_http::{Code, Problem, Slot, Upgrade, server};
 use stafett_model::Namespace;
 use stafett_net::{Handover, TlsSession};
 
@@ -235,7 +235,7 @@ fn begin_upgrade(
     caller: &Arc<Caller>,
     request: &mut Request,
 ) -> Result<Option<BegunUpgrade>, Problem> {
-    if !rights::is_upgrade(request) {
+    if !Upgrade::is_wanted(request.headers()) {
         return Ok(None);
     }
     let count = |user: &str| {

@@ -7,9 +7,9 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use stafett_http::{Code, Problem, guard};
+use stafett_http::{Code, Problem, Upgrade, guard};
 
-use super::{rights, session};
+use super::session;
 
 /// Mark of a request whose page only shows.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ fn is_of_a_page(headers: &HeaderMap) -> bool {
 fn shows(request: &Request) -> bool {
     let path = request.uri().path();
     match *request.method() {
-        Method::GET => !rights::is_upgrade(request) || path == "/v1/ws",
+        Method::GET => !Upgrade::is_wanted(request.headers()) || path == "/v1/ws",
         Method::HEAD | Method::OPTIONS => true,
         Method::POST => {
             let is_route = path.starts_with("/v1/exchanges/") && path.ends_with("/route");

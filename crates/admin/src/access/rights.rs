@@ -1,8 +1,7 @@
 //! The right of every route. A route without a line here is refused to all but those who may do everything,
 //! and a test over the document of the API names it.
 
-use axum::extract::Request;
-use axum::http::{Method, header};
+use axum::http::Method;
 use stafett_access::{Action, Caller, Kind, Resource};
 use stafett_broker::Broker;
 use stafett_http::query::decoded;
@@ -161,16 +160,6 @@ fn of_named(method: &Method, rest: &str, content: Action) -> Option<(Action, Kin
         _ if rest.starts_with("/apps/{app}/") => (Alter, Kind::App),
         _ => return None,
     })
-}
-
-/// Returns true for a request that asks for a WebSocket. Some clients offer other protocols with any request,
-/// such as `h2c`.
-pub(crate) fn is_upgrade(request: &Request) -> bool {
-    let offers = request.headers().get_all(header::UPGRADE).iter();
-    let mut protocols = offers
-        .filter_map(|offer| offer.to_str().ok())
-        .flat_map(|offer| offer.split(','));
-    protocols.any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
 /// Checks the right of a route for a path that is of it.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use stafett_access::{Action, Caller, Kind, Resource, Tallied, TokenHash};
 use stafett_broker::Broker;
-use stafett_http::{Code, Problem, sse};
+use stafett_http::{Code, Problem, Upgrade, sse};
 use stafett_model::{Lock, Tenure};
 use stafett_net::{Handover, Next};
 use stafett_store::wall_ms;
@@ -64,7 +64,7 @@ impl Standing {
             path: request.uri().path().into(),
             query: request.uri().query().map(Into::into),
             route: request.extensions().get::<MatchedPath>().cloned(),
-            is_live: rights::is_upgrade(request),
+            is_live: Upgrade::is_wanted(request.headers()),
             token,
             checked: Lock::default(),
         }

@@ -40,14 +40,14 @@ struct Fetch {
 /// Records of a task.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppRecords")]
-pub(crate) struct FetchedTask {
+pub(crate) struct FetchedTask<'a> {
     pub(crate) task: String,
     pub(crate) epoch: u64,
     /// Topic of the records.
     topic: String,
     /// Timers that were due before the first record: key, time, and name.
     due: Vec<(Text, i64, Text)>,
-    records: Vec<RecordShown>,
+    records: Vec<RecordShown<'a>>,
     /// Place behind everything here, for `next` of a commit.
     pub(crate) next: ShownOffsets,
     /// Ends of the partitions.
@@ -60,11 +60,12 @@ pub(crate) struct FetchedTask {
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppRecord")]
-struct RecordShown {
+struct RecordShown<'a> {
     offset: u64,
-    key: Option<Text>,
+    #[schemars(with = "Option<Text>")]
+    key: Option<Text<&'a str>>,
     #[serde(flatten)]
-    value: Value,
+    value: Value<'a>,
     timestamp: i64,
     headers: BTreeMap<String, Option<Text>>,
     /// True for a record behind the end of its key, or before task time.
@@ -78,7 +79,7 @@ pub(super) fn routes(routes: Routes) -> Routes {
             "Fetches records of a claimed task, behind its last commit or a later place. A lost answer loses nothing.",
         )
         .body::<Fetch>()
-        .answers::<FetchedTask>(200)
+        .answers::<FetchedTask<'_>>(200)
         .refuses(&WORKERS)
         .refuses(&[Code::Paused, Code::Gap, Code::RecordFailed, Code::BadOffset, Code::NoSuchTopic, Code::TopicMadeAgain, Code::Unreadable]),
         fetch,
@@ -122,8 +123,8 @@ async fn fetch(
     Ok(answer(StatusCode::OK, &shown))
 }
 
-impl FetchedTask {
-    pub(crate) fn of(app: &App, fetched: &Fetched) -> Self {
+impl<'a> FetchedTask<'a> {
+    pub(crate) fn of(app: &App, fetched: &'a Fetched) -> Self {
         let stored = app.stored();
         let definition = &stored.definition;
         let topic = definition.topics.get(fetched.input);
@@ -144,13 +145,13 @@ impl FetchedTask {
     }
 }
 
-impl RecordShown {
-    fn of(delivered: &Delivered) -> Self {
+impl<'a> RecordShown<'a> {
+    fn of(delivered: &'a Delivered) -> Self {
         let record = &delivered.record;
         let headers = record.headers.iter();
         Self {
             offset: record.offset.0,
-            key: record.key.as_deref().map(Text::of),
+            key: record.key.as_deref().map(Text::borrowed),
             value: Value::of(record.value.as_deref(), true),
             timestamp: record.timestamp,
             headers: headers

@@ -1,5 +1,6 @@
 //! Keys, offsets and values of apps in requests and answers.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -146,17 +147,17 @@ pub(super) fn by_topic(definition: &Definition, offsets: &[u64]) -> ShownOffsets
 /// A value: JSON as it was written, or base64 where it is not JSON.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppValue")]
-pub(super) struct Value {
+pub(super) struct Value<'a> {
     #[schemars(with = "Option<serde_json::Value>")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) value: Option<Box<RawValue>>,
+    pub(super) value: Option<Cow<'a, RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value_base64: Option<String>,
 }
 
-impl Value {
+impl<'a> Value<'a> {
     /// Shows bytes as base64.
-    pub(super) fn bytes(bytes: &[u8]) -> Self {
+    pub(super) fn bytes(bytes: &'a [u8]) -> Self {
         let value_base64 = Some(STANDARD.encode(bytes));
         Self {
             value: None,
@@ -164,9 +165,16 @@ impl Value {
         }
     }
 
+    pub(super) fn into_owned(self) -> Value<'static> {
+        Value {
+            value: self.value.map(|value| Cow::Owned(value.into_owned())),
+            value_base64: self.value_base64,
+        }
+    }
+
     /// Shows bytes as JSON if they are, else as a text if `or_text` says so and they are UTF-8, else as
     /// base64.
-    pub(super) fn of(bytes: Option<&[u8]>, or_text: bool) -> Self {
+    pub(super) fn of(bytes: Option<&'a [u8]>, or_text: bool) -> Self {
         let Some(bytes) = bytes else {
             let value = None;
             return Self {
@@ -176,7 +184,8 @@ impl Value {
         };
         let text = std::str::from_utf8(bytes).ok();
         let json = text.and_then(|text| serde_json::from_str(text).ok());
-        let quoted = || serde_json::value::to_raw_value(text?).ok();
+        let json = json.map(Cow::Borrowed);
+        let quoted = || serde_json::value::to_raw_value(text?).ok().map(Cow::Owned);
         match json.or_else(|| or_text.then(quoted).flatten()) {
             Some(value) => Self {
                 value: Some(value),

@@ -36,7 +36,7 @@ struct Get {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppValues")]
 struct Values {
-    values: Vec<Option<Value>>,
+    values: Vec<Option<Value<'static>>>,
     seq: u64,
 }
 
@@ -74,7 +74,7 @@ struct TablePage {
 struct EntryShown {
     key: Text,
     #[serde(flatten)]
-    value: Value,
+    value: Value<'static>,
 }
 
 /// An entry, and where it stands.
@@ -83,7 +83,7 @@ struct EntryShown {
 struct Found {
     key: Text,
     #[serde(flatten)]
-    value: Value,
+    value: Value<'static>,
     task: String,
     seq: u64,
     /// Position of the task that the value is of.
@@ -104,7 +104,7 @@ struct FoundList {
 struct ItemShown {
     key: Text,
     #[serde(flatten)]
-    value: Value,
+    value: Value<'static>,
     task: String,
 }
 
@@ -172,11 +172,12 @@ fn format(app: &App, table: &str) -> Format {
     known.map_or(Format::Json, |(_, table)| table.format)
 }
 
-fn value(entry: &Entry, format: Format) -> Value {
-    match format {
+fn value(entry: &Entry, format: Format) -> Value<'static> {
+    let value = match format {
         Format::Json => Value::of(Some(&entry.value), false),
         Format::Bytes => Value::bytes(&entry.value),
-    }
+    };
+    value.into_owned()
 }
 
 /// Refuses a read of a claim. One of a task that was split or merged meanwhile is lost.

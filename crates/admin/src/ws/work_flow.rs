@@ -92,7 +92,7 @@ struct Delivered {
 struct Pushed<'a> {
     event: &'a str,
     #[serde(flatten)]
-    what: &'a FetchedTask,
+    what: &'a FetchedTask<'a>,
 }
 
 impl Flow {

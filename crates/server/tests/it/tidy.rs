@@ -442,7 +442,7 @@ fn no_crate_grows_beyond_its_size() {
         }
         *lines.entry(name).or_insert(0) += source.lines.len();
     }
-    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 25_645)] {
+    for (name, most) in [("broker", 2_000), ("messaging", 10_000), ("lab", 25_650)] {
         assert!(
             lines[name] <= most,
             "{name}: {} lines, the ceiling is {most}",

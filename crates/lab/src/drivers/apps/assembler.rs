@@ -332,7 +332,11 @@ fn answer_of<T: DeserializeOwned>(message: &[u8], command: &str) -> Result<T, Dr
 }
 
 fn parsed<'a, T: serde::Deserialize<'a>>(message: &'a [u8]) -> Result<T, DriverError> {
-    serde_json::from_slice(message).map_err(|error| {
+    let read = match std::str::from_utf8(message) {
+        Ok(text) => serde_json::from_str(text),
+        Err(_) => serde_json::from_slice(message),
+    };
+    read.map_err(|error| {
         let text = String::from_utf8_lossy(message.get(..200).unwrap_or(message)).into_owned();
         DriverError::Failed(format!("an app's message cannot be read: {error}: {text}"))
     })
