@@ -9,6 +9,8 @@ import socket
 import struct
 import sys
 
+PASSIVE, DURABLE = 1, 2
+
 
 def connect(address):
     host, port = address.rsplit(":", 1)
@@ -63,7 +65,7 @@ def amqp(address):
     answer(stream, (10, 41))
     method(stream, 1, (20, 10), short(b""))
     answer(stream, (20, 11))
-    declare(stream, 0)
+    declare(stream, DURABLE)
     answer(stream, (50, 11))
     return stream
 
@@ -116,7 +118,7 @@ ask_kafka(streams["Kafka"])
 exactly(streams["Kafka"], struct.unpack(">i", exactly(streams["Kafka"], 4))[0])
 print("ready", flush=True)
 sys.stdin.readline()
-declare(streams["AMQP"], 1)
+declare(streams["AMQP"], DURABLE | PASSIVE)
 ask_kafka(streams["Kafka"])
 ask_live(streams["live topics"])
 streams["HTTP"].sendall(f"GET /v1/queues/q HTTP/1.1\r\nHost: {http_address}\r\nConnection: close\r\n\r\n".encode())
