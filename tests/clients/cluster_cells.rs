@@ -186,7 +186,7 @@ fn an_owner_that_was_stopped_answers_nothing_from_the_state_that_it_had() {
     assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
     signal(&mut cluster, 0, Signal::STOP);
     cluster.await_health(1, "/health");
-    // What the owner had is not true any more.
+    // The state of the stopped owner is old now.
     stafett(&["queue", "delete", "q", "--yes", "--http", &cluster.http[1]]);
     client.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said.recv_timeout(LIMIT).unwrap(), "sent", "{}", cluster.logs());

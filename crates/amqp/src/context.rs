@@ -39,7 +39,7 @@ impl AmqpContext {
         self.broker.messaging().exchanges()
     }
 
-    /// Fails if another node may have taken over: what is left to be sent may be of old state.
+    /// Fails if another node may have taken over: frames that were not sent yet may show old state.
     pub(crate) fn check_tenure(&self) -> Result<(), Ended> {
         if self.broker.tenure().holds() {
             Ok(())

@@ -157,7 +157,7 @@ pub(super) struct Value<'a> {
 
 impl<'a> Value<'a> {
     /// Shows bytes as base64.
-    pub(super) fn bytes(bytes: &'a [u8]) -> Self {
+    pub(super) fn bytes(bytes: &[u8]) -> Self {
         let value_base64 = Some(STANDARD.encode(bytes));
         Self {
             value: None,
