@@ -13,7 +13,7 @@ use crate::{Expression, Record};
 const PATTERN_WORK: usize = 8;
 /// Bytes of JSON that are read for one piece of work, at each level of a path.
 const READ_BYTES: usize = 16;
-/// Work of a comparison of lists and objects, per byte.
+/// Work of a look into a list or an object, per byte.
 const JSON_WORK: usize = 4;
 
 pub(crate) struct Evaluation<'r, R> {
@@ -110,7 +110,12 @@ impl<'r, R: Record> Evaluation<'r, R> {
                 let mut values = [None, None];
                 for (value, node) in values.iter_mut().zip(nodes) {
                     let of = self.value(node)?;
-                    self.spend(of.weight())?;
+                    let each = if matches!(of, Value::Json(_)) {
+                        JSON_WORK
+                    } else {
+                        1
+                    };
+                    self.spend(of.weight().saturating_mul(each))?;
                     *value = Some(of);
                 }
                 let [first, second] = values;
