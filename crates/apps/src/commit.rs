@@ -15,6 +15,7 @@ use crate::error::AppError;
 use crate::failure::Failure;
 use crate::failures::FailurePlace;
 use crate::index::OFFSETS_MAX;
+use crate::lost_topics::check_whole;
 use crate::queues::QueueMessages;
 use crate::state::{Applied, StoredEntry, TaskState};
 use crate::task::Slice;
@@ -467,6 +468,7 @@ pub(crate) fn push_results(
         let topic = topic
             .filter(|topic| !topic.id.is_queue())
             .ok_or_else(|| AppError::NoSuchTopic(name.into()))?;
+        check_whole(&topic, "emit")?;
         let keyless = u32::try_from(keyless & 0xffff_ffff).unwrap_or(0);
         let built = catalog.records_append(&topic, &results, keyless, now_ms);
         let RecordsAppend { append: own, batches } = built.map_err(|why| AppError::Emit {

@@ -85,7 +85,7 @@ impl App {
             };
             // It may have ended while others had their turns.
             self.in_turn(session, *claim, slot).await?;
-            match self.prepare(session, slot, *claim, commit)? {
+            match self.prepare(session, slot, *claim, commit).await? {
                 Some(ready) => prepared.push((*at, slot, *claim, ready)),
                 None => repeated.push((*claim, commit.seq)),
             }
@@ -115,7 +115,7 @@ impl App {
     }
 
     /// Checks a commit in its task's turn. `None` if it was stored before.
-    fn prepare(
+    async fn prepare(
         &self,
         session: Session<'_>,
         slot: &Slot,
@@ -123,7 +123,7 @@ impl App {
         commit: &NewCommit,
     ) -> Result<Option<Prepared>, AppError> {
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
-        let reached = self.reached(slot, delivers)?;
+        let reached = self.reached(slot, delivers).await?;
         self.prepare_in(slot, claim, &reached, |context, state| {
             if is_repeated(&state.position, claim, commit.seq)? {
                 return Ok(None);
@@ -173,19 +173,19 @@ impl App {
     }
 
     /// Bounds of the offsets that a commit may name.
-    pub(crate) fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
+    pub(crate) async fn reached(&self, slot: &Slot, delivers: bool) -> Result<Vec<u64>, AppError> {
         if delivers {
             return Ok(slot.delivery.lock().reached.clone());
         }
-        let end = |topic: &Arc<stafett_topics::Topic>| {
-            let bounds = self.parts.catalog.bounds(topic.log(slot.task.partition)?)?;
-            Some(bounds.stable.0)
-        };
-        Ok(self
-            .topics()?
-            .iter()
-            .map(|topic| end(topic).unwrap_or(0))
-            .collect())
+        let mut ends = Vec::new();
+        for topic in self.topics()? {
+            let bounds = match topic.log(slot.task.partition) {
+                Some(log) => self.parts.catalog.bounds_now(log).await,
+                None => None,
+            };
+            ends.push(bounds.map_or(0, |bounds| bounds.stable.0));
+        }
+        Ok(ends)
     }
 }
 

@@ -103,7 +103,7 @@ impl App {
         let is_last = !new.retry || failure.attempts.saturating_add(1) >= definition.attempts_max;
         failure.note(self.attempt(session.worker, &new.error), is_last);
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
-        let reached = self.reached(&slot, delivers)?;
+        let reached = self.reached(&slot, delivers).await?;
         let noted = Noted {
             seq: new.seq,
             place,

@@ -89,7 +89,7 @@ impl App {
         timer: &FailedTimer,
         failure: &Failure,
     ) -> Result<Option<Box<str>>, AppError> {
-        let reached = self.reached(slot, true)?;
+        let reached = self.reached(slot, true).await?;
         let mut commit = numbered(seq);
         let Some(topic) = self.letters_to().filter(|_| failure.is_last()) else {
             let place = slot.with_state(|state| {

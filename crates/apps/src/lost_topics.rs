@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use stafett_model::LogId;
 use stafett_store::Changing;
-use stafett_topics::Topic;
+use stafett_topics::{ReadEnd, ReadError, SPREAD, Topic, TopicCatalog};
 
 use crate::app::App;
 use crate::error::AppError;
@@ -17,6 +17,33 @@ use crate::slot::Slot;
 
 /// Input topics of an app; `None` for one that is gone.
 pub(crate) type Inputs = Vec<Option<Arc<Topic>>>;
+
+/// Waits until the bounds of a partition of the topics are known, which may lie in other cells of a cluster.
+pub(crate) async fn reach(
+    catalog: &TopicCatalog,
+    topics: impl Iterator<Item = &Arc<Topic>>,
+    partition: u32,
+) -> Result<(), AppError> {
+    let logs: Vec<LogId> = topics.filter_map(|topic| topic.log(partition)).collect();
+    if catalog.reach_logs(&logs).await {
+        return Ok(());
+    }
+    let reason = "a cell of the cluster that it may lie in has no owner";
+    Err(AppError::Input(ReadEnd::Failed(ReadError::Io {
+        log: logs.first().copied().unwrap_or_default(),
+        reason: reason.into(),
+    })))
+}
+
+/// Refuses a topic with partitions in several cells, as what is written into it is stored with state of this
+/// cell.
+pub(crate) fn check_whole(topic: &Topic, field: &'static str) -> Result<(), AppError> {
+    if topic.is_whole() {
+        return Ok(());
+    }
+    let why = format!("topic {:?}: {SPREAD}", topic.name);
+    Err(AppError::Bad { field, why })
+}
 
 /// An input topic that is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +128,9 @@ impl App {
         let found = self.made_again()?;
         if found.iter().all(Option::is_none) {
             return Ok(Vec::new());
+        }
+        for partition in 0..self.partitions() {
+            reach(&self.parts.catalog, found.iter().flatten(), partition).await?;
         }
         let start = |topic: &Arc<Topic>, slot: &Slot| {
             let bounds = self.parts.catalog.bounds(topic.log(slot.task.partition)?)?;

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
 use stafett_model::{Durability, LogId, SharedLock};
 use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
-use stafett_topics::{SPREAD, Topic, TopicCatalog, TopicId, offset_at_time};
+use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,6 +18,7 @@ use crate::app::{App, Parts};
 use crate::deadlines::{self, Deadlines};
 use crate::definition::{Definition, NAME_BYTES_MAX, StoredApp, StoredTask, TABLES_MAX, TOPICS_MAX};
 use crate::error::AppError;
+use crate::lost_topics::{check_whole, reach};
 use crate::machine::{Machine, Marks, Rules};
 use crate::metrics::AppMetrics;
 use crate::queues::QueueResults;
@@ -186,7 +187,7 @@ impl Apps {
         let mut tasks = BTreeMap::new();
         for partition in 0..partitions {
             let log = LogId(first.0 + u64::from(partition));
-            let starts = self.starts(&topics, partition, start).await;
+            let starts = self.starts(&topics, partition, start).await?;
             tasks.insert(TaskId::whole(partition), StoredTask { log, starts });
         }
         let durability = definition.durability;
@@ -224,15 +225,7 @@ impl Apps {
         let topic = self.parts.catalog.topics().named(name);
         let topic = topic.filter(|topic| !topic.id.is_queue());
         let topic = topic.ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
-        Self::check_whole(&topic, "dead_letter")
-    }
-
-    fn check_whole(topic: &Topic, field: &'static str) -> Result<(), AppError> {
-        if topic.is_whole() {
-            return Ok(());
-        }
-        let why = format!("topic {:?}: {SPREAD}", topic.name);
-        Err(AppError::Bad { field, why })
+        check_whole(&topic, "dead_letter")
     }
 
     fn inputs(&self, definition: &Definition) -> Result<Vec<Arc<Topic>>, AppError> {
@@ -242,7 +235,6 @@ impl Apps {
             let topic = topic
                 .filter(|topic| !topic.id.is_queue())
                 .ok_or_else(|| AppError::NoSuchTopic(name.clone()))?;
-            Self::check_whole(&topic, "topics")?;
             if let Some(first) = topics
                 .first()
                 .filter(|first| first.partitions() != topic.partitions())
@@ -260,18 +252,24 @@ impl Apps {
     }
 
     /// Returns the offsets of a start per input; none for the earliest.
-    pub(crate) async fn starts(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
+    pub(crate) async fn starts(
+        &self,
+        topics: &[Arc<Topic>],
+        partition: u32,
+        start: Start,
+    ) -> Result<Vec<u64>, AppError> {
+        reach(&self.parts.catalog, topics.iter(), partition).await?;
         let mut starts = Vec::new();
         for topic in topics {
             let Some(log) = topic.log(partition) else { continue };
             let end = self.journal.bounds(log).map_or(0, |bounds| bounds.stable.0);
             starts.push(match start {
-                Start::Earliest => return Vec::new(),
+                Start::Earliest => return Ok(Vec::new()),
                 Start::Latest => end,
                 Start::Time(at) => offset_at_time(&*self.journal, log, at).await.unwrap_or(end),
             });
         }
-        starts
+        Ok(starts)
     }
 
     /// Deletes an app with its state. Refused while workers hold tasks, unless forced.

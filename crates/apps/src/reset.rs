@@ -18,6 +18,7 @@ use crate::definition::Definition;
 use crate::done::without;
 use crate::entry::{POSITION, Position, done_key, offsets_value};
 use crate::error::AppError;
+use crate::lost_topics::reach;
 use crate::registry::{Apps, Start, check_names, deletions, log_spec, rules};
 use crate::slot::Slot;
 use crate::state::Applied;
@@ -87,21 +88,27 @@ impl Apps {
                     let given = |(at, was): (usize, &u64)| offsets.get(at).copied().flatten().unwrap_or(*was);
                     from.iter().enumerate().map(given).collect()
                 }
-                ResetTo::Place(start) => self.places(&topics, task.partition, *start).await,
+                ResetTo::Place(start) => self.places(&topics, task.partition, *start).await?,
             };
+            reach(&self.parts.catalog, topics.iter(), task.partition).await?;
             self.check_places(&topics, task, &to)?;
             plan.push(TaskReset { task, from, to });
         }
         Ok(plan)
     }
 
-    async fn places(&self, topics: &[Arc<Topic>], partition: u32, start: Start) -> Vec<u64> {
-        let starts = self.starts(topics, partition, start).await;
+    async fn places(
+        &self,
+        topics: &[Arc<Topic>],
+        partition: u32,
+        start: Start,
+    ) -> Result<Vec<u64>, AppError> {
+        let starts = self.starts(topics, partition, start).await?;
         if !starts.is_empty() {
-            return starts;
+            return Ok(starts);
         }
         let first = |topic: &Arc<Topic>| Some(self.journal.bounds(topic.log(partition)?)?.start.0);
-        topics.iter().map(|topic| first(topic).unwrap_or(0)).collect()
+        Ok(topics.iter().map(|topic| first(topic).unwrap_or(0)).collect())
     }
 
     fn check_places(&self, topics: &[Arc<Topic>], task: TaskId, places: &[u64]) -> Result<(), AppError> {

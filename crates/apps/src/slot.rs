@@ -14,7 +14,7 @@ use crate::definition::StoredTask;
 use crate::delivery::{Delivery, Fetched};
 use crate::entry::Position;
 use crate::error::AppError;
-use crate::lost_topics::Inputs;
+use crate::lost_topics::{Inputs, reach};
 use crate::state::{StateTotals, TaskState, read_position};
 use crate::task::TaskId;
 
@@ -92,12 +92,21 @@ impl Slot {
             return Ok(());
         }
         let (catalog, clock) = (&parts.catalog, &parts.clock);
+        self.reach_starts(catalog, inputs).await?;
         let loaded = TaskState::load(catalog, clock, self.log, self.starts(catalog, inputs)).await;
         *self.unreadable.lock() = loaded.as_ref().err().cloned();
         let state = loaded.map_err(|why| AppError::Unreadable { task: self.task, why })?;
         *self.state.lock() = Some(state);
         *self.kept.lock() = None;
         Ok(())
+    }
+
+    /// Waits until the offsets at which the task begins are known.
+    pub(crate) async fn reach_starts(&self, catalog: &TopicCatalog, inputs: &Inputs) -> Result<(), AppError> {
+        if !self.begins_at_earliest() {
+            return Ok(());
+        }
+        reach(catalog, inputs.iter().flatten(), self.task.partition).await
     }
 
     /// Returns the offsets at which the task begins.
@@ -150,6 +159,8 @@ impl Slot {
         if self.known().is_some() {
             return Ok(());
         }
+        let reached = self.reach_starts(catalog, inputs).await;
+        reached.map_err(|why| why.to_string())?;
         let position = read_position(catalog, self.log).await?;
         let position = position.unwrap_or_else(|| Position::start(self.starts(catalog, inputs)));
         let totals = None;

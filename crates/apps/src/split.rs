@@ -191,8 +191,14 @@ impl Apps {
         });
         // Where tasks began tells which inputs had records.
         let (catalog, inputs) = (&app.parts.catalog, app.inputs());
-        let slots = old.iter().filter_map(|task| app.slot(*task));
-        let began = slots.map(|slot| slot.starts(catalog, &inputs)).reduce(lowest);
+        let slots: Vec<_> = old.iter().filter_map(|task| app.slot(*task)).collect();
+        for slot in &slots {
+            slot.reach_starts(catalog, &inputs).await?;
+        }
+        let began = slots
+            .iter()
+            .map(|slot| slot.starts(catalog, &inputs))
+            .reduce(lowest);
         let stored = app.stored();
         let ended = stored.tasks.iter().filter(|(task, _)| old.contains(task));
         let ended: BTreeMap<TaskId, StoredTask> =

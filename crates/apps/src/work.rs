@@ -12,6 +12,7 @@ use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::failure::Failure;
+use crate::lost_topics::reach;
 use crate::machine::WorkerError;
 use crate::mark::Mark;
 use crate::pace::raise;
@@ -44,6 +45,7 @@ impl App {
             .iter()
             .filter_map(|topic| topic.log(claim.task.partition))
             .collect();
+        reach(&self.parts.catalog, topics.iter(), claim.task.partition).await?;
         let watch = self.parts.catalog.watch();
         for log in &logs {
             self.parts.catalog.watch_log(&watch, *log, 0);

@@ -262,6 +262,7 @@ impl Door {
             let more = self.append_of(&broker, topic, &[call], now_ms)?;
             append.append.frames.extend(more.append.frames);
             append.append.pinned_bytes += more.append.pinned_bytes;
+            append.append.is_divisible |= more.append.is_divisible;
             count += 1;
         }
         if append.append.frames.is_empty() {

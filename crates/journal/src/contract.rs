@@ -21,6 +21,8 @@
 mod append;
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -59,6 +61,12 @@ pub trait Journal: Send + Sync + fmt::Debug {
 
     /// Returns the bounds of the log, or `None` if it does not exist.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
+
+    /// Waits until the bounds of logs are known, or it is clear that they do not come soon. `None` if all are
+    /// known at once: those of a journal of its own always are.
+    fn reach(&self, _logs: &[LogId]) -> Option<Reaching> {
+        None
+    }
 
     /// Returns the bounds of all logs that have records, in no order.
     fn filled(&self) -> Vec<(LogId, Bounds)>;
@@ -104,6 +112,9 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Writes and syncs everything staged, stores a checkpoint and stops. Later appends are refused.
     fn close(&self);
 }
+
+/// Wait for logs whose bounds are not known. True once they are.
+pub type Reaching = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// Start and end of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ mod watch;
 
 pub use contract::{
     AbortedTransaction, Append, BatchFrame, Bounds, Change, Compaction, Frame, Journal, LogSlice, LogSpec,
-    OpenTransaction, Outcome, OwnerEpoch, PlacedBatch, Precondition, ProducerStatus, REQUESTS_KEPT,
+    OpenTransaction, Outcome, OwnerEpoch, PlacedBatch, Precondition, ProducerStatus, REQUESTS_KEPT, Reaching,
     ReadError, ReadFrom, ReadRequest, Refusal, RequestId, Retention, Selection, StateChange, StateItem,
     StateSpace, StateUnreadable, StateWait, Target, TimeQuery, Visibility,
 };
@@ -39,5 +39,5 @@ pub use manual_journal::ManualJournal;
 pub use memory::MemoryJournal;
 pub use metrics::{Metrics, Observed, Observer};
 pub use quantiles::TimeQuantiles;
-pub use ticket::{ReadTicket, Ticket, TicketView, TimeTicket};
-pub use watch::Watch;
+pub use ticket::{ReadTicket, Ticket, TicketSettler, TicketView, TimeTicket};
+pub use watch::{Watch, Watcher, Watchers};

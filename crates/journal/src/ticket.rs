@@ -38,7 +38,7 @@ pub struct TicketView(Arc<TicketCell>);
 
 /// Write side of a ticket, for one append. Dropped unsettled, the outcome is unknown.
 #[derive(Debug)]
-pub(crate) struct TicketSettler {
+pub struct TicketSettler {
     shared: Arc<TicketCell>,
     index: usize,
     settled: bool,
@@ -47,7 +47,7 @@ pub(crate) struct TicketSettler {
 
 impl Ticket {
     /// Creates a ticket for `appends` appends, with a settler for each.
-    pub(crate) fn new(appends: usize) -> (Self, impl Iterator<Item = TicketSettler>) {
+    pub fn new(appends: usize) -> (Self, impl Iterator<Item = TicketSettler>) {
         let outcomes = std::iter::repeat_n(Outcome::Unknown, appends).collect();
         let shared = Arc::new(TicketCell(Lock::new(TicketState {
             outcomes,
@@ -133,7 +133,7 @@ impl TicketSettler {
         now.saturating_duration_since(self.since)
     }
 
-    pub(crate) fn settle(mut self, outcome: Outcome) {
+    pub fn settle(mut self, outcome: Outcome) {
         self.set(outcome);
     }
 

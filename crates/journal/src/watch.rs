@@ -25,7 +25,7 @@ struct WatchState {
 
 /// A log's end of a watch.
 #[derive(Debug)]
-pub(crate) struct Watcher {
+pub struct Watcher {
     shared: Arc<WatchState>,
     closed: Arc<AtomicBool>,
     token: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Watcher {
 /// Watchers of one log; an idle log has none and pays one pointer.
 #[derive(Debug, Default)]
 #[expect(clippy::box_collection, reason = "an idle log pays a pointer, not a vector")]
-pub(crate) struct Watchers(Option<Box<Vec<Watcher>>>);
+pub struct Watchers(Option<Box<Vec<Watcher>>>);
 
 impl Watch {
     pub(crate) fn new() -> Self {
@@ -74,7 +74,8 @@ impl Watch {
         std::mem::take(&mut *self.shared.grown.lock())
     }
 
-    pub(crate) fn watcher(&self, token: u32) -> Watcher {
+    /// Returns the end of the watch that a log has, which reports under `token`.
+    pub fn watcher(&self, token: u32) -> Watcher {
         Watcher {
             shared: Arc::clone(&self.shared),
             closed: Arc::clone(&self.closed),
@@ -91,14 +92,14 @@ impl Drop for Watch {
 
 impl Watchers {
     /// Adds a watcher and removes those whose watch is dropped.
-    pub(crate) fn add(&mut self, watcher: Watcher) {
+    pub fn add(&mut self, watcher: Watcher) {
         let watchers = self.0.get_or_insert_default();
         watchers.retain(|known| !known.closed.load(Ordering::Acquire));
         watchers.push(watcher);
     }
 
     /// Notifies every watcher that `bytes` more bytes are readable.
-    pub(crate) fn on_growth(&mut self, bytes: u64) {
+    pub fn on_growth(&mut self, bytes: u64) {
         let Some(watchers) = &mut self.0 else { return };
         watchers.retain(|watcher| watcher.on_growth(bytes));
         if watchers.is_empty() {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
-use stafett_net::{Connection, Duplex, Protocol};
+use stafett_net::{Connection, Duplex, Protocol, ToCell};
 use stafett_topics::{Append, Ticket, TopicId, Topics, cell_of};
 use stafett_transactions::{Coordinator, Instance, Marker, Parts, Place, RemoteMarker, TransactionError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Close;
-use crate::cells::{Cells, ToCell};
+use crate::cells::Cells;
 use crate::context::KafkaContext;
 use crate::error;
 use crate::transaction_operation::Outcomes;

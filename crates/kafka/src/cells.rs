@@ -1,11 +1,9 @@
 //! Cells of a cluster: each is a broker of its own to clients. The first one keeps topics, groups and
 //! transactions, and other cells have requests about these executed there.
 
-use std::fmt::{self, Debug};
-use std::future::Future;
+use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +13,9 @@ use stafett_access::Caller;
 use stafett_broker::Broker;
 use stafett_kafka_wire::messages::{DescribeTopicPartitionsRequest, MetadataRequest};
 use stafett_kafka_wire::{ApiKey, Decoder, Encoded};
-use stafett_model::Lock;
-use stafett_net::{Connection, Duplex, Protocol};
-use stafett_topics::{Topic, TopicId, TopicSettings, cell_of};
+use stafett_model::{Lock, LogId};
+use stafett_net::{Connection, Duplex, Protocol, Reached, ToCell};
+use stafett_topics::{Bounds, Topic, TopicCatalog, TopicId, TopicSettings, cell_of};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
@@ -32,22 +30,6 @@ use crate::operation::Step;
 const ANSWER_BYTES_MAX: u32 = 256 << 20;
 /// Largest description of a client.
 const CLIENT_BYTES_MAX: usize = 64 << 10;
-
-/// Connection to the owner of a cell.
-pub struct ToCell {
-    pub stream: Box<dyn Duplex>,
-    /// Done once that node owns the cell no longer, or does not answer.
-    pub lost: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl Debug for ToCell {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ToCell")
-    }
-}
-
-/// Connection to a cell. `None` if that has no owner for a while.
-pub type Reached<'a> = Pin<Box<dyn Future<Output = Option<ToCell>> + Send + 'a>>;
 
 /// The way from another cell to the first one.
 pub trait FirstCell: Debug + Send + Sync {
@@ -257,6 +239,14 @@ impl KafkaContext {
             return Some(self.settings.broker_id);
         }
         self.settings.brokers.as_ref()?.leader(cell)
+    }
+}
+
+/// Returns the bounds of a log of this cell. `None` for one that another broker leads.
+pub(crate) fn own_bounds(catalog: &TopicCatalog, log: LogId) -> Option<Bounds> {
+    match cell_of(log) {
+        Some(_) => None,
+        None => catalog.bounds(log),
     }
 }
 

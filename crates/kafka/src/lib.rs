@@ -92,6 +92,6 @@ mod transaction_operation;
 mod wait;
 
 pub use cell_transactions::{TransactionDoor, abort_abandoned, mark_cell};
-pub use cells::{Cells, FirstCell, Passed, Reached, ToCell};
+pub use cells::{Cells, FirstCell, Passed};
 pub use front_end::{Kafka, add_hooks};
 pub use settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};

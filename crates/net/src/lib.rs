@@ -8,6 +8,7 @@
 //! - [`accept`]: the accept loop: limits, back-off, one task per connection
 //! - [`connection`]: one accepted connection and the trait that protocols implement
 //! - [`stream`]: its bytes; [`tls`]: encrypted ones, with certificates and handshakes
+//! - [`to_cell`]: connections to the owners of a cluster's cells
 //! - [`registry`]: all open connections, listed and ended
 //! - [`handover`]: switching a connection to another protocol
 //! - [`shutdown`]: drain first, abort later
@@ -42,6 +43,7 @@ pub mod shutdown;
 pub mod stall;
 pub mod stream;
 pub mod tls;
+pub mod to_cell;
 pub mod trace;
 pub mod turn;
 
@@ -61,6 +63,7 @@ pub use shedding::{Intake, Overload, Shedding, SheddingSettings};
 pub use shutdown::Shutdown;
 pub use stream::{Duplex, ReadHalf, Stream, WriteHalf};
 pub use tls::{ClientCertificate, ClientCertificates, ClientName, Tls, TlsError, TlsSession, TlsSettings};
+pub use to_cell::{Reached, ToCell};
 
 /// Target of log lines that are events as well: they have a `kind`, the `name` of its object, and their
 /// origin: `by`, `from`, `via`, `request`.

@@ -1,11 +1,13 @@
 //! The journal and the broker on it, without the front ends.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use stafett_broker::{AuditTrail, Broker, BrokerSettings, FrontEndHooks};
+use stafett_cells::CellJournal;
 use stafett_groups::GroupSettings;
 use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
@@ -14,7 +16,7 @@ use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
 use tokio::time::timeout;
 
-use crate::cluster::{self, Ownership};
+use crate::cluster::{self, Ownership, ToCells};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::front_ends::Bound;
@@ -32,6 +34,8 @@ pub(crate) struct Core {
     /// In a cluster: the cell.
     ownership: Option<Ownership>,
     broker: Arc<Broker>,
+    /// At the first of several cells: the logs of the others.
+    cells: Option<Arc<CellJournal>>,
     /// Keys of the authorization server.
     keys: Keys,
 }
@@ -54,8 +58,14 @@ impl Core {
         }
         let journal = Arc::new(journal);
         process.admin.journal.journal.open(Arc::clone(&journal));
-        let shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
         let cells = process.member.as_ref().and_then(|member| member.cells());
+        let mut shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
+        let mut over_cells = None;
+        if let Some(cells) = cells.filter(|cells| cells.own == 0) {
+            let journal = Arc::new(CellJournal::new(shared, cells.count));
+            shared = Arc::<CellJournal>::clone(&journal);
+            over_cells = Some(journal);
+        }
         let broker_settings = BrokerSettings {
             cells,
             tenure: process.tenure(),
@@ -78,6 +88,7 @@ impl Core {
             journal,
             ownership,
             broker: Arc::new(broker),
+            cells: over_cells,
             keys,
         })
     }
@@ -134,6 +145,15 @@ impl Core {
     pub(crate) fn change_duplicates(&self, settings: &Settings) {
         let live::DuplicateSettings { rules, max } = live::duplicate_settings(settings);
         self.broker.live_topics().change_duplicates(rules, max);
+    }
+
+    /// At the first of several cells: asks the others for what is wanted of their logs. Does not return.
+    pub(crate) async fn ask_cells(&self, process: &Process) {
+        if let (Some(cells), Some(member)) = (&self.cells, &process.member) {
+            let ways = Arc::new(ToCells::new(member, member));
+            cells.run(self.broker.catalog().topics(), ways).await;
+        }
+        pending().await
     }
 
     pub(crate) fn broker(&self) -> &Broker {

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use stafett_amqp::{Amqp, AmqpSettings};
 use stafett_broker::Broker;
+use stafett_cells::LogsDoor;
 use stafett_kafka::{Kafka, KafkaSettings, TransactionDoor, mark_cell};
 use stafett_model::Tenure;
 use stafett_net::{Listener, Protocol};
@@ -25,6 +26,8 @@ use crate::serve::Process;
 pub(crate) const KAFKA_PASSED: &str = "kafka-passed";
 /// Name of the door for messages of other cells about transactions.
 pub(crate) const TRANSACTIONS: &str = "transactions";
+/// Name of the door for other cells' questions about logs.
+pub(crate) const LOGS: &str = "logs";
 /// Setting of the ports of other cells than the first.
 const CELLS_PORT: &str = "kafka.cells_port";
 /// Largest number of cells.
@@ -152,6 +155,7 @@ pub(crate) fn open_cell(
     let kafka = Kafka::new(Arc::clone(broker), settings, &mut process.registry());
     process.front_ends.serve(opened.listeners, kafka);
     open_door(process, TRANSACTIONS, door);
+    open_door(process, LOGS, LogsDoor::new(broker.catalog(), process.tenure()));
 }
 
 impl Process {

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stafett_journal::{
-    Append, Bounds, Frame, Journal, LogSpec, OpenTransaction, ProducerStatus, ReadRequest, ReadTicket,
-    Refusal, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
+    Append, Bounds, Frame, Journal, LogSpec, OpenTransaction, ProducerStatus, ReadFrom, ReadRequest,
+    ReadTicket, Refusal, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock};
 use stafett_store::{Changes, NotStored, only_outcome, spaces, store_synced};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::changes::respec;
 pub use self::changes::{AlterError, CreateError, DeleteError, GrowError, NewTopic, PARTITIONS_MAX};
 pub use self::following::FollowError;
-use crate::homes::Cells;
+use crate::homes::{Cells, cell_of};
 use crate::log_read::{LogTicket, read_log_at};
 use crate::producer_ids::ProducerIds;
 use crate::registry::Topics;
@@ -183,6 +183,43 @@ impl TopicCatalog {
 
     pub fn bounds(&self, log: LogId) -> Option<Bounds> {
         self.journal.bounds(log)
+    }
+
+    /// Waits until the bounds of a topic's partitions in other cells are known. False if they do not come
+    /// soon: a cell has no owner.
+    pub async fn reach(&self, topic: &Topic) -> bool {
+        if topic.is_whole() {
+            return true;
+        }
+        let logs = (0..topic.partitions()).filter_map(|partition| topic.log(partition));
+        self.reach_logs(&logs.collect::<Vec<_>>()).await
+    }
+
+    /// Waits for the bounds of logs, as [`Self::reach`] does.
+    pub async fn reach_logs(&self, logs: &[LogId]) -> bool {
+        match self.journal.reach(logs) {
+            Some(reaching) => reaching.await,
+            None => true,
+        }
+    }
+
+    /// Returns the bounds of a log as they are in its cell at this moment.
+    pub async fn bounds_now(&self, log: LogId) -> Option<Bounds> {
+        if cell_of(log).is_some() && self.reach_logs(&[log]).await {
+            // The answer of a read tells them.
+            let from = ReadFrom {
+                log,
+                offset: self.bounds(log)?.end,
+                bytes_max: 0,
+                visibility: Visibility::Stored,
+            };
+            let request = ReadRequest {
+                logs: vec![from],
+                ..ReadRequest::default()
+            };
+            let _answer = self.read(request).finish().await;
+        }
+        self.bounds(log)
     }
 
     /// Returns the bounds of all logs that have records.

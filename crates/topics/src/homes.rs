@@ -2,13 +2,17 @@
 //!
 //! A topic lies in the first cell, or is spread over all: then its partitions lie in blocks of consecutive
 //! ones, a block in each cell. All cells know the topics of the first one, and those that are spread. A
-//! partition that lies in another cell has a log id
-//! that no journal gives: the cell is in its upper 16 bits.
+//! partition that lies in another cell has a log id that no journal gives:
+//!
+//! ```text
+//! 16 bits: cell + 1 | 28 bits: the lowest of the topic's id | 20 bits: partition
+//! ```
 
 use std::ops::Range;
 
 use stafett_model::LogId;
 
+use crate::catalog::PARTITIONS_MAX;
 use crate::topic::{Topic, TopicId};
 
 /// Reason why a topic is refused where all of its partitions have to lie in one cell.
@@ -17,6 +21,12 @@ pub const SPREAD: &str =
 
 /// Bits of a log id below those of the cell.
 const CELL_SHIFT: u32 = 48;
+/// Bits of a log id below those of the topic.
+const TOPIC_SHIFT: u32 = 20;
+const PARTITION_MASK: u64 = (1 << TOPIC_SHIFT) - 1;
+const TAG_MASK: u64 = (1 << (CELL_SHIFT - TOPIC_SHIFT)) - 1;
+
+const _: () = assert!(PARTITIONS_MAX as u64 <= PARTITION_MASK);
 
 /// The cells of a cluster, and this one among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +57,42 @@ impl Cells {
     }
 }
 
+/// Part of a topic's id that is in the ids of its logs in other cells: no two topics that are spread have the
+/// same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TopicTag(u64);
+
+impl From<TopicId> for TopicTag {
+    fn from(id: TopicId) -> Self {
+        let low = id.0 & u128::from(TAG_MASK);
+        Self(u64::try_from(low).unwrap_or_default())
+    }
+}
+
 /// Returns the id that stands for the log of a partition in another cell.
-pub(crate) fn elsewhere(cell: u32, partition: u32) -> LogId {
-    LogId((u64::from(cell) + 1) << CELL_SHIFT | u64::from(partition))
+pub(crate) fn elsewhere(topic: TopicId, cell: u32, partition: u32) -> LogId {
+    let TopicTag(tag) = topic.into();
+    LogId((u64::from(cell) + 1) << CELL_SHIFT | tag << TOPIC_SHIFT | u64::from(partition))
 }
 
 /// Returns the cell of a log in another cell. `None` for a log of this one.
 pub fn cell_of(log: LogId) -> Option<u32> {
     let above = u32::try_from(log.0 >> CELL_SHIFT).unwrap_or(u32::MAX);
     above.checked_sub(1)
+}
+
+/// Returns topic and partition of a log in another cell.
+pub(crate) fn place_of(log: LogId) -> (TopicTag, u32) {
+    let partition = u32::try_from(log.0 & PARTITION_MASK).unwrap_or_default();
+    (TopicTag(log.0 >> TOPIC_SHIFT & TAG_MASK), partition)
+}
+
+/// Returns the id as this version writes it: earlier ones left the topic out.
+pub(crate) fn with_topic(log: LogId, topic: TopicId) -> LogId {
+    match cell_of(log) {
+        Some(cell) => elsewhere(topic, cell, place_of(log).1),
+        None => log,
+    }
 }
 
 impl Topic {
@@ -115,9 +152,15 @@ mod tests {
     #[test]
     fn a_log_elsewhere_tells_its_cell() {
         assert_eq!(cell_of(LogId(7)), None);
+        let topic = TopicId(u128::MAX - 77);
         for cell in [0, 1, 15, 1023] {
-            assert_eq!(cell_of(elsewhere(cell, 9999)), Some(cell));
+            let log = elsewhere(topic, cell, 9999);
+            assert_eq!((cell_of(log), place_of(log)), (Some(cell), (topic.into(), 9999)));
+            let early = LogId((u64::from(cell) + 1) << CELL_SHIFT | 9999);
+            assert_eq!(with_topic(early, topic), log);
+            assert_eq!(with_topic(log, topic), log);
         }
+        assert_eq!(with_topic(LogId(7), topic), LogId(7));
     }
 
     #[test]

@@ -122,7 +122,10 @@ impl TopicCatalog {
                 return Err(errors);
             }
         }
-        let mut append = Append::default();
+        let mut append = Append {
+            is_divisible: !topic.is_whole(),
+            ..Append::default()
+        };
         let mut batches = Vec::new();
         for (partition, building) in building {
             for (batch, places) in building.done {

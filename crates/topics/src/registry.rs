@@ -10,6 +10,7 @@ use hashbrown::{HashSet, HashTable};
 use stafett_model::{LogId, Namespace, SharedLock};
 
 use crate::change_log::TopicChanges;
+use crate::homes::{TopicTag, cell_of, place_of};
 use crate::names::{IN_NAMESPACE, prefix_of, topic_prefix};
 use crate::ordered::{Ordered, TopicPage, TopicRange};
 use crate::source::{TopicShape, TopicSource};
@@ -32,6 +33,8 @@ pub struct Topics {
 struct Tables {
     by_name: HashTable<Arc<Topic>>,
     by_id: HashTable<Arc<Topic>>,
+    /// Topics that have partitions in other cells of a cluster.
+    by_tag: HashMap<TopicTag, TopicId>,
     ordered: Ordered,
     /// Names of topics being created, changed or deleted, as normalised by [`alike`].
     changing: HashSet<Box<str>, RandomState>,
@@ -114,6 +117,36 @@ impl Topics {
     pub fn with_id(&self, id: TopicId) -> Option<Arc<Topic>> {
         let hash = self.hash.hash_one(id);
         self.read().by_id.find(hash, |topic| topic.id == id).cloned()
+    }
+
+    /// Returns an id for a new topic.
+    pub(crate) fn new_id(&self) -> TopicId {
+        loop {
+            let id = TopicId(uuid::Uuid::new_v4().as_u128());
+            if !self.read().by_tag.contains_key(&id.into()) {
+                return id;
+            }
+        }
+    }
+
+    /// Returns topic and partition of a log in another cell. `None` if the topic is gone, or the log is of
+    /// this cell.
+    pub fn place_elsewhere(&self, log: LogId) -> Option<(TopicId, u32)> {
+        cell_of(log)?;
+        let (tag, partition) = place_of(log);
+        let id = self.read().by_tag.get(&tag).copied()?;
+        Some((id, partition))
+    }
+
+    /// Returns the logs in other cells, of all topics.
+    pub fn logs_elsewhere(&self) -> Vec<LogId> {
+        let ids: Vec<TopicId> = self.read().by_tag.values().copied().collect();
+        let topics = ids.into_iter().filter_map(|id| self.with_id(id));
+        let logs = topics.flat_map(|topic| {
+            let logs = (0..topic.partitions()).filter_map(move |partition| topic.log(partition));
+            logs.filter(|log| cell_of(*log).is_some())
+        });
+        logs.collect()
     }
 
     pub fn all(&self) -> Vec<Arc<Topic>> {
@@ -282,6 +315,9 @@ impl Topics {
             .insert_unique(by_name, Arc::clone(&topic), name_hasher);
         tables.ordered.insert(Arc::clone(&topic));
         let is_queue = topic.id.is_queue();
+        if !topic.is_whole() {
+            tables.by_tag.insert(topic.id.into(), topic.id);
+        }
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);
         self.changes.record(name, is_queue);
@@ -319,6 +355,9 @@ impl Tables {
     fn remove(&mut self, topic: &Topic, by_name: u64, by_id: u64) {
         if let Ok(entry) = self.by_id.find_entry(by_id, |known| known.id == topic.id) {
             entry.remove();
+        }
+        if self.by_tag.get(&topic.id.into()) == Some(&topic.id) {
+            self.by_tag.remove(&topic.id.into());
         }
         if let Ok(entry) = self.by_name.find_entry(by_name, |known| known.id == topic.id) {
             entry.remove();

@@ -10,6 +10,7 @@ use stafett_journal::{LogSpec, Retention};
 use stafett_model::{Codec, Durability, LogId, Named};
 
 use crate::cleanup::{CleanupPolicy, CompactionOptions};
+use crate::homes::with_topic;
 use crate::settings::TopicDefaults;
 
 /// Name of the topic that shows the committed offsets of groups.
@@ -255,7 +256,10 @@ impl Topic {
         let name = get_text(&mut rest)?;
         let count = get_u32(&mut rest)?;
         let runs = (0..count)
-            .map(|_| Some((LogId(u64::from_le_bytes(get(&mut rest)?)), get_u32(&mut rest)?)))
+            .map(|_| {
+                let first = LogId(u64::from_le_bytes(get(&mut rest)?));
+                Some((with_topic(first, id), get_u32(&mut rest)?))
+            })
             .collect::<Option<Vec<_>>>()?;
         let logs = Logs::of(runs);
         let settings = TopicSettings::decode(&mut rest)?;

@@ -8,6 +8,7 @@ use stafett_counters::{Measured, Sampler, Series, Timeline, Tracked, Words};
 use stafett_journal::{Append, Frame};
 use stafett_model::{BatchHeader, LogId, SharedLock};
 
+use crate::homes::cell_of;
 use crate::topic::Topic;
 
 const RECORDS_IN: usize = 0;
@@ -99,6 +100,10 @@ impl Traffic {
     }
 
     fn count(&self, log: LogId, adds: [(usize, u64); 2]) {
+        // It counts in its own cell.
+        if cell_of(log).is_some() {
+            return;
+        }
         let known = self.logs.read();
         let Some(traffic) = known.get(&log) else {
             drop(known);

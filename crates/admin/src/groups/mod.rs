@@ -482,8 +482,11 @@ impl CommitShown {
         }
         let commits = topics.into_values().flat_map(|(topic, partitions)| {
             partitions.iter().map(move |(partition, committed)| {
-                let log = topic.log(*partition).filter(|log| cell_of(*log).is_none());
-                let end = log.map(|log| catalog.bounds(log).map_or(0, |bounds| bounds.end.0));
+                let end = topic.log(*partition).and_then(|log| match catalog.bounds(log) {
+                    Some(bounds) => Some(bounds.end.0),
+                    // Of another cell nothing is known for a while.
+                    None => cell_of(log).is_none().then_some(0),
+                });
                 Self {
                     topic: topic.name.to_string(),
                     partition: *partition,

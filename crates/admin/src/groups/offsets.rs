@@ -20,7 +20,7 @@ use super::{IF_EPOCH, check_epoch, no_such_group};
 use crate::access;
 use crate::records::position::{Position, SHAPE};
 use crate::refusals::{self, of_group};
-use crate::topics::{find as find_topic, no_such_partition, no_such_topic};
+use crate::topics::{find as find_topic, no_such_partition, no_such_topic, reach};
 use crate::{Routes, answer};
 
 /// Bound on offsets, which JavaScript would round beyond it.
@@ -243,6 +243,7 @@ async fn reset(
     let chosen = chosen(&broker, &group, &wanted)?;
     let (mut moves, mut commits) = (Vec::new(), Vec::new());
     for (topic, partitions) in chosen {
+        reach(&broker, &topic).await?;
         for (partition, before) in partitions {
             let after = place(&broker, &topic, partition, before, &to).await?;
             let Some(after) = after else { continue };

@@ -13,7 +13,7 @@ use stafett_broker::{Broker, STEP_MS};
 use stafett_http::{Problem, Query, Slot};
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
-use stafett_topics::Topic;
+use stafett_topics::{Topic, cell_of};
 
 use crate::{Backend, groups};
 
@@ -194,6 +194,8 @@ async fn topics(State(broker): State<Slot<Broker>>, uri: Uri) -> Result<Response
     found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let row = |topic: &Arc<Topic>| {
         let logs = (0..topic.partitions()).filter_map(|partition| topic.log(partition));
+        // Each cell shows its own.
+        let logs = logs.filter(|log| cell_of(*log).is_none());
         let (mut records, mut bytes) = (0, 0);
         for bounds in logs.filter_map(|log| broker.catalog().bounds(log)) {
             records += bounds.end.0.saturating_sub(bounds.start.0);

@@ -20,7 +20,7 @@ use super::produce::{refusal, stored};
 use super::read::of_read;
 use super::record::size;
 use crate::operations::{self, Operations, Plan, Progress};
-use crate::topics::{check_mutable, check_whole, find, no_such_topic};
+use crate::topics::{check_mutable, find, no_such_topic, reach};
 use crate::{Routes, access, refusals};
 
 /// Records and bytes that are stored together.
@@ -90,11 +90,10 @@ async fn copy(
     access::check(&broker, Action::Write, &Resource::topic(&wanted.to))?;
     let to = find(&broker, &wanted.to)?;
     check_mutable(&to)?;
-    check_whole(&from)?;
-    check_whole(&to)?;
     if from.id == to.id {
         return Err(Problem::bad_request("to is another topic").with("field", "to"));
     }
+    reach(&broker, &from).await?;
     let begins = place("from", wanted.from.as_deref(), Position::Earliest)?;
     let ends = place("until", wanted.until.as_deref(), Position::Latest)?;
     let mut parts = Vec::new();

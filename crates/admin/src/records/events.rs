@@ -39,7 +39,7 @@ use super::search::check_partitions;
 use super::{Reads, cursor};
 use crate::Routes;
 use crate::content::Form;
-use crate::topics::{find, no_such_topic};
+use crate::topics::{find, no_such_topic, reach};
 
 /// Time without an event after which a comment is sent.
 const TICK: Duration = Duration::from_secs(10);
@@ -111,6 +111,7 @@ async fn events(
     let serving = broker.get()?;
     let topic = find(&serving, &name)?;
     check_partitions(&topic)?;
+    reach(&serving, &topic).await?;
     let catalog = serving.catalog();
     let after = headers.get("last-event-id").filter(|id| !id.is_empty());
     let after = after.map(|id| cursor::read(&topic, id.to_str().unwrap_or_default()));

@@ -23,7 +23,7 @@ use crate::content::JSON;
 use crate::key::{self, Key};
 use crate::refusals::{self, of_storage};
 use crate::send::{NDJSON, content_type};
-use crate::topics::{check_mutable, check_whole, find, id_text, no_such_partition, no_such_topic};
+use crate::topics::{check_mutable, find, id_text, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
 const LIMIT: body::Limit = body::Limit {
@@ -135,7 +135,6 @@ async fn produce(
     let attributes = cloud_events::attributes(request.headers(), format)?;
     let topic = find(&*broker.get()?, &name)?;
     check_mutable(&topic)?;
-    check_whole(&topic)?;
     // A topic that is made again under the name has none of the records.
     let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read_packed(request, LIMIT, packing).await?;

@@ -20,7 +20,7 @@ use super::position::{self, Position};
 use super::record::{RecordShown, size};
 use crate::content::Form;
 use crate::refusals;
-use crate::topics::{find, no_such_partition, no_such_topic};
+use crate::topics::{away, find, no_such_partition, no_such_topic};
 use crate::{Routes, answer};
 
 pub(crate) const COUNT: u64 = 100;
@@ -144,6 +144,9 @@ async fn read(
     let topic = find(&broker, &name)?;
     let wanted = Wanted::of(&query, &topic, &partition)?;
     let catalog = broker.catalog();
+    if !catalog.reach_logs(&[wanted.log]).await {
+        return Err(away(&name));
+    }
     let watch = catalog.watch();
     if !wait.is_zero() {
         catalog.watch_log(&watch, wanted.log, 0);

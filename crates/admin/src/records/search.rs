@@ -21,7 +21,7 @@ use super::read::{BYTES, BYTES_MAX, COUNT, COUNT_MAX, SHOWN, visibility};
 use super::record::RecordShown;
 use super::{Reads, cursor};
 use crate::content::Form;
-use crate::topics::find;
+use crate::topics::{find, reach};
 use crate::{Routes, answer};
 
 /// Records that one search looks at, at most.
@@ -114,6 +114,7 @@ async fn search(
         .get("after")
         .map(|text| cursor::read(&topic, text))
         .transpose()?;
+    reach(&broker, &topic).await?;
     let catalog = broker.catalog();
     let _turn = reads.turn().await?;
     let window = if choice == Choice::default() {

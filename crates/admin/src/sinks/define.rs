@@ -81,10 +81,7 @@ fn check(broker: &Broker, terms: &SinkTerms) -> Result<(), Problem> {
     if terms.is_own {
         for topic in &terms.from {
             access::check(broker, Action::Read, &Resource::topic(topic))?;
-            let Some(stored) = broker.topics().named(topic) else {
-                return Err(crate::topics::no_such_topic(topic));
-            };
-            crate::topics::check_whole(&stored)?;
+            crate::topics::find(broker, topic)?;
         }
     }
     for topic in &terms.tables {

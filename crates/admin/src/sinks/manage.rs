@@ -11,6 +11,7 @@ use stafett_http::{Code, Path, Problem, Slot, body};
 
 use super::{Desk, SinkPosition, SinkReplay, SinkTerms, find, of_sink, terms};
 use crate::apps::of_app;
+use crate::topics::reach;
 use crate::{Routes, answer, refusals};
 
 /// A sink that is paused or goes on.
@@ -151,7 +152,13 @@ async fn replay(
     }
     let broker = broker.get()?;
     let sink = find(&broker, &name)?;
-    check(&broker, &terms(&*desk, &name, &sink)?, &wanted)?;
+    let terms = terms(&*desk, &name, &sink)?;
+    for topic in terms.from.iter().filter(|_| terms.is_own) {
+        if let Some(topic) = broker.topics().named(topic) {
+            reach(&broker, &topic).await?;
+        }
+    }
+    check(&broker, &terms, &wanted)?;
     let positions = desk.replay(&name, wanted).await?;
     Ok(answer(StatusCode::OK, &Positions { positions }))
 }

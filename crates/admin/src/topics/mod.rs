@@ -23,7 +23,7 @@ use stafett_http::list::{self, List, NumberOrder, Ordered};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
 use stafett_messaging::queues::{Queue, QueueId};
 use stafett_model::{LogId, NameRange};
-use stafett_topics::{Bounds, SPREAD, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
+use stafett_topics::{Bounds, Topic, TopicCatalog, TopicKind, TopicPage, TopicRange, is_internal};
 
 pub(crate) use self::settings::given;
 use crate::{Routes, answer};
@@ -289,12 +289,19 @@ pub(crate) fn check_mutable(topic: &Topic) -> Result<(), Problem> {
     Err(Problem::new(Code::Immutable, why))
 }
 
-/// Refuses a topic whose partitions lie in several cells.
-pub(crate) fn check_whole(topic: &Topic) -> Result<(), Problem> {
-    if topic.is_whole() {
+/// Waits until the bounds of all partitions of a topic are known, which may lie in several cells.
+pub(crate) async fn reach(broker: &Broker, topic: &Topic) -> Result<(), Problem> {
+    if broker.catalog().reach(topic).await {
         return Ok(());
     }
-    Err(Problem::bad_request(format!("topic {:?}: {SPREAD}", topic.name)))
+    Err(away(&topic.name))
+}
+
+/// Refusal for partitions in another cell, which nobody serves.
+pub(crate) fn away(topic: &str) -> Problem {
+    stafett_http::slot::not_serving(format!(
+        "a cell of the cluster with partitions of topic {topic:?} has no owner"
+    ))
 }
 
 impl Row {

@@ -13,10 +13,10 @@ use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 use stafett_journal::RecoveryReport;
 use stafett_model::{BatchHeader, Offset};
-use stafett_topics::{TimeQuery, Topic, TopicCatalog, TruncateError};
+use stafett_topics::{TimeQuery, Topic, TopicCatalog, TruncateError, cell_of};
 
 use super::changes::{IF_ID, check_id};
-use super::{check_mutable, find};
+use super::{check_mutable, find, reach};
 use crate::journal::JournalDesk;
 use crate::refusals::{self, of_storage};
 use crate::time::rfc3339;
@@ -44,7 +44,8 @@ pub(crate) struct PartitionStatus {
     epoch: u32,
     /// Latest timestamp of its records; null without one. With `columns` it needs `partition` beside it.
     last_at: Option<String>,
-    /// `ok`; `damaged`: the start found offsets lost; `fenced`: damage in it, so that it takes no appends.
+    /// `ok`; `damaged`: the start found offsets lost; `fenced`: damage in it, so that it takes no appends;
+    /// `away`: its cell of a cluster has no owner, and no number is known.
     state: &'static str,
     /// Offsets that were lost to damage.
     lost: Vec<LostOffsets>,
@@ -58,6 +59,29 @@ pub(crate) struct PartitionStatus {
 struct LostOffsets {
     from: u64,
     to: u64,
+}
+
+impl PartitionStatus {
+    fn away(partition: u32) -> Self {
+        Self {
+            partition,
+            start: 0,
+            end: 0,
+            stable: 0,
+            records: 0,
+            bytes: 0,
+            epoch: 0,
+            last_at: None,
+            state: "away",
+            lost: Vec::new(),
+            name: name_of(partition),
+        }
+    }
+}
+
+/// Returns a name of a partition for the order of a list.
+fn name_of(partition: u32) -> String {
+    format!("{partition:05}")
 }
 
 const PARTITIONS: List<PartitionStatus, PartitionStatus> = List {
@@ -169,6 +193,8 @@ async fn list(
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let topic = find(&broker, &name)?;
+    // Partitions of a cell that nobody serves are shown as away.
+    broker.catalog().reach(&topic).await;
     let journal = desk.journal.get().ok();
     let report = journal.as_ref().map(|journal| journal.report());
     let of = |partition| status(broker.catalog(), &topic, partition, report);
@@ -207,7 +233,9 @@ fn status(
     report: Option<&RecoveryReport>,
 ) -> Option<PartitionStatus> {
     let log = topic.log(partition)?;
-    let bounds = catalog.bounds(log)?;
+    let Some(bounds) = catalog.bounds(log) else {
+        return cell_of(log).map(|_| PartitionStatus::away(partition));
+    };
     let lost = report.into_iter().flat_map(|report| &report.damaged);
     let lost = lost.filter(|(damaged, ..)| *damaged == log);
     let lost: Vec<LostOffsets> = lost
@@ -233,7 +261,7 @@ fn status(
         epoch: catalog.epoch().0,
         // Of those that are shown alone, as it is read from the journal.
         last_at: None,
-        name: format!("{partition:05}"),
+        name: name_of(partition),
     })
 }
 
@@ -272,6 +300,7 @@ async fn truncate(
     check_mutable(&topic)?;
     check_id(&query, &topic)?;
     let catalog = broker.catalog();
+    reach(&broker, &topic).await?;
     let mut cuts = Vec::with_capacity(wanted.before.len().min(topic.partitions() as usize));
     let mut numbers = std::collections::BTreeSet::new();
     for Object(Cut { partition, offset }) in wanted.before {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use stafett_model::{Durability, LogId, Offset, ProducerId};
 
-/// Frames that are stored together or not at all.
+/// Frames that are stored together or not at all, unless the append is divisible.
 #[derive(Debug, Clone, Default)]
 pub struct Append {
     pub frames: SmallVec<[Frame; 1]>,
@@ -29,6 +29,9 @@ pub struct Append {
     pub waits_for_state: bool,
     /// Bytes of the buffer that the bodies are slices of: the memory that they pin.
     pub pinned_bytes: usize,
+    /// True if batches for logs of several cells of a cluster may be stored cell by cell: where one cell does
+    /// not store its part, the outcome is unknown. In one journal all is stored together.
+    pub is_divisible: bool,
 }
 
 /// Rank of an owner of a log: a later owner has a higher epoch. A log that was never owned has 0.

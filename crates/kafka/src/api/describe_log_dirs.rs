@@ -11,6 +11,7 @@ use stafett_kafka_wire::{Decoder, Str};
 use stafett_topics::Topic;
 
 use crate::call::{Call, ResponseResult};
+use crate::cells::own_bounds;
 use crate::context::{KafkaContext, RequestContext};
 use crate::operation::{Operation, Step};
 use crate::response_queue::{HandlerResult, PendingResponse};
@@ -78,7 +79,7 @@ fn of_topic(
     partitions: impl IntoIterator<Item = u32>,
 ) -> DescribeLogDirsTopic {
     let partitions = partitions.into_iter().filter_map(|partition| {
-        let bounds = shared.broker.catalog().bounds(topic.log(partition)?)?;
+        let bounds = own_bounds(shared.broker.catalog(), topic.log(partition)?)?;
         Some(DescribeLogDirsPartition {
             partition_index: i32::try_from(partition).ok()?,
             partition_size: i64::try_from(bounds.bytes).unwrap_or(i64::MAX),

@@ -10,6 +10,7 @@ use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::LogId;
 
 use crate::call::Call;
+use crate::cells::own_bounds;
 use crate::context::{KafkaContext, RequestContext};
 use crate::epoch_search::{EpochSearch, FoundEnd, wire};
 use crate::error;
@@ -79,7 +80,7 @@ fn search(
     asked: &OffsetForLeaderPartition,
 ) -> Result<EpochSearch, FoundEnd> {
     let log = log.ok_or(Err(ErrorCode::UnknownTopicOrPartition))?;
-    let bounds = shared.broker.catalog().bounds(log);
+    let bounds = own_bounds(shared.broker.catalog(), log);
     let bounds = bounds.ok_or_else(|| Err(error::missing(log)))?;
     check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let (wanted, current) = (asked.leader_epoch, leader_epoch(&shared.broker));

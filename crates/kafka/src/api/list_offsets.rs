@@ -22,6 +22,7 @@ use stafett_topics::{TimeQuery, Topic, is_internal};
 
 use super::repeated::repeated;
 use crate::call::Call;
+use crate::cells::own_bounds;
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::leader_epoch::{check_leader_epoch, leader_epoch};
@@ -121,7 +122,7 @@ fn search(
     if asked.timestamp < 0 && first_version(asked.timestamp).is_none_or(|first| version < first) {
         return Err(Err(ErrorCode::UnsupportedVersion));
     }
-    let bounds = shared.broker.catalog().bounds(log);
+    let bounds = own_bounds(shared.broker.catalog(), log);
     let bounds = bounds.ok_or_else(|| Err(error::missing(log)))?;
     check_leader_epoch(&shared.broker, asked.current_leader_epoch).map_err(Err)?;
     let start = bounds.start;

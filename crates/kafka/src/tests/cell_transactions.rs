@@ -14,7 +14,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cell_transactions::{Joining, ToCoordinators, TransactionDoor, mark_cell};
-use crate::cells::{Cells, Reached, ToCell};
+use stafett_net::{Reached, ToCell};
+
+use crate::cells::Cells;
 
 const ID: &str = "id";
 

@@ -16,7 +16,9 @@ use stafett_topics::{Cells, NewTopic, TopicSettings};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
 use super::{Bench, batch, operation};
-use crate::cells::{FirstCell, Reached, ToCell};
+use stafett_net::{Reached, ToCell};
+
+use crate::cells::FirstCell;
 use crate::operation::{Operation, Step};
 use crate::settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};
 

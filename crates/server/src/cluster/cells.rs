@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use stafett_amqp::{AccessVersion, Home, Homes, Reached};
 use stafett_broker::{Broker, FirstCellFacts};
+use stafett_cells::Ways;
 use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
 use stafett_http::{Code, Problem, slot};
-use stafett_kafka::{FirstCell, ToCell};
+use stafett_kafka::FirstCell;
 use stafett_model::Namespace;
-use stafett_net::{Duplex, EVENTS};
+use stafett_net::{Duplex, EVENTS, Reached as Way, ToCell};
 use stafett_topics::Cells;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::member::{Member, Move, Phase};
 use super::watch as watching;
-use crate::front_ends::{KAFKA_PASSED, TRANSACTIONS};
+use crate::front_ends::{KAFKA_PASSED, LOGS, TRANSACTIONS};
 
 /// Time that a client waits for the owner of a cell: below the time-outs of clients' libraries.
 const HOLD_MAX: Duration = Duration::from_secs(8);
@@ -153,12 +154,7 @@ impl Member {
         }
     }
 
-    async fn reach_for_kafka(
-        self: &Arc<Self>,
-        cell: u32,
-        listener: &str,
-        client: SocketAddr,
-    ) -> Option<ToCell> {
+    async fn reach_owner(self: &Arc<Self>, cell: u32, listener: &str, client: SocketAddr) -> Option<ToCell> {
         let (stream, owner) = self.reach_cell(cell, listener, client).await?;
         let member = Arc::clone(self);
         let lost = Box::pin(async move {
@@ -285,12 +281,12 @@ impl FirstCell for TheFirst {
         i32::try_from(self.facts.borrow().epoch).unwrap_or(i32::MAX)
     }
 
-    fn reach(&self, client: SocketAddr) -> stafett_kafka::Reached<'_> {
-        Box::pin(self.member.reach_for_kafka(0, KAFKA_PASSED, client))
+    fn reach(&self, client: SocketAddr) -> Way<'_> {
+        Box::pin(self.member.reach_owner(0, KAFKA_PASSED, client))
     }
 }
 
-/// The ways from a cell to all others, for transactions over them.
+/// The ways from a cell to all others, for transactions over them and for their logs.
 #[derive(Debug)]
 pub(crate) struct ToCells {
     first: Arc<Member>,
@@ -307,6 +303,20 @@ impl ToCells {
     }
 }
 
+impl ToCells {
+    /// Connects to a door of a cell. No client is behind it.
+    fn reach_door(&self, cell: u32, door: &'static str) -> Way<'_> {
+        let node = (Ipv4Addr::UNSPECIFIED, 0).into();
+        Box::pin(self.first.reach_owner(cell, door, node))
+    }
+}
+
+impl Ways for ToCells {
+    fn reach(&self, cell: u32) -> Way<'_> {
+        self.reach_door(cell, LOGS)
+    }
+}
+
 impl stafett_kafka::Cells for ToCells {
     fn epoch(&self) -> i32 {
         i32::try_from(self.own.epoch()).unwrap_or(i32::MAX)
@@ -320,10 +330,8 @@ impl stafett_kafka::Cells for ToCells {
         i32::try_from(self.first.view().of_cell(0).epoch).unwrap_or(i32::MAX)
     }
 
-    fn reach(&self, cell: u32) -> stafett_kafka::Reached<'_> {
-        // No client is behind it.
-        let node = (Ipv4Addr::UNSPECIFIED, 0).into();
-        Box::pin(self.first.reach_for_kafka(cell, TRANSACTIONS, node))
+    fn reach(&self, cell: u32) -> Way<'_> {
+        self.reach_door(cell, TRANSACTIONS)
     }
 }
 

@@ -271,7 +271,7 @@ impl TopicCatalog {
         if wanted > PARTITIONS_MAX {
             return Err(GrowError::TooMany(wanted));
         }
-        let more = self.logs_in(&cells_of_more(topic, count), has);
+        let more = self.logs_in(topic.id, &cells_of_more(topic, count), has);
         let grown = topic.with_logs(runs(topic).chain(more.iter().copied()).collect());
         let logs = created(more.into_iter(), spec);
         let definition = stored(topic.id, Change::Put(grown.encode().into()));
@@ -393,10 +393,10 @@ impl TopicCatalog {
     fn prepare(&self, new: NewTopic) -> Result<Arc<Topic>, CreateError> {
         self.claim_new(&new)?;
         let partitions = new.partitions.unwrap_or_else(|| self.defaults().partitions);
-        let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let id = self.topics.new_id();
         let cells = self.cells_of(id, &new.settings, None, partitions);
         let settings = self.shared(new.settings);
-        let logs = self.logs_in(&cells, 0);
+        let logs = self.logs_in(id, &cells, 0);
         Ok(Arc::new(Topic::of_runs(id, new.name, logs, settings)))
     }
 
@@ -404,7 +404,7 @@ impl TopicCatalog {
     fn prepare_as(&self, like: &Topic) -> Result<Arc<Topic>, CreateError> {
         self.claim_name(&like.name)?;
         let cells = like.cells(self.cells().own, 0..like.partitions());
-        Ok(Arc::new(like.with_logs(self.logs_in(&cells, 0))))
+        Ok(Arc::new(like.with_logs(self.logs_in(like.id, &cells, 0))))
     }
 
     /// Returns the cells of new partitions of a topic, as runs. `after` is the cell of the last one before.
@@ -424,14 +424,14 @@ impl TopicCatalog {
 
     /// Returns logs for partitions from a number on in these cells: new ones here, and those that stand for
     /// logs in other cells.
-    fn logs_in(&self, cells: &[(u32, u32)], mut partition: u32) -> Vec<(LogId, u32)> {
+    fn logs_in(&self, topic: TopicId, cells: &[(u32, u32)], mut partition: u32) -> Vec<(LogId, u32)> {
         let own = self.cells().own;
         let mut logs = Vec::with_capacity(cells.len());
         for (cell, count) in cells {
             let first = if *cell == own {
                 self.journal.allocate(*count)
             } else {
-                elsewhere(*cell, partition)
+                elsewhere(topic, *cell, partition)
             };
             partition += count;
             logs.push((first, *count));

@@ -127,7 +127,7 @@ fn in_cells(topic: &Topic, own: u32) -> Topic {
     let mut logs = Vec::new();
     let mut at = 0;
     for (cell, count) in topic.cells(own, 0..topic.partitions()) {
-        logs.push((elsewhere(cell, at), count));
+        logs.push((elsewhere(topic.id, cell, at), count));
         at += count;
     }
     topic.with_logs(logs)

@@ -1,0 +1,376 @@
+//! A journal that hands on what is about logs of other cells.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::future::pending;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use stafett_journal::{
+    Append, BatchFrame, Bounds, DiskSpace, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, PlacedBatch,
+    ProducerStatus, Reaching, ReadError, ReadRequest, ReadTicket, Refusal, RequestId, StateItem, StateSpace,
+    StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+};
+use stafett_model::{Epoch, Lock, LogId};
+use stafett_net::Reached;
+use stafett_topics::{Topics, cell_of};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::task::TaskTracker;
+
+use crate::conversation;
+use crate::other_cell::{OtherCell, Wanted, What};
+
+/// Pause between two looks for topics that are new.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// The ways to the owners of other cells.
+pub trait Ways: Debug + Send + Sync {
+    /// Connects to a [`crate::LogsDoor`].
+    fn reach(&self, cell: u32) -> Reached<'_>;
+}
+
+/// The journal of a cell, and the logs of all other cells.
+///
+/// An append goes to one cell, and a divisible one to each of its cells. One with state beside logs of another
+/// cell is refused, as about a log that does not exist; so is a read of logs of several cells. Bounds of other
+/// cells' logs are those that were heard last; reads and appends go to the cell.
+#[derive(Debug)]
+pub struct CellJournal {
+    own: Arc<dyn Journal>,
+    others: Vec<Arc<OtherCell>>,
+    topics: OnceLock<Arc<Topics>>,
+    /// Taken by [`Self::run`].
+    wanted: Lock<Vec<mpsc::UnboundedReceiver<Wanted>>>,
+    /// Appends to the own journal that were asked for together with others.
+    waiting: TaskTracker,
+}
+
+/// Cell of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Home {
+    Own,
+    Other(u32),
+    /// Several cells, for one part in each.
+    Divided,
+    /// Several cells, or conditions that another cell does not know; with a log of one of these.
+    Mixed(LogId),
+}
+
+impl CellJournal {
+    /// `cells`: their number, this one included.
+    pub fn new(own: Arc<dyn Journal>, cells: u32) -> Self {
+        let (others, wanted) = (0..cells).map(OtherCell::new).unzip();
+        Self {
+            own,
+            others,
+            topics: OnceLock::new(),
+            wanted: Lock::new(wanted),
+            waiting: TaskTracker::new(),
+        }
+    }
+
+    /// Asks other cells for what is wanted from them, about these topics. Does not return. Called once.
+    pub async fn run(&self, topics: &Arc<Topics>, ways: Arc<dyn Ways>) {
+        let _ = self.topics.set(Arc::clone(topics));
+        let mut talks = JoinSet::new();
+        let wanted = std::mem::take(&mut *self.wanted.lock());
+        for (other, wanted) in self.others.iter().zip(wanted) {
+            let (topics, ways) = (Arc::clone(topics), Arc::clone(&ways));
+            talks.spawn(conversation::run(Arc::clone(other), wanted, topics, ways));
+        }
+        let mut changes = topics.watch_changes();
+        loop {
+            let logs = topics.logs_elsewhere();
+            for other in &self.others {
+                let mut own = logs.clone();
+                own.retain(|log| cell_of(*log) == Some(other.cell));
+                other.follow(&own);
+                other.retain(|log| topics.place_elsewhere(log).is_some());
+            }
+            sleep(LOOK_PAUSE).await;
+            if changes.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Returns the cell of a log, if it is another one.
+    fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
+        self.others.get(usize::try_from(cell_of(log)?).ok()?)
+    }
+
+    /// Returns the cell of logs. `None` if they are of several.
+    fn only_cell(mut logs: impl Iterator<Item = LogId>) -> Option<Option<u32>> {
+        let first = cell_of(logs.next()?);
+        logs.all(|log| cell_of(log) == first).then_some(first)
+    }
+}
+
+/// Returns the logs that an append is about, in order.
+fn logs_of(append: &Append) -> impl Iterator<Item = LogId> {
+    append.frames.iter().flat_map(|frame| {
+        let (targets, one) = match frame {
+            Frame::Batch(batch) => (&batch.targets[..], None),
+            Frame::Truncate { log, .. } | Frame::Claim { log, .. } => (&[][..], Some(*log)),
+            Frame::State(_)
+            | Frame::CreateLogs { .. }
+            | Frame::ChangeLogs { .. }
+            | Frame::DeleteLogs { .. } => (&[][..], None),
+        };
+        targets.iter().map(|target| target.log).chain(one)
+    })
+}
+
+fn home(append: &Append) -> Home {
+    let Some((log, cell)) = logs_of(append).find_map(|log| Some((log, cell_of(log)?))) else {
+        return Home::Own;
+    };
+    let is_simple = |frame: &Frame| matches!(frame, Frame::Batch(_) | Frame::Truncate { .. });
+    let has_conditions = !append.require.is_empty() || append.owner.is_some();
+    if has_conditions || !append.frames.iter().all(is_simple) {
+        return Home::Mixed(log);
+    }
+    if logs_of(append).all(|log| cell_of(log) == Some(cell)) {
+        return Home::Other(cell);
+    }
+    if append.is_divisible {
+        Home::Divided
+    } else {
+        Home::Mixed(log)
+    }
+}
+
+/// Divides an append of batches by cell. Each part has the places of its targets among those of the whole.
+fn divide(append: &Append) -> Vec<(Append, Vec<usize>)> {
+    let mut parts: BTreeMap<Option<u32>, (Append, Vec<usize>)> = BTreeMap::new();
+    let mut at = 0;
+    for frame in &append.frames {
+        let Frame::Batch(batch) = frame else { continue };
+        for target in &batch.targets {
+            let (part, places) = parts.entry(cell_of(target.log)).or_insert_with(|| {
+                let part = Append {
+                    level: append.level,
+                    request: append.request,
+                    pinned_bytes: append.pinned_bytes,
+                    ..Append::default()
+                };
+                (part, Vec::new())
+            });
+            part.frames.push(Frame::Batch(BatchFrame {
+                body: batch.body.clone(),
+                targets: SmallVec::from_buf([*target]),
+            }));
+            places.push(at);
+            at += 1;
+        }
+    }
+    parts.into_values().collect()
+}
+
+/// Returns the outcome of an append from those of its parts: stored or refused if all of them are.
+fn merge(parts: Vec<(Outcome, Vec<usize>)>) -> Outcome {
+    let mut refusal = None;
+    let mut placed: BTreeMap<usize, PlacedBatch> = BTreeMap::new();
+    for (outcome, places) in parts {
+        match outcome {
+            Outcome::Committed(batches) => placed.extend(places.into_iter().zip(batches)),
+            Outcome::Refused(why) => refusal = refusal.or(Some(why)),
+            Outcome::Unknown => return Outcome::Unknown,
+        }
+    }
+    match refusal {
+        None => Outcome::Committed(placed.into_values().collect()),
+        Some(why) if placed.is_empty() => Outcome::Refused(why),
+        Some(_) => Outcome::Unknown,
+    }
+}
+
+impl Journal for CellJournal {
+    fn epoch(&self) -> Epoch {
+        self.own.epoch()
+    }
+
+    fn allocate(&self, count: u32) -> LogId {
+        self.own.allocate(count)
+    }
+
+    fn append(&self, appends: Vec<Append>) -> Ticket {
+        if appends.iter().all(|append| home(append) == Home::Own) {
+            return self.own.append(appends);
+        }
+        let (ticket, settlers) = Ticket::new(appends.len());
+        let (mut own, mut of_own) = (Vec::new(), Vec::new());
+        for (append, settler) in appends.into_iter().zip(settlers) {
+            match home(&append) {
+                Home::Own => {
+                    own.push(append);
+                    of_own.push(settler);
+                }
+                Home::Divided => {
+                    let mut parts = Vec::new();
+                    for (part, places) in divide(&append) {
+                        parts.push((self.append(vec![part]), places));
+                    }
+                    self.waiting.spawn(async move {
+                        let mut done = Vec::with_capacity(parts.len());
+                        for (ticket, places) in parts {
+                            done.push((ticket.await.pop().unwrap_or(Outcome::Unknown), places));
+                        }
+                        settler.settle(merge(done));
+                    });
+                }
+                Home::Mixed(log) => settler.settle(Outcome::Refused(Refusal::NoSuchLog(log))),
+                Home::Other(cell) => {
+                    let logs: Vec<LogId> = logs_of(&append).collect();
+                    match logs.first().and_then(|log| self.other(*log)) {
+                        Some(other) => other.ask(What::Append {
+                            append,
+                            logs,
+                            settler,
+                        }),
+                        None => tracing::error!(cell, "there is no such cell"),
+                    }
+                }
+            }
+        }
+        if !own.is_empty() {
+            let stored = self.own.append(own);
+            self.waiting.spawn(async move {
+                for (settler, outcome) in of_own.into_iter().zip(stored.await) {
+                    settler.settle(outcome);
+                }
+            });
+        }
+        ticket
+    }
+
+    fn knows(&self, request: RequestId) -> bool {
+        self.own.knows(request)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        self.own.batch_bytes()
+    }
+
+    fn bounds(&self, log: LogId) -> Option<Bounds> {
+        match self.other(log) {
+            Some(other) => other.bounds(log),
+            None => self.own.bounds(log),
+        }
+    }
+
+    fn reach(&self, logs: &[LogId]) -> Option<Reaching> {
+        let unknown = logs.iter().filter(|log| cell_of(**log).is_some());
+        let unknown: Vec<LogId> = unknown
+            .filter(|log| self.bounds(**log).is_none())
+            .copied()
+            .collect();
+        if unknown.is_empty() {
+            return None;
+        }
+        let of = |other: &Arc<OtherCell>| {
+            let of_cell = unknown.iter().filter(|log| cell_of(**log) == Some(other.cell));
+            other.reach(of_cell.copied().collect())
+        };
+        let reaching: Vec<Reaching> = self.others.iter().map(of).collect();
+        Some(Box::pin(async move {
+            let mut all = true;
+            for reached in reaching {
+                all &= reached.await;
+            }
+            all
+        }))
+    }
+
+    fn filled(&self) -> Vec<(LogId, Bounds)> {
+        self.own.filled()
+    }
+
+    fn owner(&self, log: LogId) -> Option<OwnerEpoch> {
+        self.own.owner(log)
+    }
+
+    fn producers(&self, log: LogId) -> Option<Vec<ProducerStatus>> {
+        self.own.producers(log)
+    }
+
+    fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.own.open_transactions()
+    }
+
+    fn read(&self, request: ReadRequest) -> ReadTicket {
+        let logs = request.logs.iter().map(|from| from.log);
+        match Self::only_cell(logs) {
+            Some(None) => self.own.read(request),
+            _ if request.logs.is_empty() => self.own.read(request),
+            Some(Some(_)) => {
+                let first = request.logs.first().and_then(|from| self.other(from.log));
+                let (reply, answer) = oneshot::channel();
+                if let Some(other) = first {
+                    other.ask(What::Read { request, reply });
+                }
+                ReadTicket::Pending(answer)
+            }
+            None => {
+                let missing = |log| match cell_of(log) {
+                    Some(_) => ReadError::NoSuchLog(log),
+                    None => ReadError::Io {
+                        log,
+                        reason: "logs of several cells are not read together".into(),
+                    },
+                };
+                ReadTicket::Ready(request.logs.iter().map(|from| Err(missing(from.log))).collect())
+            }
+        }
+    }
+
+    fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {
+        let Some(other) = self.other(log) else {
+            return self.own.find_time(log, query);
+        };
+        let (reply, answer) = oneshot::channel();
+        other.ask(What::FindTime { log, query, reply });
+        TimeTicket::Pending(answer)
+    }
+
+    fn watch(&self) -> Watch {
+        self.own.watch()
+    }
+
+    fn watch_log(&self, watch: &Watch, log: LogId, token: u32) -> bool {
+        let Some(other) = self.other(log) else {
+            return self.own.watch_log(watch, log, token);
+        };
+        let is_there = self
+            .topics
+            .get()
+            .is_some_and(|topics| topics.place_elsewhere(log).is_some());
+        if is_there {
+            other.watch(log, watch.watcher(token));
+        }
+        is_there
+    }
+
+    fn space(&self) -> DiskSpace {
+        self.own.space()
+    }
+
+    fn load_state(
+        &self,
+        space: StateSpace,
+        visit: &mut dyn FnMut(StateItem<'_>),
+    ) -> Result<(), StateUnreadable> {
+        self.own.load_state(space, visit)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.own.failure()
+    }
+
+    fn close(&self) {
+        self.own.close();
+    }
+}

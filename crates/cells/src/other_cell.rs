@@ -1,0 +1,190 @@
+//! Another cell: bounds of its logs as last heard, and the way to what asks it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stafett_journal::ticket::{ReadResult, TimeResult};
+use stafett_journal::{
+    Append, Bounds, Outcome, Reaching, ReadError, ReadRequest, Refusal, TicketSettler, TimeQuery, Watcher,
+    Watchers,
+};
+use stafett_model::{Lock, LogId};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+/// Time to hear of bounds.
+const REACH_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct OtherCell {
+    pub(crate) cell: u32,
+    logs: Lock<HashMap<LogId, RemoteLog>>,
+    /// Notified when bounds are known that were not.
+    known: Notify,
+    wanted: mpsc::UnboundedSender<Wanted>,
+}
+
+/// A log of the other cell.
+#[derive(Debug, Default)]
+struct RemoteLog {
+    bounds: Option<Bounds>,
+    watchers: Watchers,
+}
+
+/// A question to the other cell.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) since: Instant,
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Append {
+        append: Append,
+        /// Logs of its targets, in their order.
+        logs: Vec<LogId>,
+        settler: TicketSettler,
+    },
+    Read {
+        request: ReadRequest,
+        reply: oneshot::Sender<ReadResult>,
+    },
+    FindTime {
+        log: LogId,
+        query: TimeQuery,
+        reply: oneshot::Sender<TimeResult>,
+    },
+    Follow(Vec<LogId>),
+}
+
+impl OtherCell {
+    /// Returns the cell, and what is wanted from it.
+    pub(crate) fn new(cell: u32) -> (Arc<Self>, mpsc::UnboundedReceiver<Wanted>) {
+        let (wanted, receiver) = mpsc::unbounded_channel();
+        let other = Self {
+            cell,
+            logs: Lock::default(),
+            known: Notify::new(),
+            wanted,
+        };
+        (Arc::new(other), receiver)
+    }
+
+    /// Asks. Without anything that listens, `what` is dropped: its outcome is unknown.
+    pub(crate) fn ask(&self, what: What) {
+        let since = Instant::now();
+        let _ = self.wanted.send(Wanted { since, what });
+    }
+
+    pub(crate) fn bounds(&self, log: LogId) -> Option<Bounds> {
+        self.logs.lock().get(&log)?.bounds
+    }
+
+    /// Has the bounds of logs told from now on.
+    pub(crate) fn follow(&self, logs: &[LogId]) {
+        let mut new = Vec::new();
+        let mut known = self.logs.lock();
+        for log in logs {
+            known.entry(*log).or_insert_with(|| {
+                new.push(*log);
+                RemoteLog::default()
+            });
+        }
+        drop(known);
+        if !new.is_empty() {
+            self.ask(What::Follow(new));
+        }
+    }
+
+    pub(crate) fn watch(&self, log: LogId, watcher: Watcher) {
+        self.follow(&[log]);
+        if let Some(known) = self.logs.lock().get_mut(&log) {
+            known.watchers.add(watcher);
+        }
+    }
+
+    /// Returns all logs that are followed.
+    pub(crate) fn followed(&self) -> Vec<LogId> {
+        self.logs.lock().keys().copied().collect()
+    }
+
+    /// Forgets all logs but those of topics that are there.
+    pub(crate) fn retain(&self, is_there: impl Fn(LogId) -> bool) {
+        self.logs.lock().retain(|log, _| is_there(*log));
+    }
+
+    /// Notes bounds. They come in any order, and never go back. `None`: the log is not there.
+    pub(crate) fn note(&self, log: LogId, heard: Option<Bounds>) {
+        let mut logs = self.logs.lock();
+        let Some(known) = logs.get_mut(&log) else { return };
+        let before = known.bounds;
+        known.bounds = heard.map(|heard| match before {
+            Some(before) => Bounds {
+                start: before.start.max(heard.start),
+                end: before.end.max(heard.end),
+                stable: before.stable.max(heard.stable),
+                bytes: heard.bytes,
+            },
+            None => heard,
+        });
+        if known.bounds == before {
+            return;
+        }
+        let bytes = |bounds: Option<Bounds>| bounds.map_or(0, |bounds| bounds.bytes);
+        let more = bytes(known.bounds).saturating_sub(bytes(before));
+        known.watchers.on_growth(more);
+        let is_new = before.is_none();
+        drop(logs);
+        if is_new {
+            self.known.notify_waiters();
+        }
+    }
+
+    /// Waits for the bounds of logs.
+    pub(crate) fn reach(self: &Arc<Self>, logs: Vec<LogId>) -> Reaching {
+        self.follow(&logs);
+        let (this, deadline) = (Arc::clone(self), Instant::now() + REACH_MAX);
+        Box::pin(async move {
+            let are_known = || {
+                let known = this.logs.lock();
+                let is_known = |log: &LogId| known.get(log).is_some_and(|log| log.bounds.is_some());
+                logs.iter().all(is_known)
+            };
+            let waiting = async {
+                loop {
+                    let mut notified = std::pin::pin!(this.known.notified());
+                    notified.as_mut().enable();
+                    if are_known() {
+                        return;
+                    }
+                    notified.await;
+                }
+            };
+            timeout_at(deadline, waiting).await.is_ok()
+        })
+    }
+}
+
+impl What {
+    /// Answers that the cell gives none. `may_be_done`: it may have been asked.
+    pub(crate) fn fail(self, cell: u32, may_be_done: bool) {
+        let failed = |log| ReadError::Io {
+            log,
+            reason: format!("cell {cell} of the cluster gives no answer").into(),
+        };
+        match self {
+            Self::Append { settler, .. } if may_be_done => settler.settle(Outcome::Unknown),
+            Self::Append { settler, .. } => settler.settle(Outcome::Refused(Refusal::Closed)),
+            Self::Read { request, reply } => {
+                let failed = request.logs.iter().map(|from| Err(failed(from.log)));
+                let _ = reply.send(failed.collect());
+            }
+            Self::FindTime { log, reply, .. } => {
+                let _ = reply.send(Err(failed(log)));
+            }
+            Self::Follow(_) => {}
+        }
+    }
+}
