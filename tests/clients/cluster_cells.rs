@@ -204,6 +204,11 @@ fn transactions_over_all_cells_are_whole_when_a_node_dies() {
     outlives_a_node("kafka_cells_transactions.py");
 }
 
+#[test]
+fn http_and_apps_reach_a_topic_of_all_cells_though_a_node_dies() {
+    outlives_a_node("http_cells.py");
+}
+
 /// Kills a node once a script says that it is ready. The script judges.
 fn outlives_a_node(script: &str) {
     let Some(python) = peer::python() else { return };
@@ -212,7 +217,7 @@ fn outlives_a_node(script: &str) {
     let script = root().join("tests/clients/python").join(script);
     let mut client = peer::command(&python)
         .arg(script)
-        .arg(cluster.kafka.join(","))
+        .args([cluster.kafka.join(","), cluster.http.join(",")])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

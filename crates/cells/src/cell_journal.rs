@@ -43,7 +43,7 @@ pub struct CellJournal {
     others: Vec<Arc<OtherCell>>,
     topics: OnceLock<Arc<Topics>>,
     /// Taken by [`Self::run`].
-    wanted: Lock<Vec<mpsc::UnboundedReceiver<Wanted>>>,
+    wanted: Lock<Vec<mpsc::Receiver<Wanted>>>,
     /// Appends to the own journal that were asked for together with others.
     waiting: TaskTracker,
 }
@@ -52,7 +52,7 @@ pub struct CellJournal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Home {
     Own,
-    Other(u32),
+    Other,
     /// Several cells, for one part in each.
     Divided,
     /// Several cells, or conditions that another cell does not know; with a log of one of these.
@@ -101,12 +101,6 @@ impl CellJournal {
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
         self.others.get(usize::try_from(cell_of(log)?).ok()?)
     }
-
-    /// Returns the cell of logs. `None` if they are of several.
-    fn only_cell(mut logs: impl Iterator<Item = LogId>) -> Option<Option<u32>> {
-        let first = cell_of(logs.next()?);
-        logs.all(|log| cell_of(log) == first).then_some(first)
-    }
 }
 
 /// Returns the logs that an append is about, in order.
@@ -134,7 +128,7 @@ fn home(append: &Append) -> Home {
         return Home::Mixed(log);
     }
     if logs_of(append).all(|log| cell_of(log) == Some(cell)) {
-        return Home::Other(cell);
+        return Home::Other;
     }
     if append.is_divisible {
         Home::Divided
@@ -223,15 +217,15 @@ impl Journal for CellJournal {
                     });
                 }
                 Home::Mixed(log) => settler.settle(Outcome::Refused(Refusal::NoSuchLog(log))),
-                Home::Other(cell) => {
+                Home::Other => {
                     let logs: Vec<LogId> = logs_of(&append).collect();
-                    match logs.first().and_then(|log| self.other(*log)) {
-                        Some(other) => other.ask(What::Append {
-                            append,
+                    // Without such a cell the outcome is unknown.
+                    if let Some(other) = logs.first().and_then(|log| self.other(*log)) {
+                        other.ask(What::Append {
+                            append: Box::new(append),
                             logs,
                             settler,
-                        }),
-                        None => tracing::error!(cell, "there is no such cell"),
+                        });
                     }
                 }
             }
@@ -302,29 +296,22 @@ impl Journal for CellJournal {
     }
 
     fn read(&self, request: ReadRequest) -> ReadTicket {
-        let logs = request.logs.iter().map(|from| from.log);
-        match Self::only_cell(logs) {
-            Some(None) => self.own.read(request),
-            _ if request.logs.is_empty() => self.own.read(request),
-            Some(Some(_)) => {
-                let first = request.logs.first().and_then(|from| self.other(from.log));
-                let (reply, answer) = oneshot::channel();
-                if let Some(other) = first {
-                    other.ask(What::Read { request, reply });
-                }
-                ReadTicket::Pending(answer)
-            }
-            None => {
-                let missing = |log| match cell_of(log) {
-                    Some(_) => ReadError::NoSuchLog(log),
-                    None => ReadError::Io {
-                        log,
-                        reason: "logs of several cells are not read together".into(),
-                    },
-                };
-                ReadTicket::Ready(request.logs.iter().map(|from| Err(missing(from.log))).collect())
-            }
+        let mut cells = request.logs.iter().map(|from| cell_of(from.log));
+        let first = cells.next().flatten();
+        if !cells.all(|cell| cell == first) {
+            let failed = |log| ReadError::Io {
+                log,
+                reason: "logs of several cells are not read together".into(),
+            };
+            return ReadTicket::Ready(request.logs.iter().map(|from| Err(failed(from.log))).collect());
         }
+        let other = request.logs.first().and_then(|from| self.other(from.log));
+        let Some(other) = other else {
+            return self.own.read(request);
+        };
+        let (reply, answer) = oneshot::channel();
+        other.ask(What::Read { request, reply });
+        ReadTicket::Pending(answer)
     }
 
     fn find_time(&self, log: LogId, query: TimeQuery) -> TimeTicket {

@@ -59,7 +59,7 @@ struct Conversation {
 /// Asks the owners of a cell for what is wanted. Returns once nobody can want anything.
 pub(crate) async fn run(
     other: Arc<OtherCell>,
-    mut wanted: mpsc::UnboundedReceiver<Wanted>,
+    mut wanted: mpsc::Receiver<Wanted>,
     topics: Arc<Topics>,
     ways: Arc<dyn Ways>,
 ) {
@@ -70,13 +70,6 @@ pub(crate) async fn run(
         waiting: Lock::default(),
     };
     loop {
-        if this.is_idle() {
-            match wanted.recv().await {
-                Some(first) => drop(this.accept(first)),
-                None => return,
-            }
-            continue;
-        }
         let reached = {
             let mut reaching = ways.reach(cell);
             loop {
@@ -100,15 +93,8 @@ pub(crate) async fn run(
 }
 
 impl Conversation {
-    fn is_idle(&self) -> bool {
-        self.waiting.lock().questions.is_empty() && self.other.followed().is_empty()
-    }
-
-    /// Notes a question. Returns its number; `None` for one that has no answer.
-    fn accept(&self, Wanted { since, what }: Wanted) -> Option<u64> {
-        if matches!(what, What::Follow(_)) {
-            return None;
-        }
+    /// Notes a question. Returns its number.
+    fn accept(&self, Wanted { since, what }: Wanted) -> u64 {
         let mut waiting = self.waiting.lock();
         waiting.last += 1;
         let id = waiting.last;
@@ -118,7 +104,7 @@ impl Conversation {
             what,
         };
         waiting.questions.insert(id, asked);
-        Some(id)
+        id
     }
 
     /// Fails questions that have waited too long.
@@ -140,7 +126,7 @@ impl Conversation {
         let lost = waiting.questions.extract_if(.., |_, asked| {
             let is_repeatable = match &asked.what {
                 What::Append { append, .. } => append.request.is_some(),
-                What::Read { .. } | What::FindTime { .. } | What::Follow(_) => true,
+                What::Read { .. } | What::FindTime { .. } => true,
             };
             asked.is_sent && !is_repeatable
         });
@@ -155,7 +141,7 @@ impl Conversation {
     async fn talk(
         &self,
         ToCell { stream, lost }: ToCell,
-        wanted: &mut mpsc::UnboundedReceiver<Wanted>,
+        wanted: &mut mpsc::Receiver<Wanted>,
     ) -> io::Result<()> {
         self.waiting.lock().numbers.clear();
         let (mut reader, mut writer) = split(stream);
@@ -177,10 +163,10 @@ impl Conversation {
     async fn ask_all(
         &self,
         writer: &mut WriteHalf<Stream>,
-        wanted: &mut mpsc::UnboundedReceiver<Wanted>,
+        wanted: &mut mpsc::Receiver<Wanted>,
     ) -> io::Result<()> {
         let mut out = BytesMut::new();
-        self.put_follow(self.other.followed(), &mut out)?;
+        self.put_follow(&self.other.followed(), &mut out)?;
         let again: Vec<u64> = self.waiting.lock().questions.keys().copied().collect();
         for id in again {
             self.put(id, &mut out)?;
@@ -189,30 +175,22 @@ impl Conversation {
             writer.write_all(&out).await?;
             writer.flush().await?;
             out.clear();
-            let Some(first) = wanted.recv().await else {
-                return Ok(());
-            };
-            self.ask_one(first, &mut out)?;
+            tokio::select! {
+                first = wanted.recv() => {
+                    let Some(first) = first else { return Ok(()) };
+                    self.put(self.accept(first), &mut out)?;
+                }
+                new = self.other.newly_followed() => self.put_follow(&new, &mut out)?,
+            }
             while out.len() < WRITE_BYTES
                 && let Ok(more) = wanted.try_recv()
             {
-                self.ask_one(more, &mut out)?;
+                self.put(self.accept(more), &mut out)?;
             }
         }
     }
 
-    fn ask_one(&self, wanted: Wanted, out: &mut BytesMut) -> io::Result<()> {
-        let wanted = match wanted.what {
-            What::Follow(logs) => return self.put_follow(logs, out),
-            what => Wanted { what, ..wanted },
-        };
-        match self.accept(wanted) {
-            Some(id) => self.put(id, out),
-            None => Ok(()),
-        }
-    }
-
-    fn put_follow(&self, logs: Vec<LogId>, out: &mut BytesMut) -> io::Result<()> {
+    fn put_follow(&self, logs: &[LogId], out: &mut BytesMut) -> io::Result<()> {
         let mut waiting = self.waiting.lock();
         for some in logs.chunks(FOLLOWED_TOGETHER) {
             let mut followed = Vec::with_capacity(some.len());
@@ -253,7 +231,6 @@ impl Conversation {
                 };
                 (question, Vec::new())
             }),
-            What::Follow(_) => None,
         };
         let Some((question, bodies)) = question else {
             let gone = waiting.questions.remove(&id);
@@ -404,10 +381,10 @@ impl Conversation {
 
 fn outcome_of(outcome: Appended, logs: &[LogId]) -> Outcome {
     match outcome {
-        Appended::Committed(places) => {
+        Appended::Committed(bases) => {
             let placed = logs
                 .iter()
-                .zip(places)
+                .zip(bases)
                 .map(|(log, (base, duplicate))| PlacedBatch {
                     log: *log,
                     base: Offset(base),
@@ -416,7 +393,7 @@ fn outcome_of(outcome: Appended, logs: &[LogId]) -> Outcome {
             Outcome::Committed(placed.collect())
         }
         Appended::Refused(at, why) => {
-            let log = logs.get(at).or(logs.first()).copied().unwrap_or_default();
+            let log = logs.get(at).or_else(|| logs.first()).copied().unwrap_or_default();
             Outcome::Refused(why.about(log))
         }
         Appended::Unknown => Outcome::Unknown,
@@ -437,6 +414,5 @@ fn gone_topic(what: What) {
         What::FindTime { log, reply, .. } => {
             let _ = reply.send(Err(gone(log)));
         }
-        What::Follow(_) => {}
     }
 }

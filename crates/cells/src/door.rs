@@ -51,7 +51,8 @@ struct Follow {
     place: Place,
     /// `None` until the topic is here.
     log: Option<LogId>,
-    told: Option<Option<Bounds>>,
+    told: Option<Bounds>,
+    is_told: bool,
 }
 
 impl LogsDoor {
@@ -169,29 +170,14 @@ impl LogsDoor {
                 logs,
                 bytes_max,
                 first_batch_whole,
-            } => self.begin_read(id, logs, (bytes_max, first_batch_whole), work),
+            } => self.begin_read(id, &logs, (bytes_max, first_batch_whole), work),
             Question::FindTime {
                 id,
                 place,
                 at_or_after,
             } => {
                 let query = at_or_after.map_or(TimeQuery::Latest, TimeQuery::AtOrAfter);
-                let ticket = self.log(place).map(|log| self.catalog.find_time(log, query));
-                work.spawn(async move {
-                    let found = match ticket {
-                        Some(ticket) => match ticket.finish().await {
-                            Ok(found) => found.map_err(|error| Unread::of(&error)),
-                            Err(why) => Err(Unread::Failed(why.to_string())),
-                        },
-                        None => Err(Unread::NoSuchLog),
-                    };
-                    let (batch, bytes) = match found {
-                        Ok(Some(bytes)) => (Ok(Some(bytes.len())), vec![bytes]),
-                        Ok(None) => (Ok(None), Vec::new()),
-                        Err(why) => (Err(why), Vec::new()),
-                    };
-                    (Answer::Found { id, batch }, bytes)
-                });
+                self.begin_find(id, place, query, work);
             }
             Question::Follow { logs } => {
                 for (number, place) in logs {
@@ -201,6 +187,7 @@ impl LogsDoor {
                         place,
                         log: None,
                         told: None,
+                        is_told: false,
                     });
                 }
                 self.find(followed, out)?;
@@ -273,7 +260,7 @@ impl LogsDoor {
     fn begin_read(
         &self,
         id: u64,
-        wanted: Vec<wire::From>,
+        wanted: &[wire::From],
         (bytes_max, first_batch_whole): (usize, bool),
         work: &mut JoinSet<Answered>,
     ) {
@@ -317,6 +304,25 @@ impl LogsDoor {
         });
     }
 
+    fn begin_find(&self, id: u64, place: Place, query: TimeQuery, work: &mut JoinSet<Answered>) {
+        let ticket = self.log(place).map(|log| self.catalog.find_time(log, query));
+        work.spawn(async move {
+            let found = match ticket {
+                Some(ticket) => match ticket.finish().await {
+                    Ok(found) => found.map_err(|error| Unread::of(&error)),
+                    Err(why) => Err(Unread::Failed(why.to_string())),
+                },
+                None => Err(Unread::NoSuchLog),
+            };
+            let (batch, bytes) = match found {
+                Ok(Some(bytes)) => (Ok(Some(bytes.len())), vec![bytes]),
+                Ok(None) => (Ok(None), Vec::new()),
+                Err(why) => (Err(why), Vec::new()),
+            };
+            (Answer::Found { id, batch }, bytes)
+        });
+    }
+
     /// Looks for followed logs whose topics were not here.
     fn find(&self, followed: &mut Followed, out: &mut BytesMut) -> io::Result<()> {
         let mut found = Vec::new();
@@ -343,8 +349,8 @@ impl LogsDoor {
                 continue;
             };
             let bounds = follow.log.and_then(|log| self.catalog.bounds(log));
-            if follow.told != Some(bounds) {
-                follow.told = Some(bounds);
+            if !follow.is_told || follow.told != bounds {
+                (follow.told, follow.is_told) = (bounds, true);
                 news.push((follow.number, bounds.map(Told::from)));
             }
         }

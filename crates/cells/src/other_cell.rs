@@ -13,6 +13,8 @@ use stafett_model::{Lock, LogId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+/// Questions that wait until they are taken.
+const WAITING_MAX: usize = 65_536;
 /// Time to hear of bounds.
 const REACH_MAX: Duration = Duration::from_secs(5);
 
@@ -20,9 +22,13 @@ const REACH_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct OtherCell {
     pub(crate) cell: u32,
     logs: Lock<HashMap<LogId, RemoteLog>>,
+    /// Followed logs that the cell has not been told of.
+    new: Lock<Vec<LogId>>,
+    /// Notified of new logs.
+    has_new: Notify,
     /// Notified when bounds are known that were not.
     known: Notify,
-    wanted: mpsc::UnboundedSender<Wanted>,
+    wanted: mpsc::Sender<Wanted>,
 }
 
 /// A log of the other cell.
@@ -42,7 +48,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) enum What {
     Append {
-        append: Append,
+        append: Box<Append>,
         /// Logs of its targets, in their order.
         logs: Vec<LogId>,
         settler: TicketSettler,
@@ -56,26 +62,29 @@ pub(crate) enum What {
         query: TimeQuery,
         reply: oneshot::Sender<TimeResult>,
     },
-    Follow(Vec<LogId>),
 }
 
 impl OtherCell {
     /// Returns the cell, and what is wanted from it.
-    pub(crate) fn new(cell: u32) -> (Arc<Self>, mpsc::UnboundedReceiver<Wanted>) {
-        let (wanted, receiver) = mpsc::unbounded_channel();
+    pub(crate) fn new(cell: u32) -> (Arc<Self>, mpsc::Receiver<Wanted>) {
+        let (wanted, receiver) = mpsc::channel(WAITING_MAX);
         let other = Self {
             cell,
             logs: Lock::default(),
+            new: Lock::default(),
+            has_new: Notify::new(),
             known: Notify::new(),
             wanted,
         };
         (Arc::new(other), receiver)
     }
 
-    /// Asks. Without anything that listens, `what` is dropped: its outcome is unknown.
+    /// Asks. Fails at once if too much waits for the cell.
     pub(crate) fn ask(&self, what: What) {
         let since = Instant::now();
-        let _ = self.wanted.send(Wanted { since, what });
+        if let Err(refused) = self.wanted.try_send(Wanted { since, what }) {
+            refused.into_inner().what.fail(self.cell, false);
+        }
     }
 
     pub(crate) fn bounds(&self, log: LogId) -> Option<Bounds> {
@@ -84,17 +93,27 @@ impl OtherCell {
 
     /// Has the bounds of logs told from now on.
     pub(crate) fn follow(&self, logs: &[LogId]) {
-        let mut new = Vec::new();
         let mut known = self.logs.lock();
+        let mut new = self.new.lock();
         for log in logs {
             known.entry(*log).or_insert_with(|| {
                 new.push(*log);
                 RemoteLog::default()
             });
         }
-        drop(known);
         if !new.is_empty() {
-            self.ask(What::Follow(new));
+            self.has_new.notify_one();
+        }
+    }
+
+    /// Waits for logs to be followed that the cell has not been told of.
+    pub(crate) async fn newly_followed(&self) -> Vec<LogId> {
+        loop {
+            let new = std::mem::take(&mut *self.new.lock());
+            if !new.is_empty() {
+                return new;
+            }
+            self.has_new.notified().await;
         }
     }
 
@@ -105,9 +124,11 @@ impl OtherCell {
         }
     }
 
-    /// Returns all logs that are followed.
+    /// Returns all logs that are followed, for a cell that has been told of none.
     pub(crate) fn followed(&self) -> Vec<LogId> {
-        self.logs.lock().keys().copied().collect()
+        let logs = self.logs.lock();
+        self.new.lock().clear();
+        logs.keys().copied().collect()
     }
 
     /// Forgets all logs but those of topics that are there.
@@ -184,7 +205,6 @@ impl What {
             Self::FindTime { log, reply, .. } => {
                 let _ = reply.send(Err(failed(log)));
             }
-            Self::Follow(_) => {}
         }
     }
 }

@@ -153,7 +153,7 @@ impl Core {
             let ways = Arc::new(ToCells::new(member, member));
             cells.run(self.broker.catalog().topics(), ways).await;
         }
-        pending().await
+        pending::<()>().await;
     }
 
     pub(crate) fn broker(&self) -> &Broker {

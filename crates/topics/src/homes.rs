@@ -156,7 +156,7 @@ mod tests {
         for cell in [0, 1, 15, 1023] {
             let log = elsewhere(topic, cell, 9999);
             assert_eq!((cell_of(log), place_of(log)), (Some(cell), (topic.into(), 9999)));
-            let early = LogId((u64::from(cell) + 1) << CELL_SHIFT | 9999);
+            let early = LogId((u64::from(cell) + 1) << CELL_SHIFT | 0x270f);
             assert_eq!(with_topic(early, topic), log);
             assert_eq!(with_topic(log, topic), log);
         }
@@ -165,8 +165,16 @@ mod tests {
 
     #[test]
     fn the_cells_of_partitions_are_read_from_their_logs() {
-        let topic = Topic::new(TopicId(1), "t".into(), elsewhere(0, 0), 2, Arc::default());
-        let topic = topic.with_more(LogId(5), 2).with_more(elsewhere(2, 4), 1);
+        let topic = Topic::new(
+            TopicId(1),
+            "t".into(),
+            elsewhere(TopicId(1), 0, 0),
+            2,
+            Arc::default(),
+        );
+        let topic = topic
+            .with_more(LogId(5), 2)
+            .with_more(elsewhere(TopicId(1), 2, 4), 1);
         assert_eq!(topic.cells(1, 0..5), [(0, 2), (1, 2), (2, 1)]);
         assert_eq!(topic.cells(1, 3..5), [(1, 1), (2, 1)]);
         assert!(topic.is_of_cluster());

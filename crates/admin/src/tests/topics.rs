@@ -104,7 +104,7 @@ async fn settings_change_one_by_one_and_go_back_to_those_of_the_broker() {
         "durability": "interval:10,20", "retention_ms": 7, "retention_bytes": 8, "cleanup": "compact",
         "message_bytes_max": 9, "timestamps": "append", "timestamp_earlier_ms_max": 10,
         "timestamp_later_ms_max": "unlimited", "codec": "zstd", "tombstones_kept_ms": 11,
-        "compaction_lag_ms_min": 12, "compaction_lag_ms_max": 13, "dirty_share_min": 0.25,
+        "compaction_lag_ms_min": 12, "compaction_lag_ms_max": 13, "dirty_share_min": 0.25, "spread": false,
     });
     let body = json!({"settings": all, "partitions": 2}).to_string();
     let (_, dry) = world.send("PATCH /v1/topics/t?dry_run=true", &body).await;
@@ -116,6 +116,13 @@ async fn settings_change_one_by_one_and_go_back_to_those_of_the_broker() {
     assert_eq!(
         (&changed["partitions"], &changed["id"]),
         (&json!(2), &before["id"])
+    );
+    let (status, moved) = world
+        .send("PATCH /v1/topics/t", r#"{"settings": {"spread": true}}"#)
+        .await;
+    assert_eq!(
+        (status, &moved["field"]),
+        (StatusCode::BAD_REQUEST, &json!("spread"))
     );
     let (_, one) = world
         .send("PATCH /v1/topics/t", r#"{"settings": {"codec": null}}"#)

@@ -269,6 +269,7 @@ async fn change(
         settings: Object(settings),
     } = wanted;
     let mut topic = topic;
+    settings.check_kept(&topic.settings)?;
     if settings.apply(&topic.settings)? != *topic.settings {
         let edit = move |before: &TopicSettings| settings.apply(before).map_err(RefusedEdit);
         let altered = broker.catalog().alter(topic.id, edit).await;

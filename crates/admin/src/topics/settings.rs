@@ -46,6 +46,8 @@ pub(super) struct Settings {
     compaction_lag_ms_max: Limit,
     /// Share of a partition that has to be not yet compacted before it is.
     dirty_share_min: f64,
+    /// True if the partitions lie in all cells of a cluster. It never changes.
+    spread: bool,
 }
 
 /// Settings to change. A field that is absent stays as it is; null goes back to the setting of the broker.
@@ -94,6 +96,10 @@ pub(super) struct SettingsChange {
     #[serde(deserialize_with = "given")]
     #[schemars(with = "Option<f64>", range(min = 0.0, max = 1.0))]
     dirty_share_min: Option<Option<f64>>,
+    /// For a new topic.
+    #[serde(deserialize_with = "given")]
+    #[schemars(with = "Option<bool>")]
+    spread: Option<Option<bool>>,
 }
 
 /// A number, or `unlimited`.
@@ -179,6 +185,7 @@ impl Settings {
             compaction_lag_ms_min: millis(all.compaction.lag_min),
             compaction_lag_ms_max: Limit::of_time(all.compaction.lag_max),
             dirty_share_min: f64::from(all.compaction.dirty_share_min) / 1e6,
+            spread: own.spread == Some(true),
         }
     }
 
@@ -217,6 +224,7 @@ pub(super) fn set(own: &TopicSettings) -> Vec<&'static str> {
         ("compaction_lag_ms_min", compaction.lag_min.is_some()),
         ("compaction_lag_ms_max", compaction.lag_max.is_some()),
         ("dirty_share_min", compaction.dirty_share_min.is_some()),
+        ("spread", own.spread.is_some()),
     ];
     all.into_iter()
         .filter_map(|(name, is_set)| is_set.then_some(name))
@@ -224,6 +232,18 @@ pub(super) fn set(own: &TopicSettings) -> Vec<&'static str> {
 }
 
 impl SettingsChange {
+    /// Refuses a change of what is decided when a topic is created.
+    pub(super) fn check_kept(&self, topic: &TopicSettings) -> Result<(), Problem> {
+        let is_kept = |wanted: Option<bool>| (wanted == Some(true)) == (topic.spread == Some(true));
+        if self.spread.is_none_or(is_kept) {
+            return Ok(());
+        }
+        Err(bad(
+            "spread",
+            "it is decided when a topic is created, and for ever",
+        ))
+    }
+
     /// Returns settings with these changes.
     pub(super) fn apply(&self, before: &TopicSettings) -> Result<TopicSettings, Problem> {
         let mut now = before.clone();
@@ -248,6 +268,9 @@ impl SettingsChange {
                 return Err(beyond("message_bytes_max", MESSAGE_BYTES_MAX.into()));
             }
             now.message_bytes_max = bytes;
+        }
+        if let Some(spread) = self.spread {
+            now.spread = spread;
         }
         if let Some(word) = self.timestamps {
             now.append_time = word.map(|word| word == Timestamps::Append);

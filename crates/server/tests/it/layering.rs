@@ -62,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("net", &[]),
+    ("cells", &["journal", "model", "net", "topics"]),
     (
         "admin",
         &[
@@ -175,6 +176,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "admin",
             "amqp",
             "broker",
+            "cells",
             "cluster",
             "console",
             "groups",
@@ -265,6 +267,7 @@ fn below_the_front_ends_no_protocol_is_in_the_code() {
         "apps",
         "broker",
         "net",
+        "cells",
     ] {
         sources(&crates().join(name).join("src"), &mut |path, text| {
             // Tests may say whose bytes they read.
