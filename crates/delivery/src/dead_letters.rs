@@ -185,7 +185,7 @@ async fn run(dispatcher: Arc<Dispatcher>) {
                     dispatcher.dispatch();
                 }
             }
-            DeadLetterOutcome::TooMany => count = (count / 2).max(1),
+            DeadLetterOutcome::TooMany => count = (before / 2).max(1),
             DeadLetterOutcome::NotNow => {
                 if !wait_for_journal(&dispatcher, context).await {
                     return dispatcher.lock().dead_letters.end();

@@ -113,6 +113,7 @@ impl Dispatcher {
             StateItem::Delta { delta, .. } => inner.state.apply(delta),
         };
         inner.persistence.holds_transient |= restored.ok()?;
+        inner.persistence.is_transient_noted = inner.persistence.holds_transient;
         Some(())
     }
 

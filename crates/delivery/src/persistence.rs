@@ -93,6 +93,10 @@ impl Dirty {
 
 /// Changes of a dispatcher's delivery state that are not stored yet, and sizes of the stored ones.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that do not exclude each other"
+)]
 pub(super) struct Persistence {
     pub(super) changes: Changes,
     /// True if the dispatcher is in the list of those with something to store.
@@ -104,6 +108,8 @@ pub(super) struct Persistence {
     pub(super) open_moves: usize,
     /// True if there may be transient messages, which end with this run.
     pub(super) holds_transient: bool,
+    /// True if that is staged, ahead of every transient message from now on.
+    pub(super) is_transient_noted: bool,
     /// True if transient messages were published in this run.
     pub(super) has_new_transient: bool,
 }
@@ -395,13 +401,18 @@ impl DeliveryState {
     }
 
     /// Stores, ahead of the first one, that the dispatcher may have transient messages, which end with this
-    /// run.
+    /// run. If refused, it is stored with the next changes, or ahead of the next such message if that is
+    /// earlier: that one may be stored.
     pub(super) fn note_transient(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
         self.persistence.holds_transient = true;
         let mut changes = Changes::default();
         changes.holds_transient();
-        // If refused, it is stored with the next changes.
-        let _ = self.store_at_once(context, dispatcher, changes);
+        let staged = self.stage(context, dispatcher, &changes);
+        self.persistence.is_transient_noted = !matches!(staged, StageOutcome::Refused(_));
+        if !self.persistence.is_transient_noted {
+            self.persistence.changes.holds_transient();
+            context.mark_dirty(dispatcher, self);
+        }
     }
 
     /// Stages changes ahead of everything that is stored later. If refused, they are stored with the next
@@ -412,18 +423,26 @@ impl DeliveryState {
         dispatcher: &Arc<Dispatcher>,
         changes: Changes,
     ) -> StageOutcome {
+        let staged = self.stage(context, dispatcher, &changes);
+        if let StageOutcome::Refused(_) = staged {
+            self.persistence.changes.put_before(changes);
+            context.mark_dirty(dispatcher, self);
+        }
+        staged
+    }
+
+    fn stage(
+        &mut self,
+        context: &DeliveryContext,
+        dispatcher: &Dispatcher,
+        changes: &Changes,
+    ) -> StageOutcome {
         let delta = changes.encode();
         let bytes = delta.len();
-        let staged = StageOutcome::of(
-            &*context.journal,
-            [context.state_frame(dispatcher, Change::Delta(delta.into()))],
-        );
-        match &staged {
-            StageOutcome::Stored | StageOutcome::Waits(_) => self.persistence.sizes.on_delta(bytes),
-            StageOutcome::Refused(_) => {
-                self.persistence.changes.put_before(changes);
-                context.mark_dirty(dispatcher, self);
-            }
+        let change = Change::Delta(delta.into());
+        let staged = StageOutcome::of(&*context.journal, [context.state_frame(dispatcher, change)]);
+        if !matches!(staged, StageOutcome::Refused(_)) {
+            self.persistence.sizes.on_delta(bytes);
         }
         staged
     }

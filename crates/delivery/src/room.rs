@@ -43,7 +43,7 @@ impl Dispatcher {
         let settings = Arc::clone(&inner.settings);
         inner.may_expire |= message.ttl_ms.is_some();
         inner.persistence.has_new_transient |= is_last_run;
-        if is_last_run && !inner.persistence.holds_transient {
+        if is_last_run && !inner.persistence.is_transient_noted {
             inner.note_transient(context, self);
         }
         if settings.bytes_max.is_some() {

@@ -74,6 +74,8 @@ async fn scan(context: &Arc<DeliveryContext>, dispatcher: &Arc<Dispatcher>) -> b
         // Messages since the start have not ended; unread ones may have been transient.
         let is_read = is_complete && is_whole;
         inner.persistence.holds_transient = inner.persistence.has_new_transient || !is_read;
+        // The next snapshot no longer says it.
+        inner.persistence.is_transient_noted &= inner.persistence.holds_transient;
         inner.counts_too_many &= !is_complete;
         // Messages that were on their way when the limit was set have arrived, or do with the next scan.
         is_complete && (inner.settings.bytes_max.is_none() || !inner.state.is_partial())

@@ -12,6 +12,7 @@ const WORDS: Record<string, string> = {
   message_bytes_max: 'Of a batch',
   timestamps: 'Of the producer, or of the append',
   codec: 'Compression',
+  spread: 'Partitions in all cells; decided for ever',
 };
 
 type Value = string | number;
@@ -35,7 +36,7 @@ export function Settings({ topic }: { topic: Topic }) {
       <div className="form two">
         {Object.keys(now).map((key) => (
           <Field key={key} label={key} help={WORDS[key]}>
-            <input value={texts[key] ?? ''} onChange={(event) => setTexts({ ...texts, [key]: event.target.value })} spellCheck={false} />
+            <input value={texts[key] ?? ''} onChange={(event) => setTexts({ ...texts, [key]: event.target.value })} spellCheck={false} readOnly={key === 'spread'} />
             <span>{topic.set.includes(key) ? <Badge>set here</Badge> : <Badge title="Follows the broker's default">default</Badge>}</span>
           </Field>
         ))}

@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import { api, seg } from '../../api/http';
-import type { Topic, TopicChange, TopicEntry, TopicSettingsChange } from '../../api/types';
+import { useOnce } from '../../api/live';
+import type { Cluster, Node, Topic, TopicChange, TopicEntry, TopicSettingsChange } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { byteRate, bytes, count, duration, rate, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
@@ -24,6 +25,7 @@ const COLUMNS: Column<TopicEntry>[] = [
         {topic.kind !== 'stored' && <Badge title="This topic shows what a queue has">{topic.kind === 'queue' ? 'of a queue' : topic.kind}</Badge>}
         {topic.internal && <Badge>internal</Badge>}
         {topic.settings?.cleanup.includes('compact') && <Badge>compacted</Badge>}
+        {topic.settings?.spread && <Badge title="Its partitions lie in all cells of the cluster">spread</Badge>}
       </>
     ),
     text: ({ name }) => name,
@@ -73,17 +75,34 @@ export const Topics = () => (
   </>
 );
 
+/** Where the partitions lie, in a cluster of several cells. */
+function Spread({ value, set }: { value: string; set: (value: string) => void }) {
+  const node = useOnce<Node>('/v1/node').data;
+  const cluster = useOnce<Cluster>(node?.settings_changed.includes('cluster.database') ? '/v1/cluster' : null).data;
+  if ((cluster?.cells ?? []).length < 2) return null;
+  return (
+    <Field label="Cells" help="Decided for ever">
+      <select value={value} onChange={(event) => set(event.target.value)}>
+        <option value="">the first: for queues over topics, too</option>
+        <option value="all">all: nodes share the work</option>
+      </select>
+    </Field>
+  );
+}
+
 function CreateTopic() {
   const [name, setName] = useState('');
   const [partitions, setPartitions] = useState('1');
   const [durability, setDurability] = useState('');
   const [hours, setHours] = useState('');
   const [cleanup, setCleanup] = useState('');
+  const [spread, setSpread] = useState('');
   const call = () => {
     const settings: TopicSettingsChange = {};
     if (durability) settings.durability = durability;
     if (hours) settings.retention_ms = Number(hours) * 3_600_000;
     if (cleanup) settings.cleanup = cleanup;
+    if (spread) settings.spread = true;
     const json: TopicChange = { partitions: Number(partitions), settings };
     return { method: 'PUT', path: topicUrl(name), body: { json } };
   };
@@ -113,6 +132,7 @@ function CreateTopic() {
             <option value="compact">compact: the last of each key</option>
           </select>
         </Field>
+        <Spread value={spread} set={setSpread} />
       </div>
     </Action>
   );

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use stafett_delivery::Settle;
-use stafett_messaging::queues::{DeadLetter, Declare, DeleteQueueError, QueueSettings};
-use stafett_model::Namespace;
+use stafett_messaging::queues::{AppendOutcome, DeadLetter, Declare, DeleteQueueError, QueueSettings};
+use stafett_model::{Message, Namespace};
 
-use super::support::{Listener, World, body, durable, messages, settle_down, spec};
+use super::support::{Listener, World, body, durable, message, messages, settle_down, spec};
 
 #[tokio::test(start_paused = true)]
 async fn what_was_settled_while_the_disk_was_full_is_stored_once_there_is_space() {
@@ -155,4 +155,23 @@ async fn rejected_messages_are_counted_as_dying_until_there_is_space_for_them_el
     let counts = queue.counts();
     assert_eq!((counts.in_flight, counts.dying), (6, 0));
     assert_eq!(graves.counts().ready, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transient_message_right_after_the_disk_was_full_ends_with_its_run_too() {
+    let (world, journal) = World::undecided().await;
+    let queue = world.declare("q", durable()).await;
+    let transient = || Message {
+        persistent: false,
+        ..message("transient")
+    };
+    journal.set_used_up(true);
+    let refused = world.try_publish(&queue, [transient()]).await;
+    assert!(matches!(refused[..], [AppendOutcome::Refused(_)]), "{refused:?}");
+    journal.set_used_up(false);
+    // Before the changes that were refused are tried again.
+    world.publish(&queue, [message("persistent"), transient()]).await;
+    let world = world.crash().await;
+    settle_down().await;
+    assert_eq!(world.ready("q"), 1);
 }
