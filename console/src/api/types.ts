@@ -2278,6 +2278,7 @@ export type TopicSettings = {
   message_bytes_max: number;
   retention_bytes: Limit;
   retention_ms: Limit;
+  spread: boolean;
   timestamp_earlier_ms_max: Limit;
   timestamp_later_ms_max: Limit;
   timestamps: Timestamps;
@@ -2294,6 +2295,7 @@ export type TopicSettingsChange = {
   message_bytes_max?: number | null;
   retention_bytes?: Limit | null;
   retention_ms?: Limit | null;
+  spread?: boolean | null;
   timestamp_earlier_ms_max?: Limit | null;
   timestamp_later_ms_max?: Limit | null;
   timestamps?: Timestamps | null;

@@ -257,19 +257,18 @@ impl Journal for CellJournal {
     }
 
     fn reach(&self, logs: &[LogId]) -> Option<Reaching> {
-        let unknown = logs.iter().filter(|log| cell_of(**log).is_some());
-        let unknown: Vec<LogId> = unknown
-            .filter(|log| self.bounds(**log).is_none())
-            .copied()
-            .collect();
-        if unknown.is_empty() {
+        if logs.iter().all(|log| cell_of(*log).is_none()) {
             return None;
         }
         let of = |other: &Arc<OtherCell>| {
-            let of_cell = unknown.iter().filter(|log| cell_of(**log) == Some(other.cell));
-            other.reach(of_cell.copied().collect())
+            let mut logs = logs.to_vec();
+            logs.retain(|log| cell_of(*log) == Some(other.cell));
+            if logs.is_empty() { None } else { other.reach(logs) }
         };
-        let reaching: Vec<Reaching> = self.others.iter().map(of).collect();
+        let reaching: Vec<Reaching> = self.others.iter().filter_map(of).collect();
+        if reaching.is_empty() {
+            return None;
+        }
         Some(Box::pin(async move {
             let mut all = true;
             for reached in reaching {

@@ -22,7 +22,7 @@ use crate::cell_journal::Ways;
 use crate::other_cell::{OtherCell, Wanted, What};
 use crate::wire::{self, Answer, Appended, Framed, From, Place, Question, Told};
 
-/// Time for an answer, below the time-outs of clients' libraries.
+/// Time for an answer from an owner, below the time-outs of clients' libraries.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Pause before another attempt to reach the cell, and between two looks for questions that waited too long.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -81,9 +81,10 @@ pub(crate) async fn run(
             }
         };
         if let Some(to) = reached {
-            let Err(why) = this.talk(to, &mut wanted).await else {
-                return;
-            };
+            this.other.set_here(true);
+            let ended = this.talk(to, &mut wanted).await;
+            this.other.set_here(false);
+            let Err(why) = ended else { return };
             tracing::debug!(%why, cell, "the connection to a cell for its logs has ended");
             this.on_break();
         }
@@ -107,12 +108,12 @@ impl Conversation {
         id
     }
 
-    /// Fails questions that have waited too long.
+    /// Fails questions that have waited too long, and all of them while the cell is away.
     fn give_up(&self) {
+        let is_away = self.other.is_away();
+        let is_late = |asked: &Asked| is_away || asked.since.elapsed() > ANSWER_MAX;
         let mut waiting = self.waiting.lock();
-        let late = waiting
-            .questions
-            .extract_if(.., |_, asked| asked.since.elapsed() > ANSWER_MAX);
+        let late = waiting.questions.extract_if(.., |_, asked| is_late(asked));
         let late: Vec<Asked> = late.map(|(_, asked)| asked).collect();
         drop(waiting);
         for asked in late {

@@ -15,8 +15,10 @@ use tokio::time::{Instant, timeout_at};
 
 /// Questions that wait until they are taken.
 const WAITING_MAX: usize = 65_536;
-/// Time to hear of bounds.
+/// Time to hear of bounds, and for a cell that has lost its owner to have another one, while a request waits.
 const REACH_MAX: Duration = Duration::from_secs(5);
+/// Time after the loss of its owner from which nothing is asked: memory and turns of requests are for others.
+const AWAY_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct OtherCell {
@@ -26,8 +28,10 @@ pub(crate) struct OtherCell {
     new: Lock<Vec<LogId>>,
     /// Notified of new logs.
     has_new: Notify,
-    /// Notified when bounds are known that were not.
+    /// Notified when bounds are known that were not, and when there is a connection again.
     known: Notify,
+    /// `None` while there is a connection to an owner.
+    away_since: Lock<Option<Instant>>,
     wanted: mpsc::Sender<Wanted>,
 }
 
@@ -74,13 +78,35 @@ impl OtherCell {
             new: Lock::default(),
             has_new: Notify::new(),
             known: Notify::new(),
+            away_since: Lock::new(Some(Instant::now())),
             wanted,
         };
         (Arc::new(other), receiver)
     }
 
-    /// Asks. Fails at once if too much waits for the cell.
+    /// Notes the begin or the end of a connection to an owner.
+    pub(crate) fn set_here(&self, is_here: bool) {
+        *self.away_since.lock() = (!is_here).then(Instant::now);
+        if is_here {
+            self.known.notify_waiters();
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.away_since.lock().is_none()
+    }
+
+    /// Returns true if there has been no owner for a while.
+    pub(crate) fn is_away(&self) -> bool {
+        let since = *self.away_since.lock();
+        since.is_some_and(|since| since.elapsed() > AWAY_MAX)
+    }
+
+    /// Asks. Fails at once if the cell is away, or too much waits for it.
     pub(crate) fn ask(&self, what: What) {
+        if self.is_away() {
+            return what.fail(self.cell, false);
+        }
         let since = Instant::now();
         if let Err(refused) = self.wanted.try_send(Wanted { since, what }) {
             refused.into_inner().what.fail(self.cell, false);
@@ -163,28 +189,33 @@ impl OtherCell {
         }
     }
 
-    /// Waits for the bounds of logs.
-    pub(crate) fn reach(self: &Arc<Self>, logs: Vec<LogId>) -> Reaching {
+    /// Waits for an owner, and for the bounds of logs. `None` if all is there.
+    pub(crate) fn reach(self: &Arc<Self>, logs: Vec<LogId>) -> Option<Reaching> {
+        if self.is_reached(&logs) {
+            return None;
+        }
         self.follow(&logs);
-        let (this, deadline) = (Arc::clone(self), Instant::now() + REACH_MAX);
-        Box::pin(async move {
-            let are_known = || {
-                let known = this.logs.lock();
-                let is_known = |log: &LogId| known.get(log).is_some_and(|log| log.bounds.is_some());
-                logs.iter().all(is_known)
-            };
+        let since = self.away_since.lock().unwrap_or_else(Instant::now);
+        let (this, deadline) = (Arc::clone(self), since + REACH_MAX);
+        Some(Box::pin(async move {
             let waiting = async {
                 loop {
                     let mut notified = std::pin::pin!(this.known.notified());
                     notified.as_mut().enable();
-                    if are_known() {
+                    if this.is_reached(&logs) {
                         return;
                     }
                     notified.await;
                 }
             };
             timeout_at(deadline, waiting).await.is_ok()
-        })
+        }))
+    }
+
+    fn is_reached(&self, logs: &[LogId]) -> bool {
+        let known = self.logs.lock();
+        let is_known = |log: &LogId| known.get(log).is_some_and(|log| log.bounds.is_some());
+        logs.iter().all(is_known) && self.is_here()
     }
 }
 

@@ -19,6 +19,7 @@ use stafett_topics::{
 };
 use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 const CELLS: u32 = 2;
@@ -44,13 +45,21 @@ struct ToSecond {
 
 impl Ways for ToSecond {
     fn reach(&self, _cell: u32) -> Reached<'_> {
-        let way = *self.way.lock();
-        if way == Way::NoOwner {
-            return Box::pin(async {
-                tokio::time::sleep(Duration::from_secs(8)).await;
-                None
-            });
-        }
+        Box::pin(async {
+            for _ in 0..80 {
+                let way = *self.way.lock();
+                if way != Way::NoOwner {
+                    return Some(self.connect(way));
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            None
+        })
+    }
+}
+
+impl ToSecond {
+    fn connect(&self, way: Way) -> ToCell {
         let (here, mut there) = duplex(1 << 16);
         let (door, end) = (Arc::clone(&self.door), self.end.lock().clone());
         if way == Way::Cuts {
@@ -72,13 +81,10 @@ impl Ways for ToSecond {
             }
             let _ = door.serve(there, &end).await;
         });
-        let lost = Box::pin(std::future::pending());
-        Box::pin(async move {
-            Some(ToCell {
-                stream: Box::new(here),
-                lost,
-            })
-        })
+        ToCell {
+            stream: Box::new(here),
+            lost: Box::pin(std::future::pending()),
+        }
     }
 }
 
@@ -339,16 +345,32 @@ async fn readers_of_a_deleted_topic_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_wait_for_an_owner_and_for_a_while() {
+async fn questions_wait_a_moment_for_the_next_owner_and_are_refused_while_there_is_none() {
     let world = World::new();
     let (own, other) = world.topic("t").await;
     assert!(world.first.reach_logs(&[other]).await);
     world.set(Way::NoOwner);
-    // Asked until it is clear that the connection has ended.
-    while !matches!(
-        world.append(to(other, "early")).await,
+    let waiting = world.journal.append(vec![to(other, "in time")]);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    world.set(Way::Open);
+    // It may have gone over the connection that ends.
+    let outcome = waiting.await.pop().unwrap();
+    assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert!(world.first.reach_logs(&[other]).await);
+    let end = world.first.bounds_now(other).await.unwrap().end;
+
+    world.set(Way::NoOwner);
+    let begun = Instant::now();
+    while world.first.reach_logs(&[other]).await {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(5), "{:?}", begun.elapsed());
+    // From now on nothing waits.
+    let begun = Instant::now();
+    assert_eq!(
+        world.append(to(other, "late")).await,
         Outcome::Refused(Refusal::Closed)
-    ) {}
+    );
     let read = world.journal.read(ReadRequest {
         logs: vec![ReadFrom {
             log: other,
@@ -360,16 +382,22 @@ async fn questions_wait_for_an_owner_and_for_a_while() {
     });
     let read = read.finish().await.unwrap().pop().unwrap();
     assert!(matches!(read, Err(ReadError::Io { .. })), "{read:?}");
+    assert!(!world.first.reach_logs(&[own, other]).await);
+    assert!(world.first.reach_logs(&[own]).await);
     assert_eq!(
         bases(&world.append(to(own, "own")).await).len(),
         1,
         "others go on"
     );
-    let before = world.journal.bounds(other).unwrap().end;
-    let waiting = world.journal.append(vec![to(other, "waits")]);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+
     world.set(Way::Open);
-    assert_eq!(bases(&waiting.await[0]), [(other, before.0, false)]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(world.first.reach_logs(&[other]).await);
+    assert_eq!(
+        bases(&world.append(to(other, "again")).await),
+        [(other, end.0, false)]
+    );
 }
 
 #[tokio::test]

@@ -135,6 +135,8 @@ async fn produce(
     let attributes = cloud_events::attributes(request.headers(), format)?;
     let topic = find(&*broker.get()?, &name)?;
     check_mutable(&topic)?;
+    // Waits here for the next owner of a cell, if one has lost its own, and not with the memory of a body.
+    broker.get()?.catalog().reach(&topic).await;
     // A topic that is made again under the name has none of the records.
     let key = Key::of(request.headers(), &caller, &["topic", &id_text(&topic)])?;
     let body = body::read_packed(request, LIMIT, packing).await?;

@@ -13,7 +13,7 @@ use stafett_http::list::List;
 use stafett_http::{Code, Path, Problem, Query, Slot};
 use stafett_journal::RecoveryReport;
 use stafett_model::{BatchHeader, Offset};
-use stafett_topics::{TimeQuery, Topic, TopicCatalog, TruncateError, cell_of};
+use stafett_topics::{Bounds, TimeQuery, Topic, TopicCatalog, TruncateError};
 
 use super::changes::{IF_ID, check_id};
 use super::{check_mutable, find, reach};
@@ -45,7 +45,8 @@ pub(crate) struct PartitionStatus {
     /// Latest timestamp of its records; null without one. With `columns` it needs `partition` beside it.
     last_at: Option<String>,
     /// `ok`; `damaged`: the start found offsets lost; `fenced`: damage in it, so that it takes no appends;
-    /// `away`: its cell of a cluster has no owner, and no number is known.
+    /// `away`: its cell of a cluster has no owner, and the numbers are those
+    /// that were known last.
     state: &'static str,
     /// Offsets that were lost to damage.
     lost: Vec<LostOffsets>,
@@ -61,27 +62,20 @@ struct LostOffsets {
     to: u64,
 }
 
-impl PartitionStatus {
-    fn away(partition: u32) -> Self {
-        Self {
-            partition,
-            start: 0,
-            end: 0,
-            stable: 0,
-            records: 0,
-            bytes: 0,
-            epoch: 0,
-            last_at: None,
-            state: "away",
-            lost: Vec::new(),
-            name: name_of(partition),
+/// Returns the partitions whose cell of a cluster has no owner.
+async fn away(catalog: &TopicCatalog, topic: &Topic) -> Vec<u32> {
+    let mut away = Vec::new();
+    if catalog.reach(topic).await {
+        return away;
+    }
+    for partition in 0..topic.partitions() {
+        if let Some(log) = topic.log(partition)
+            && !catalog.reach_logs(&[log]).await
+        {
+            away.push(partition);
         }
     }
-}
-
-/// Returns a name of a partition for the order of a list.
-fn name_of(partition: u32) -> String {
-    format!("{partition:05}")
+    away
 }
 
 const PARTITIONS: List<PartitionStatus, PartitionStatus> = List {
@@ -193,11 +187,10 @@ async fn list(
 ) -> Result<Response, Problem> {
     let broker = broker.get()?;
     let topic = find(&broker, &name)?;
-    // Partitions of a cell that nobody serves are shown as away.
-    broker.catalog().reach(&topic).await;
+    let away = away(broker.catalog(), &topic).await;
     let journal = desk.journal.get().ok();
     let report = journal.as_ref().map(|journal| journal.report());
-    let of = |partition| status(broker.catalog(), &topic, partition, report);
+    let of = |partition| status(broker.catalog(), &topic, partition, (report, &away));
     let all = (0..topic.partitions()).filter_map(of);
     let mut page = PARTITIONS.page(&query, all.collect())?;
     for some in page.items.chunks_mut(READ_TOGETHER) {
@@ -230,11 +223,19 @@ fn status(
     catalog: &TopicCatalog,
     topic: &Topic,
     partition: u32,
-    report: Option<&RecoveryReport>,
+    (report, away): (Option<&RecoveryReport>, &[u32]),
 ) -> Option<PartitionStatus> {
     let log = topic.log(partition)?;
-    let Some(bounds) = catalog.bounds(log) else {
-        return cell_of(log).map(|_| PartitionStatus::away(partition));
+    let is_away = away.contains(&partition);
+    let bounds = match catalog.bounds(log) {
+        Some(bounds) => bounds,
+        None if is_away => Bounds {
+            start: Offset::ZERO,
+            end: Offset::ZERO,
+            stable: Offset::ZERO,
+            bytes: 0,
+        },
+        None => return None,
     };
     let lost = report.into_iter().flat_map(|report| &report.damaged);
     let lost = lost.filter(|(damaged, ..)| *damaged == log);
@@ -247,6 +248,7 @@ fn status(
     let is_fenced = report.is_some_and(|report| report.fenced.contains(&log));
     Some(PartitionStatus {
         state: match (is_fenced, lost.is_empty()) {
+            _ if is_away => "away",
             (true, _) => "fenced",
             (false, false) => "damaged",
             (false, true) => "ok",
@@ -261,7 +263,7 @@ fn status(
         epoch: catalog.epoch().0,
         // Of those that are shown alone, as it is read from the journal.
         last_at: None,
-        name: name_of(partition),
+        name: format!("{partition:05}"),
     })
 }
 
