@@ -35,8 +35,7 @@ pub(crate) async fn reach(
     })))
 }
 
-/// Refuses a topic with partitions in several cells, as what is written into it is stored with state of this
-/// cell.
+/// Refuses a topic with partitions in several cells, as records for it are stored with state of this cell.
 pub(crate) fn check_whole(topic: &Topic, field: &'static str) -> Result<(), AppError> {
     if topic.is_whole() {
         return Ok(());

@@ -41,10 +41,8 @@ impl App {
         // Places behind records that were read and are not for the worker.
         let mut ahead = Vec::new();
         let topics = self.readable_topics().await?;
-        let logs: Vec<_> = topics
-            .iter()
-            .filter_map(|topic| topic.log(claim.task.partition))
-            .collect();
+        let logs = topics.iter().filter_map(|topic| topic.log(claim.task.partition));
+        let logs: Vec<_> = logs.collect();
         reach(&self.parts.catalog, topics.iter(), claim.task.partition).await?;
         let watch = self.parts.catalog.watch();
         for log in &logs {

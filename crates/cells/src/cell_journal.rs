@@ -1,4 +1,4 @@
-//! A journal that hands on what is about logs of other cells.
+//! A journal that hands appends and reads of other cells' logs on.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -34,9 +34,9 @@ pub trait Ways: Debug + Send + Sync {
 
 /// The journal of a cell, and the logs of all other cells.
 ///
-/// An append goes to one cell, and a divisible one to each of its cells. One with state beside logs of another
-/// cell is refused, as about a log that does not exist; so is a read of logs of several cells. Bounds of other
-/// cells' logs are those that were heard last; reads and appends go to the cell.
+/// An append goes to one cell, and a divisible one to each of its cells. One with state beside logs of
+/// another cell is refused, as about a log that does not exist; so is a read of logs of several cells. Bounds
+/// of other cells' logs are those that were heard last; reads and appends go to the cell.
 #[derive(Debug)]
 pub struct CellJournal {
     own: Arc<dyn Journal>,
@@ -72,7 +72,7 @@ impl CellJournal {
         }
     }
 
-    /// Asks other cells for what is wanted from them, about these topics. Does not return. Called once.
+    /// Takes questions about logs of these topics to their cells. Does not return. Called once.
     pub async fn run(&self, topics: &Arc<Topics>, ways: Arc<dyn Ways>) {
         let _ = self.topics.set(Arc::clone(topics));
         let mut talks = JoinSet::new();

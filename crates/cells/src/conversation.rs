@@ -56,7 +56,7 @@ struct Conversation {
     waiting: Lock<Waiting>,
 }
 
-/// Asks the owners of a cell for what is wanted. Returns once nobody can want anything.
+/// Takes questions to the owners of a cell. Returns once there can be none.
 pub(crate) async fn run(
     other: Arc<OtherCell>,
     mut wanted: mpsc::Receiver<Wanted>,
@@ -138,7 +138,7 @@ impl Conversation {
         }
     }
 
-    /// Asks over a connection until that ends. Returns without an error once nobody can want anything.
+    /// Asks over a connection until that ends. Returns without an error once there can be no more questions.
     async fn talk(
         &self,
         ToCell { stream, lost }: ToCell,

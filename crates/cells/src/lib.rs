@@ -5,8 +5,8 @@
 //!                                  └─ OtherCell ── connection ── LogsDoor ── catalog of that cell
 //! ```
 //!
-//! - `cell_journal`: a journal that hands on what is about logs of other cells
-//! - `other_cell`: another cell, with the bounds of its logs as last heard, and what waits for its answers
+//! - `cell_journal`: a journal that hands appends and reads of other cells' logs on
+//! - `other_cell`: another cell, with the bounds of its logs as last heard, and the questions to it
 //! - `conversation`: one connection to its owner
 //! - `door`: the other end
 //! - `wire`: messages

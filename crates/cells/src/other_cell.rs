@@ -1,4 +1,4 @@
-//! Another cell: bounds of its logs as last heard, and the way to what asks it.
+//! Another cell: bounds of its logs as last heard, and the questions to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(crate) enum What {
 }
 
 impl OtherCell {
-    /// Returns the cell, and what is wanted from it.
+    /// Returns the cell, and the questions to it.
     pub(crate) fn new(cell: u32) -> (Arc<Self>, mpsc::Receiver<Wanted>) {
         let (wanted, receiver) = mpsc::channel(WAITING_MAX);
         let other = Self {

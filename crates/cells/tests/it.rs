@@ -1,5 +1,5 @@
-//! Two cells: what the first does with the logs of the second, while that has owners, loses them, and finds
-//! its topics late.
+//! Two cells: the first uses logs of the second, while that has owners, loses them, and finds its topics
+//! late.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

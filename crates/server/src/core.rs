@@ -147,7 +147,7 @@ impl Core {
         self.broker.live_topics().change_duplicates(rules, max);
     }
 
-    /// At the first of several cells: asks the others for what is wanted of their logs. Does not return.
+    /// At the first of several cells: takes questions about logs to the others. Does not return.
     pub(crate) async fn ask_cells(&self, process: &Process) {
         if let (Some(cells), Some(member)) = (&self.cells, &process.member) {
             let ways = Arc::new(ToCells::new(member, member));

@@ -23,7 +23,7 @@ use stafett_groups::{CommittedOffset, Group, GroupCounts, GroupKind, GroupProtoc
 use stafett_http::api::{delete, get};
 use stafett_http::list::List;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot};
-use stafett_topics::{TopicCatalog, TopicId, cell_of};
+use stafett_topics::{TopicCatalog, TopicId};
 
 use self::member::MemberShown;
 pub use self::polling::PollingMembers;
@@ -482,11 +482,7 @@ impl CommitShown {
         }
         let commits = topics.into_values().flat_map(|(topic, partitions)| {
             partitions.iter().map(move |(partition, committed)| {
-                let end = topic.log(*partition).and_then(|log| match catalog.bounds(log) {
-                    Some(bounds) => Some(bounds.end.0),
-                    // Of another cell nothing is known for a while.
-                    None => cell_of(log).is_none().then_some(0),
-                });
+                let end = offsets::known_end(catalog, &topic, *partition);
                 Self {
                     topic: topic.name.to_string(),
                     partition: *partition,

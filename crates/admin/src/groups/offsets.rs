@@ -14,7 +14,7 @@ use stafett_groups::{CommitSender, GroupError, NewCommit};
 use stafett_http::api::{delete, post, put};
 use stafett_http::body::{self, Object};
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, stamp};
-use stafett_topics::Topic;
+use stafett_topics::{Topic, TopicCatalog, cell_of};
 
 use super::{IF_EPOCH, check_epoch, no_such_group};
 use crate::access;
@@ -326,6 +326,15 @@ fn chosen(broker: &Broker, group: &str, wanted: &Reset) -> Result<Chosen, Proble
         partitions.insert(partition, known.get(&partition).copied());
     }
     Ok(vec![(topic, partitions)])
+}
+
+/// Returns the end of a partition. `None` while nothing is known of it, as it lies in another cell.
+pub(super) fn known_end(catalog: &TopicCatalog, topic: &Topic, partition: u32) -> Option<u64> {
+    let log = topic.log(partition)?;
+    match catalog.bounds(log) {
+        Some(bounds) => Some(bounds.end.0),
+        None => cell_of(log).is_none().then_some(0),
+    }
 }
 
 /// Returns the offset that a commit moves to. `None` if there is none to move by a number.

@@ -3,6 +3,8 @@
 //! Each partition is a lane that is read window by window; the lanes are merged by time. A lane keeps its
 //! order: a record that is out of order by its timestamp counts as being of the time of the one before it.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -108,13 +110,11 @@ async fn search(
     let choice = Choice::of(&query)?;
     let (form, visibility) = (Form::of(query.get("as"))?, visibility(&query)?);
     let broker = broker.get()?;
-    let topic = find(&broker, &name)?;
-    check_partitions(&topic)?;
+    let topic = searchable(&broker, &name).await?;
     let after = query
         .get("after")
         .map(|text| cursor::read(&topic, text))
         .transpose()?;
-    reach(&broker, &topic).await?;
     let catalog = broker.catalog();
     let _turn = reads.turn().await?;
     let window = if choice == Choice::default() {
@@ -181,6 +181,13 @@ pub(super) fn check_partitions(topic: &Topic) -> Result<(), Problem> {
         .with("field", "partitions")
         .with("min", 0)
         .with("max", cursor::PARTITIONS_MAX))
+}
+
+async fn searchable(broker: &Broker, name: &str) -> Result<Arc<Topic>, Problem> {
+    let topic = find(broker, name)?;
+    check_partitions(&topic)?;
+    reach(broker, &topic).await?;
+    Ok(topic)
 }
 
 async fn lanes(

@@ -297,7 +297,7 @@ pub(crate) async fn reach(broker: &Broker, topic: &Topic) -> Result<(), Problem>
     Err(away(&topic.name))
 }
 
-/// Refusal for partitions in another cell, which nobody serves.
+/// Refusal for partitions in another cell, which has no owner.
 pub(crate) fn away(topic: &str) -> Problem {
     stafett_http::slot::not_serving(format!(
         "a cell of the cluster with partitions of topic {topic:?} has no owner"

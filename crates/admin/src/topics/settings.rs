@@ -232,7 +232,7 @@ pub(super) fn set(own: &TopicSettings) -> Vec<&'static str> {
 }
 
 impl SettingsChange {
-    /// Refuses a change of what is decided when a topic is created.
+    /// Refuses a change of settings that are decided when a topic is created.
     pub(super) fn check_kept(&self, topic: &TopicSettings) -> Result<(), Problem> {
         let is_kept = |wanted: Option<bool>| (wanted == Some(true)) == (topic.spread == Some(true));
         if self.spread.is_none_or(is_kept) {
