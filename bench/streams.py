@@ -83,9 +83,9 @@ class Results:
         self.consumer.assign([TopicPartition("sessions", partition, 0) for partition in range(PARTITIONS)])
         self.count = 0
 
-    def read(self, timeout=0.5):
-        """The names of sessions that have come, and the time."""
-        messages = self.consumer.consume(5000, timeout=timeout)
+    def read(self, timeout=0.5, at_most=5000):
+        """The names of sessions that have come, and the time: that of the last one, or of the end of the wait."""
+        messages = self.consumer.consume(at_most, timeout=timeout)
         names = [message.key().decode() for message in messages if not message.error()]
         names = [name for name in names if not name.startswith(LATER)]
         self.count += len(names)
@@ -147,7 +147,8 @@ def recovery(make, subject, options, folder):
 
     def watch(until):
         while time.monotonic() < until:
-            names, now = results.read(0.05)
+            # One by one: several are waited for until the time is over.
+            names, now = results.read(0.05, at_most=1)
             seen.extend((now, name) for name in names)
 
     feeding = None
