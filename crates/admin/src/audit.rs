@@ -180,7 +180,7 @@ async fn list(
         let mut end = after.unwrap_or(u64::MAX).min(bounds.end.0);
         if after.is_none() && choice.until_ms < i64::MAX {
             let until = Position::Time(choice.until_ms);
-            end = until.offset(broker.catalog(), log, bounds, end).await;
+            end = until.offset(broker.catalog(), log, bounds, end).await?;
         }
         while end > bounds.start.0 && items.len() < count && looked_at < LOOKED_AT_MAX {
             let from = end.saturating_sub(BLOCK).max(bounds.start.0);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stafett_store::Changing;
+use stafett_topics::ReadEnd;
 use tokio::sync::SemaphorePermit;
 
 use crate::app::{App, Claim, Session};
@@ -124,6 +125,8 @@ impl App {
     ) -> Result<Option<Prepared>, AppError> {
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(slot, delivers).await?;
+        // It may have ended meanwhile.
+        self.claimed(session, claim)?;
         self.prepare_in(slot, claim, &reached, |context, state| {
             if is_repeated(&state.position, claim, commit.seq)? {
                 return Ok(None);
@@ -181,8 +184,9 @@ impl App {
         for topic in self.topics()? {
             let bounds = match topic.log(slot.task.partition) {
                 Some(log) => self.parts.catalog.bounds_now(log).await,
-                None => None,
+                None => Ok(None),
             };
+            let bounds = bounds.map_err(|why| AppError::Input(ReadEnd::Failed(why)))?;
             ends.push(bounds.map_or(0, |bounds| bounds.stable.0));
         }
         Ok(ends)

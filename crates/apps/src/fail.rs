@@ -104,6 +104,7 @@ impl App {
         failure.note(self.attempt(session.worker, &new.error), is_last);
         let delivers = self.with_machine(|machine| machine.delivers_to(session.worker));
         let reached = self.reached(&slot, delivers).await?;
+        self.claimed(session, claim)?;
         let noted = Noted {
             seq: new.seq,
             place,

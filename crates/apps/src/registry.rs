@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use stafett_journal::{Compaction, Frame, Journal, LogSpec, OwnerEpoch, StateUnreadable};
 use stafett_model::{Durability, LogId, SharedLock};
 use stafett_store::{Changes, Changing, Clock, NotStored, spaces, store_synced};
-use stafett_topics::{Topic, TopicCatalog, TopicId, offset_at_time};
+use stafett_topics::{ReadEnd, Topic, TopicCatalog, TopicId, offset_at_time};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -258,15 +258,22 @@ impl Apps {
         partition: u32,
         start: Start,
     ) -> Result<Vec<u64>, AppError> {
-        reach(&self.parts.catalog, topics.iter(), partition).await?;
         let mut starts = Vec::new();
+        if start == Start::Earliest {
+            return Ok(starts);
+        }
+        reach(&self.parts.catalog, topics.iter(), partition).await?;
         for topic in topics {
             let Some(log) = topic.log(partition) else { continue };
             let end = self.journal.bounds(log).map_or(0, |bounds| bounds.stable.0);
             starts.push(match start {
                 Start::Earliest => return Ok(Vec::new()),
                 Start::Latest => end,
-                Start::Time(at) => offset_at_time(&*self.journal, log, at).await.unwrap_or(end),
+                Start::Time(at) => {
+                    let found = offset_at_time(&*self.journal, log, at).await;
+                    let found = found.map_err(|why| AppError::Input(ReadEnd::Failed(why)))?;
+                    found.unwrap_or(end)
+                }
             });
         }
         Ok(starts)

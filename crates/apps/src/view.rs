@@ -80,6 +80,10 @@ impl App {
     pub async fn know_positions(&self) {
         let slots: Vec<Arc<Slot>> = self.slots.read().values().cloned().collect();
         let inputs = self.inputs();
+        for topic in inputs.iter().flatten() {
+            // Of a cell that has no owner, the ends are those that were known last.
+            self.parts.catalog.reach(topic).await;
+        }
         for slot in slots {
             if let Err(why) = slot.know(&self.parts.catalog, &inputs).await {
                 tracing::debug!(app = &*self.name, task = %slot.task, "the position is not known: {why}");

@@ -1,6 +1,6 @@
 //! A journal that hands appends and reads of other cells' logs on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Debug;
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stafett_journal::{
     Append, BatchFrame, Bounds, DiskSpace, Frame, Journal, OpenTransaction, Outcome, OwnerEpoch, PlacedBatch,
     ProducerStatus, Reaching, ReadError, ReadRequest, ReadTicket, Refusal, RequestId, StateItem, StateSpace,
-    StateUnreadable, Ticket, TimeQuery, TimeTicket, Watch,
+    StateUnreadable, Ticket, TicketSettler, TimeQuery, TimeTicket, Watch,
 };
 use stafett_model::{Epoch, Lock, LogId};
 use stafett_net::Reached;
@@ -77,18 +77,24 @@ impl CellJournal {
         let _ = self.topics.set(Arc::clone(topics));
         let mut talks = JoinSet::new();
         let wanted = std::mem::take(&mut *self.wanted.lock());
-        for (other, wanted) in self.others.iter().zip(wanted) {
+        // The first one is this cell.
+        for (other, wanted) in self.others.iter().zip(wanted).skip(1) {
             let (topics, ways) = (Arc::clone(topics), Arc::clone(&ways));
             talks.spawn(conversation::run(Arc::clone(other), wanted, topics, ways));
         }
         let mut changes = topics.watch_changes();
         loop {
-            let logs = topics.logs_elsewhere();
-            for other in &self.others {
-                let mut own = logs.clone();
-                own.retain(|log| cell_of(*log) == Some(other.cell));
-                other.follow(&own);
-                other.retain(|log| topics.place_elsewhere(log).is_some());
+            let mut logs: HashMap<u32, Vec<LogId>> = HashMap::new();
+            for log in topics.logs_elsewhere() {
+                logs.entry(cell_of(log).unwrap_or_default())
+                    .or_default()
+                    .push(log);
+            }
+            for other in self.others.iter().skip(1) {
+                let logs = logs.remove(&other.cell).unwrap_or_default();
+                other.follow(&logs);
+                let logs: HashSet<LogId> = logs.into_iter().collect();
+                other.retain(|log| logs.contains(&log) || topics.place_elsewhere(log).is_some());
             }
             sleep(LOOK_PAUSE).await;
             if changes.changed().await.is_err() {
@@ -100,6 +106,27 @@ impl CellJournal {
     /// Returns the cell of a log, if it is another one.
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
         self.others.get(usize::try_from(cell_of(log)?).ok()?)
+    }
+}
+
+impl CellJournal {
+    /// Appends to the own journal.
+    fn store_own(&self, own: Vec<(Append, TicketSettler)>) {
+        if own.is_empty() {
+            return;
+        }
+        let (appends, settlers): (Vec<_>, Vec<_>) = own.into_iter().unzip();
+        let stored = self.own.append(appends);
+        self.waiting.spawn(async move {
+            for (settler, outcome) in settlers.into_iter().zip(stored.await) {
+                settler.settle(outcome);
+            }
+        });
+    }
+
+    /// Returns true if a cell of an append is away.
+    fn has_away(&self, append: &Append) -> bool {
+        logs_of(append).any(|log| self.other(log).is_some_and(|other| other.is_away()))
     }
 }
 
@@ -130,7 +157,7 @@ fn home(append: &Append) -> Home {
     if logs_of(append).all(|log| cell_of(log) == Some(cell)) {
         return Home::Other;
     }
-    if append.is_divisible {
+    if append.is_divisible && append.frames.iter().all(|frame| matches!(frame, Frame::Batch(_))) {
         Home::Divided
     } else {
         Home::Mixed(log)
@@ -196,18 +223,20 @@ impl Journal for CellJournal {
             return self.own.append(appends);
         }
         let (ticket, settlers) = Ticket::new(appends.len());
-        let (mut own, mut of_own) = (Vec::new(), Vec::new());
+        let mut own = Vec::new();
         for (append, settler) in appends.into_iter().zip(settlers) {
             match home(&append) {
-                Home::Own => {
-                    own.push(append);
-                    of_own.push(settler);
+                Home::Own => own.push((append, settler)),
+                // Nothing of it is stored: it would be sent again and again.
+                Home::Divided if self.has_away(&append) => {
+                    settler.settle(Outcome::Refused(Refusal::Closed));
                 }
                 Home::Divided => {
-                    let mut parts = Vec::new();
-                    for (part, places) in divide(&append) {
-                        parts.push((self.append(vec![part]), places));
-                    }
+                    self.store_own(std::mem::take(&mut own));
+                    let parts = divide(&append).into_iter();
+                    let parts: Vec<_> = parts
+                        .map(|(part, places)| (self.append(vec![part]), places))
+                        .collect();
                     self.waiting.spawn(async move {
                         let mut done = Vec::with_capacity(parts.len());
                         for (ticket, places) in parts {
@@ -230,14 +259,7 @@ impl Journal for CellJournal {
                 }
             }
         }
-        if !own.is_empty() {
-            let stored = self.own.append(own);
-            self.waiting.spawn(async move {
-                for (settler, outcome) in of_own.into_iter().zip(stored.await) {
-                    settler.settle(outcome);
-                }
-            });
-        }
+        self.store_own(own);
         ticket
     }
 

@@ -69,6 +69,7 @@ pub(crate) async fn run(
         topics,
         waiting: Lock::default(),
     };
+    this.other.note_loss();
     loop {
         let reached = {
             let mut reaching = ways.reach(cell);
@@ -81,9 +82,8 @@ pub(crate) async fn run(
             }
         };
         if let Some(to) = reached {
-            this.other.set_here(true);
             let ended = this.talk(to, &mut wanted).await;
-            this.other.set_here(false);
+            this.other.note_loss();
             let Err(why) = ended else { return };
             tracing::debug!(%why, cell, "the connection to a cell for its logs has ended");
             this.on_break();
@@ -193,6 +193,10 @@ impl Conversation {
 
     fn put_follow(&self, logs: &[LogId], out: &mut BytesMut) -> io::Result<()> {
         let mut waiting = self.waiting.lock();
+        if logs.is_empty() {
+            // It is answered all the same.
+            wire::put(&Question::Follow { logs: Vec::new() }, [], out)?;
+        }
         for some in logs.chunks(FOLLOWED_TOGETHER) {
             let mut followed = Vec::with_capacity(some.len());
             for log in some {
@@ -313,6 +317,8 @@ impl Conversation {
     }
 
     fn on_answer(&self, answer: Answer, mut bytes: Bytes) -> io::Result<()> {
+        // A node that owns the cell no longer takes connections for a while, and answers nothing.
+        self.other.note_answer();
         match answer {
             Answer::Bounds(told) => {
                 let waiting = self.waiting.lock();
@@ -343,7 +349,9 @@ impl Conversation {
                     results.push(match answer {
                         Ok(slice) => {
                             let slice = slice.read(&mut bytes)?;
-                            self.other.note(from.log, slice.bounds);
+                            if slice.bounds.is_some() {
+                                self.other.note(from.log, slice.bounds);
+                            }
                             Ok(slice)
                         }
                         Err(why) => Err(why.about(from.log)),

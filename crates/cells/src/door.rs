@@ -1,5 +1,6 @@
 //! The end of a cell for the other cells' questions about its logs.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const AT_ONCE_MAX: usize = 256;
 const TELL_PAUSE: Duration = Duration::from_millis(10);
 /// Time between two looks for bounds that changed without growth.
 const LOOK: Duration = Duration::from_secs(5);
+/// Time for a topic to come that another cell knows.
+const MISSING_MAX: Duration = Duration::from_hours(1);
 
 /// Serves other cells' questions about logs. Connections of clients must not reach it.
 #[derive(Debug)]
@@ -38,17 +41,17 @@ pub struct LogsDoor {
 /// Head and bytes of an answer.
 type Answered = (Answer, Vec<Bytes>);
 
-/// Logs whose bounds are told.
+/// Logs whose bounds are told, by the numbers under which they are.
 struct Followed {
     watch: Watch,
-    logs: Vec<Follow>,
-    /// Places of those whose topics are not here yet.
-    missing: Vec<usize>,
+    logs: HashMap<u32, Follow>,
+    /// Numbers of those whose topics are not here yet.
+    missing: Vec<u32>,
 }
 
 struct Follow {
-    number: u32,
     place: Place,
+    since: Instant,
     /// `None` until the topic is here.
     log: Option<LogId>,
     told: Option<Bounds>,
@@ -73,11 +76,15 @@ impl LogsDoor {
     pub async fn serve(&self, stream: impl Duplex, drain: &CancellationToken) -> io::Result<()> {
         let (mut reader, mut writer) = split(stream);
         let (questions, mut come) = mpsc::channel(AT_ONCE_MAX);
-        tokio::select! {
-            heard = hear(&mut reader, &questions) => heard,
-            answered = self.answer(&mut writer, &mut come) => answered,
-            () = drain.cancelled() => Ok(()),
-        }
+        // Takes the sender with it: then no more questions come.
+        let hearing = async move { drain.run_until_cancelled(hear(&mut reader, &questions)).await };
+        let mut answering = std::pin::pin!(self.answer(&mut writer, &mut come));
+        let heard = tokio::select! {
+            heard = hearing => heard,
+            answered = &mut answering => return answered,
+        };
+        let answered = answering.await;
+        heard.unwrap_or(Ok(())).and(answered)
     }
 
     async fn answer(
@@ -88,16 +95,21 @@ impl LogsDoor {
         let mut work: JoinSet<Answered> = JoinSet::new();
         let mut followed = Followed {
             watch: self.catalog.watch(),
-            logs: Vec::new(),
+            logs: HashMap::new(),
             missing: Vec::new(),
         };
         let mut changes = self.catalog.topics().watch_changes();
         let (mut may_tell, mut look) = (Instant::now(), Instant::now() + LOOK);
         let mut out = BytesMut::new();
-        loop {
+        let mut has_ended = false;
+        // Questions that came are answered when there are no more.
+        while !has_ended || !work.is_empty() {
             tokio::select! {
-                question = come.recv(), if work.len() < AT_ONCE_MAX => {
-                    let Some((question, bytes)) = question else { return Ok(()) };
+                question = come.recv(), if !has_ended && work.len() < AT_ONCE_MAX => {
+                    let Some((question, bytes)) = question else {
+                        has_ended = true;
+                        continue;
+                    };
                     self.begin(question, bytes, &mut work, &mut followed, &mut out)?;
                     while work.len() < AT_ONCE_MAX && let Ok((question, bytes)) = come.try_recv() {
                         self.begin(question, bytes, &mut work, &mut followed, &mut out)?;
@@ -105,14 +117,14 @@ impl LogsDoor {
                 }
                 Some(done) = work.join_next() => put(done, &mut out)?,
                 () = async { sleep_until(may_tell).await; followed.watch.grown().await; } => {
-                    let tokens = followed.watch.take();
-                    let places = tokens.into_iter().filter_map(|token| usize::try_from(token).ok());
-                    self.tell(&mut followed, places.collect(), &mut out)?;
+                    let grown = followed.watch.take();
+                    self.tell(&mut followed, grown, &mut out)?;
                     may_tell = Instant::now() + TELL_PAUSE;
                 }
                 Ok(()) = changes.changed() => self.find(&mut followed, &mut out)?,
                 () = sleep_until(look) => {
-                    let all = (0..followed.logs.len()).collect();
+                    self.forget_gone(&mut followed);
+                    let all: Vec<u32> = followed.logs.keys().copied().collect();
                     self.tell(&mut followed, all, &mut out)?;
                     look = Instant::now() + LOOK;
                 }
@@ -130,6 +142,7 @@ impl LogsDoor {
             writer.flush().await?;
             out.clear();
         }
+        Ok(())
     }
 
     fn begin(
@@ -180,19 +193,24 @@ impl LogsDoor {
                 self.begin_find(id, place, query, work);
             }
             Question::Follow { logs } => {
+                let since = Instant::now();
                 for (number, place) in logs {
-                    followed.missing.push(followed.logs.len());
-                    followed.logs.push(Follow {
-                        number,
+                    let follow = Follow {
                         place,
+                        since,
                         log: None,
                         told: None,
                         is_told: false,
-                    });
+                    };
+                    followed.missing.push(number);
+                    followed.logs.insert(number, follow);
                 }
+                let before = out.len();
                 self.find(followed, out)?;
-                let missing = followed.missing.clone();
-                self.tell(followed, missing, out)?;
+                self.tell(followed, followed.missing.clone(), out)?;
+                if out.len() == before {
+                    wire::put(&Answer::Bounds(Vec::new()), [], out)?;
+                }
             }
         }
         Ok(())
@@ -327,31 +345,44 @@ impl LogsDoor {
     fn find(&self, followed: &mut Followed, out: &mut BytesMut) -> io::Result<()> {
         let mut found = Vec::new();
         let Followed { watch, logs, missing } = followed;
-        missing.retain(|at| {
-            let Some(follow) = logs.get_mut(*at) else {
+        missing.retain(|number| {
+            let Some(follow) = logs.get_mut(number) else {
                 return false;
             };
             follow.log = self.log(follow.place);
-            if let Some((log, token)) = follow.log.zip(u32::try_from(*at).ok()) {
-                self.catalog.watch_log(watch, log, token);
-                found.push(*at);
+            if let Some(log) = follow.log {
+                self.catalog.watch_log(watch, log, *number);
+                found.push(*number);
             }
             follow.log.is_none()
         });
         self.tell(followed, found, out)
     }
 
+    /// Forgets logs of topics that are gone, or have not come for long.
+    fn forget_gone(&self, followed: &mut Followed) {
+        followed.logs.retain(|_, follow| {
+            let is_new = !follow.is_told || (follow.log.is_none() && follow.since.elapsed() < MISSING_MAX);
+            is_new || self.log(follow.place).is_some() || follow.told.is_some()
+        });
+    }
+
     /// Tells bounds that are not those of before.
-    fn tell(&self, followed: &mut Followed, places: Vec<usize>, out: &mut BytesMut) -> io::Result<()> {
+    fn tell(
+        &self,
+        followed: &mut Followed,
+        numbers: impl IntoIterator<Item = u32>,
+        out: &mut BytesMut,
+    ) -> io::Result<()> {
         let mut news = Vec::new();
-        for at in places {
-            let Some(follow) = followed.logs.get_mut(at) else {
+        for number in numbers {
+            let Some(follow) = followed.logs.get_mut(&number) else {
                 continue;
             };
             let bounds = follow.log.and_then(|log| self.catalog.bounds(log));
             if !follow.is_told || follow.told != bounds {
                 (follow.told, follow.is_told) = (bounds, true);
-                news.push((follow.number, bounds.map(Told::from)));
+                news.push((number, bounds.map(Told::from)));
             }
         }
         if news.is_empty() {

@@ -30,7 +30,7 @@ pub(crate) struct OtherCell {
     has_new: Notify,
     /// Notified when bounds are known that were not, and when there is a connection again.
     known: Notify,
-    /// `None` while there is a connection to an owner.
+    /// `None` while an owner answers, and before it is looked for.
     away_since: Lock<Option<Instant>>,
     wanted: mpsc::Sender<Wanted>,
 }
@@ -78,18 +78,22 @@ impl OtherCell {
             new: Lock::default(),
             has_new: Notify::new(),
             known: Notify::new(),
-            away_since: Lock::new(Some(Instant::now())),
+            away_since: Lock::default(),
             wanted,
         };
         (Arc::new(other), receiver)
     }
 
-    /// Notes the begin or the end of a connection to an owner.
-    pub(crate) fn set_here(&self, is_here: bool) {
-        *self.away_since.lock() = (!is_here).then(Instant::now);
-        if is_here {
+    /// Notes that an owner answers.
+    pub(crate) fn note_answer(&self) {
+        if self.away_since.lock().take().is_some() {
             self.known.notify_waiters();
         }
+    }
+
+    /// Notes that there is no owner that answers.
+    pub(crate) fn note_loss(&self) {
+        self.away_since.lock().get_or_insert_with(Instant::now);
     }
 
     fn is_here(&self) -> bool {

@@ -47,7 +47,7 @@ pub(crate) enum Question {
         /// `None` for the latest record.
         at_or_after: Option<i64>,
     },
-    /// The bounds of these logs are told from now on, under the numbers. It has no other answer.
+    /// The bounds of these logs are told from now on, under the numbers; those that are known, at once.
     Follow { logs: Vec<(u32, Place)> },
 }
 
@@ -259,11 +259,8 @@ impl Slice {
             last: Offset(last),
         });
         Ok(LogSlice {
-            bytes: bytes.len(),
-            pieces: vec![bytes]
-                .into_iter()
-                .filter(|piece| !piece.is_empty())
-                .collect(),
+            bytes: self.bytes,
+            pieces: if bytes.is_empty() { Vec::new() } else { vec![bytes] },
             next: Offset(self.next),
             bounds: self.bounds.map(Bounds::from),
             aborted: aborted.collect(),

@@ -159,6 +159,14 @@ impl World {
         std::mem::take(&mut *self.way.end.lock()).cancel();
     }
 
+    /// Has the connection end, and the next one after the next question.
+    async fn cut_next(&self) {
+        self.set(Way::Cuts);
+        while *self.way.way.lock() == Way::Cuts {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     async fn append(&self, append: Append) -> Outcome {
         self.journal.append(vec![append]).await.pop().unwrap()
     }
@@ -357,7 +365,7 @@ async fn questions_wait_a_moment_for_the_next_owner_and_are_refused_while_there_
     let outcome = waiting.await.pop().unwrap();
     assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
     assert!(world.first.reach_logs(&[other]).await);
-    let end = world.first.bounds_now(other).await.unwrap().end;
+    let end = world.first.bounds_now(other).await.unwrap().unwrap().end;
 
     world.set(Way::NoOwner);
     let begun = Instant::now();
@@ -400,25 +408,43 @@ async fn questions_wait_a_moment_for_the_next_owner_and_are_refused_while_there_
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn after_a_break_only_what_does_no_harm_is_asked_again() {
     let world = World::new();
     let (_, other) = world.topic("t").await;
     assert!(world.first.reach_logs(&[other]).await);
-    let unnamed = || to(other, "unnamed");
     let named = || Append {
         request: Some(RequestId([7; 16])),
         ..to(other, "named")
     };
+    world.cut_next().await;
+    assert_eq!(world.append(to(other, "unnamed")).await, Outcome::Unknown);
+    world.cut_next().await;
     assert_eq!(bases(&world.append(named()).await), [(other, 0, false)]);
-    world.set(Way::Cuts);
-    // The end of the former connection may be seen only now.
-    let outcome = world.append(unnamed()).await;
-    assert!(!matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
-    world.set(Way::Cuts);
+    world.cut_next().await;
     assert_eq!(bases(&world.append(named()).await), [(other, 0, true)]);
-    world.set(Way::Cuts);
-    assert_eq!(world.values(other, 0).await[0], "named");
+    world.cut_next().await;
+    assert_eq!(world.values(other, 0).await, ["named"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_an_append_is_stored_while_one_of_its_cells_is_away() {
+    let world = World::new();
+    let (own, other) = world.topic("t").await;
+    assert!(world.first.reach_logs(&[other]).await);
+    world.set(Way::NoOwner);
+    while world.first.reach_logs(&[other]).await {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut both = to(other, "1");
+    both.frames.extend(to(own, "2").frames);
+    both.is_divisible = true;
+    assert_eq!(world.append(both).await, Outcome::Refused(Refusal::Closed));
+    assert_eq!(world.journal.bounds(own).unwrap().end, Offset::ZERO);
+    // Nothing is said to be known that is not.
+    assert!(world.first.bounds_now(other).await.is_err());
+    assert!(world.first.offset_at_time(other, 0).await.is_err());
+    assert_eq!(world.first.offset_at_time(own, 0).await, Ok(None));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,5 @@
 //! The journal and the broker on it, without the front ends.
 
-use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
 use stafett_topics::TopicDefaults;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::cluster::{self, Ownership, ToCells};
@@ -34,8 +34,8 @@ pub(crate) struct Core {
     /// In a cluster: the cell.
     ownership: Option<Ownership>,
     broker: Arc<Broker>,
-    /// At the first of several cells: the logs of the others.
-    cells: Option<Arc<CellJournal>>,
+    /// At the first of several cells: takes questions about logs to the others, until the core is closed.
+    asking: JoinSet<()>,
     /// Keys of the authorization server.
     keys: Keys,
 }
@@ -78,6 +78,12 @@ impl Core {
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
         }
+        let mut asking = JoinSet::new();
+        if let (Some(cells), Some(member)) = (over_cells, &process.member) {
+            let ways = Arc::new(ToCells::new(member, member));
+            let topics = Arc::clone(broker.catalog().topics());
+            asking.spawn(async move { cells.run(&topics, ways).await });
+        }
         let keys = Keys::register(&mut process.registry());
         keys.change(broker.access(), settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);
@@ -88,7 +94,7 @@ impl Core {
             journal,
             ownership,
             broker: Arc::new(broker),
-            cells: over_cells,
+            asking,
             keys,
         })
     }
@@ -147,15 +153,6 @@ impl Core {
         self.broker.live_topics().change_duplicates(rules, max);
     }
 
-    /// At the first of several cells: takes questions about logs to the others. Does not return.
-    pub(crate) async fn ask_cells(&self, process: &Process) {
-        if let (Some(cells), Some(member)) = (&self.cells, &process.member) {
-            let ways = Arc::new(ToCells::new(member, member));
-            cells.run(self.broker.catalog().topics(), ways).await;
-        }
-        pending::<()>().await;
-    }
-
     pub(crate) fn broker(&self) -> &Broker {
         &self.broker
     }
@@ -182,6 +179,7 @@ impl Core {
     /// Writes staged data and stops. Called after all front ends have ended.
     pub(crate) async fn close(self) {
         self.broker.stop().await;
+        drop(self.asking);
         let (journal, ownership) = (self.journal, self.ownership);
         let closed = tokio::task::spawn_blocking(move || {
             journal.close();

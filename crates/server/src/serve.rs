@@ -377,7 +377,6 @@ impl Process {
             () = reload.run(&core, &self.net, self.trace.clone()) => Cause::ENDED,
             () = sampling::run(core.broker(), &self.node) => Cause::ENDED,
             () = self.mark_cells(core.shared()) => Cause::ENDED,
-            () = core.ask_cells(self) => Cause::ENDED,
             () = core.store_audit(&self.audit) => Cause::ENDED,
             () = core.follow_keys() => Cause::ENDED,
         };

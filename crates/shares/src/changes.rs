@@ -65,7 +65,7 @@ impl Shares {
             PlaceStart::Next => bounds.end.0,
             PlaceStart::Time(time) => {
                 let found = offset_at_time(&*self.journal, log, time).await;
-                found.unwrap_or(bounds.end.0)
+                found.ok().flatten().unwrap_or(bounds.end.0)
             }
         }
     }

@@ -11,8 +11,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stafett_journal::{
-    Append, Bounds, Frame, Journal, LogSpec, OpenTransaction, ProducerStatus, ReadFrom, ReadRequest,
-    ReadTicket, Refusal, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility, Watch,
+    Append, Bounds, Frame, Journal, LogSpec, OpenTransaction, ProducerStatus, ReadError, ReadFrom,
+    ReadRequest, ReadTicket, Refusal, StateUnreadable, StateWait, Ticket, TimeQuery, TimeTicket, Visibility,
+    Watch,
 };
 use stafett_model::{Epoch, LogId, Offset, ProducerId, SharedLock};
 use stafett_store::{Changes, NotStored, only_outcome, spaces, store_synced};
@@ -177,7 +178,7 @@ impl TopicCatalog {
     }
 
     /// Returns the first offset with this timestamp or a later one, as [`crate::offset_at_time`] does.
-    pub async fn offset_at_time(&self, log: LogId, time_ms: i64) -> Option<u64> {
+    pub async fn offset_at_time(&self, log: LogId, time_ms: i64) -> Result<Option<u64>, ReadError> {
         crate::offset_at_time(&*self.journal, log, time_ms).await
     }
 
@@ -185,8 +186,8 @@ impl TopicCatalog {
         self.journal.bounds(log)
     }
 
-    /// Waits until the bounds of a topic's partitions in other cells are known. False if they do not come
-    /// soon: a cell has no owner.
+    /// Waits until the bounds of a topic's partitions in other cells are known, and these cells have owners.
+    /// False if that does not come soon.
     pub async fn reach(&self, topic: &Topic) -> bool {
         if topic.is_whole() {
             return true;
@@ -203,23 +204,43 @@ impl TopicCatalog {
         }
     }
 
-    /// Returns the bounds of a log as they are in its cell at this moment.
-    pub async fn bounds_now(&self, log: LogId) -> Option<Bounds> {
-        if cell_of(log).is_some() && self.reach_logs(&[log]).await {
-            // The answer of a read tells them.
-            let from = ReadFrom {
+    /// Returns true if the bounds of logs are known, and their cells have owners.
+    pub fn is_reached(&self, logs: &[LogId]) -> bool {
+        self.journal.reach(logs).is_none()
+    }
+
+    /// Returns the bounds of a log as they are in its cell at this moment. An error if the cell does not
+    /// answer.
+    pub async fn bounds_now(&self, log: LogId) -> Result<Option<Bounds>, ReadError> {
+        let Some(known) = self.bounds(log).filter(|_| cell_of(log).is_some()) else {
+            return Ok(self.bounds(log));
+        };
+        // The answer of a read tells them.
+        let from = ReadFrom {
+            log,
+            offset: known.end,
+            bytes_max: 0,
+            visibility: Visibility::Stored,
+        };
+        let request = ReadRequest {
+            logs: vec![from],
+            ..ReadRequest::default()
+        };
+        let answer = self.read(request).finish().await.ok();
+        match answer.and_then(|mut answer| answer.pop()) {
+            Some(Ok(_)) => Ok(self.bounds(log)),
+            Some(Err(ReadError::OutOfRange { start, end, .. })) => Ok(Some(Bounds {
+                start,
+                end,
+                stable: known.stable.max(start),
+                ..known
+            })),
+            Some(Err(why)) => Err(why),
+            None => Err(ReadError::Io {
                 log,
-                offset: self.bounds(log)?.end,
-                bytes_max: 0,
-                visibility: Visibility::Stored,
-            };
-            let request = ReadRequest {
-                logs: vec![from],
-                ..ReadRequest::default()
-            };
-            let _answer = self.read(request).finish().await;
+                reason: "there is no answer".into(),
+            }),
         }
-        self.bounds(log)
     }
 
     /// Returns the bounds of all logs that have records.
@@ -327,7 +348,11 @@ fn insert_newer(topics: &Topics, topic: Arc<Topic>) -> Option<Arc<Topic>> {
         topic = &*topic.name,
         "two definitions of one topic are left: the deletion of the earlier one is lost, and is done again"
     );
-    if topic.log(0) < other.log(0) {
+    let age = |topic: &Topic| {
+        let logs = topic.log_runs().map(|(first, _)| *first);
+        logs.filter(|log| cell_of(*log).is_none()).min()
+    };
+    if age(&topic) < age(&other) {
         return Some(topic);
     }
     topics.remove(&other);

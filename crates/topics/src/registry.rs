@@ -316,7 +316,10 @@ impl Topics {
         tables.ordered.insert(Arc::clone(&topic));
         let is_queue = topic.id.is_queue();
         if !topic.is_whole() {
-            tables.by_tag.insert(topic.id.into(), topic.id);
+            let other = tables.by_tag.insert(topic.id.into(), topic.id);
+            if other.is_some() {
+                tracing::error!(topic = %topic.name, "two topics have the same logs in other cells: make one of them again");
+            }
         }
         tables.by_id.insert_unique(by_id, topic, id_hasher);
         drop(tables);

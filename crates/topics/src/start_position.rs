@@ -1,6 +1,6 @@
 //! Start position of a reader in a partition.
 
-use stafett_journal::{Bounds, Journal, TimeQuery};
+use stafett_journal::{Bounds, Journal, ReadError, TimeQuery};
 use stafett_model::{LogId, Offset, offset_for_timestamp};
 
 /// Bound on the decompressed bytes of one batch.
@@ -37,16 +37,26 @@ impl StartPosition {
 }
 
 /// Returns the first offset with this timestamp or a later one; `None` if all messages are earlier, or cannot
-/// be read.
-pub async fn offset_at_time(journal: &dyn Journal, log: LogId, time_ms: i64) -> Option<u64> {
-    let bounds = journal.bounds(log)?;
-    let found = journal
-        .find_time(log, TimeQuery::AtOrAfter(time_ms))
-        .finish()
-        .await;
-    let batch = found.ok()?.ok()??;
-    let record = offset_for_timestamp(&batch, time_ms, bounds.start, BATCH_BYTES_MAX);
-    record.ok()?.map(|(Offset(offset), _)| offset)
+/// be decoded. An error if the log cannot be read.
+pub async fn offset_at_time(
+    journal: &dyn Journal,
+    log: LogId,
+    time_ms: i64,
+) -> Result<Option<u64>, ReadError> {
+    let Some(bounds) = journal.bounds(log) else {
+        return Ok(None);
+    };
+    let query = TimeQuery::AtOrAfter(time_ms);
+    let found = journal.find_time(log, query).finish().await;
+    let found = found.unwrap_or_else(|why| {
+        Err(ReadError::Io {
+            log,
+            reason: why.to_string().into(),
+        })
+    })?;
+    let record = found.map(|batch| offset_for_timestamp(&batch, time_ms, bounds.start, BATCH_BYTES_MAX));
+    let record = record.and_then(|record| record.ok().flatten());
+    Ok(record.map(|(Offset(offset), _)| offset))
 }
 
 #[cfg(test)]

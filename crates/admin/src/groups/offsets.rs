@@ -351,7 +351,7 @@ async fn place(
     let (log, bounds) = known.ok_or_else(|| no_such_topic(&topic.name))?;
     let (start, end) = (bounds.start.0, bounds.end.0);
     let wanted = match (to, before) {
-        (To::Place(position), _) => position.offset(catalog, log, bounds, end).await,
+        (To::Place(position), _) => position.offset(catalog, log, bounds, end).await?,
         (To::By(by), Some(before)) => u64::try_from(before.saturating_add(*by)).unwrap_or(0),
         (To::By(_), None) => return Ok(None),
     };

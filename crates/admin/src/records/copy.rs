@@ -107,8 +107,8 @@ async fn copy(
         parts.push(Part {
             partition,
             log,
-            from: within(begins.offset(catalog, log, bounds, end).await),
-            until: within(ends.offset(catalog, log, bounds, end).await),
+            from: within(begins.offset(catalog, log, bounds, end).await?),
+            until: within(ends.offset(catalog, log, bounds, end).await?),
         });
     }
     let plan = Plan {

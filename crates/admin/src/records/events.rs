@@ -141,7 +141,9 @@ async fn events(
             // Of a partition that is new since the event, everything is.
             let from = if goes_on { Position::Earliest } else { from };
             let end = position::end(bounds, follower.visibility);
-            follower.places.push(from.offset(catalog, log, bounds, end).await);
+            follower
+                .places
+                .push(from.offset(catalog, log, bounds, end).await?);
         }
     }
     let form = follower.stream;

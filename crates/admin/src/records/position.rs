@@ -1,7 +1,7 @@
 //! Places in a partition, in requests: an offset, `earliest`, `latest`, `-N`, or a time.
 
 use jiff::Timestamp;
-use stafett_http::Problem;
+use stafett_http::{Code, Problem};
 use stafett_journal::Visibility;
 use stafett_model::LogId;
 use stafett_topics::{Bounds, TopicCatalog};
@@ -45,18 +45,25 @@ impl Position {
     }
 
     /// Returns the offset in a partition, within its bounds except for that of an offset.
-    pub(crate) async fn offset(self, catalog: &TopicCatalog, log: LogId, bounds: Bounds, end: u64) -> u64 {
+    pub(crate) async fn offset(
+        self,
+        catalog: &TopicCatalog,
+        log: LogId,
+        bounds: Bounds,
+        end: u64,
+    ) -> Result<u64, Problem> {
         let start = bounds.start.0;
-        match self {
+        Ok(match self {
             Self::Earliest => start,
             Self::Latest => end,
             Self::Offset(offset) => offset,
             Self::BeforeEnd(count) => end.saturating_sub(count).max(start),
             Self::Time(time) => {
                 let found = catalog.offset_at_time(log, time).await;
+                let found = found.map_err(|why| Problem::new(Code::Unreadable, why))?;
                 found.unwrap_or(end).clamp(start, end.max(start))
             }
-        }
+        })
     }
 }
 

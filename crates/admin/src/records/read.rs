@@ -170,8 +170,14 @@ async fn read(
 async fn start(catalog: &TopicCatalog, wanted: Wanted, from: Position, topic: &str) -> Result<u64, Problem> {
     let bounds = catalog.bounds(wanted.log).ok_or_else(|| no_such_topic(topic))?;
     let end = position::end(bounds, wanted.visibility);
-    let offset = from.offset(catalog, wanted.log, bounds, end).await;
+    let offset = from.offset(catalog, wanted.log, bounds, end).await?;
     if offset > bounds.end.0 {
+        // Of another cell, the end that was heard last may be some milliseconds old.
+        let now = catalog.bounds_now(wanted.log).await;
+        let now = now.map_err(|why| of_read(&ReadEnd::Failed(why), topic))?;
+        if now.is_some_and(|now| offset <= now.end.0) {
+            return Ok(offset);
+        }
         return Err(refusals::out_of_range(
             "from",
             bounds.start.0,

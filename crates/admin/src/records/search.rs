@@ -131,7 +131,7 @@ async fn search(
             after.unwrap_or_default(),
             visibility,
         )
-        .await,
+        .await?,
         count,
         bytes,
         scan: Scan {
@@ -197,7 +197,7 @@ async fn lanes(
     from: Option<Position>,
     after: Vec<u64>,
     visibility: Visibility,
-) -> Vec<Lane> {
+) -> Result<Vec<Lane>, Problem> {
     let mut lanes = Vec::new();
     for partition in 0..topic.partitions() {
         let log = topic.log(partition);
@@ -206,7 +206,7 @@ async fn lanes(
         };
         let end = position::end(bounds, visibility);
         let start = match from {
-            Some(from) => from.offset(catalog, log, bounds, end).await,
+            Some(from) => from.offset(catalog, log, bounds, end).await?,
             None => bounds.start.0,
         };
         let after = after.get(partition as usize).copied();
@@ -216,7 +216,7 @@ async fn lanes(
         };
         lanes.push(Lane::new(partition, log, range));
     }
-    lanes
+    Ok(lanes)
 }
 
 impl Search {

@@ -70,7 +70,7 @@ async fn away(catalog: &TopicCatalog, topic: &Topic) -> Vec<u32> {
     }
     for partition in 0..topic.partitions() {
         if let Some(log) = topic.log(partition)
-            && !catalog.reach_logs(&[log]).await
+            && !catalog.is_reached(&[log])
         {
             away.push(partition);
         }
@@ -309,6 +309,11 @@ async fn truncate(
         if !numbers.insert(partition) {
             let why = format!("before: partition {partition} stands there twice");
             return Err(Problem::bad_request(why));
+        }
+        // The end that was heard last of another cell may be some milliseconds old.
+        if let Some(log) = topic.log(partition) {
+            let now = catalog.bounds_now(log).await;
+            now.map_err(|why| Problem::new(Code::Unreadable, why))?;
         }
         let cut = catalog.check_truncation(&topic, partition, offset.map(Offset));
         let (log, before) = cut.map_err(|why| refused(why, &topic, partition, offset))?;

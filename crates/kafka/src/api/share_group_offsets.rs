@@ -191,6 +191,7 @@ pub(super) fn alter(context: &RequestContext, call: Call, body: Decoder) -> Hand
             let index = u32::try_from(partition.partition_index).ok();
             let index = index.filter(|index| topic.as_ref().is_some_and(|topic| *index < topic.partitions()));
             let code = match (index, u64::try_from(partition.start_offset)) {
+                (Some(_), Ok(_)) if is_spread(topic.as_deref()) => ErrorCode::PolicyViolation,
                 (Some(index), Ok(offset)) => {
                     starts.push((index, Offset(offset)));
                     ErrorCode::None
@@ -298,4 +299,9 @@ fn respond_deleted(
         responses,
         ..DeleteShareGroupOffsetsResponse::default()
     })
+}
+
+/// Returns true if partitions lie in other cells, which share groups do not read.
+fn is_spread(topic: Option<&Topic>) -> bool {
+    topic.is_some_and(|topic| !topic.is_whole())
 }

@@ -80,7 +80,7 @@ impl PartitionCursors {
     pub(super) async fn find(&mut self, journal: &dyn Journal) {
         for place in &mut self.list {
             if let Some(time_ms) = place.time_ms.take()
-                && let Some(offset) = offset_at_time(journal, place.log, time_ms).await
+                && let Ok(Some(offset)) = offset_at_time(journal, place.log, time_ms).await
             {
                 place.next = offset;
             }

@@ -148,7 +148,10 @@ impl Member {
                 () = sleep_until(deadline) => {}
             }
             if deadline <= Instant::now() {
-                self.metrics.unserved.inc();
+                // Nodes have something to ask for whether there is a client or not.
+                if !client.ip().is_unspecified() {
+                    self.metrics.unserved.inc();
+                }
                 return None;
             }
         }
@@ -301,9 +304,7 @@ impl ToCells {
             own: Arc::clone(own),
         }
     }
-}
 
-impl ToCells {
     /// Connects to a door of a cell. No client is behind it.
     fn reach_door(&self, cell: u32, door: &'static str) -> Way<'_> {
         let node = (Ipv4Addr::UNSPECIFIED, 0).into();
