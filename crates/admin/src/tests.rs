@@ -152,7 +152,11 @@ impl World {
     }
 
     async fn over(journal: Arc<dyn Journal>) -> Self {
-        let broker = Broker::start(journal, BrokerSettings::default()).await;
+        Self::with(journal, BrokerSettings::default()).await
+    }
+
+    async fn with(journal: Arc<dyn Journal>, settings: BrokerSettings) -> Self {
+        let broker = Broker::start(journal, settings).await;
         let broker = Arc::new(broker.unwrap());
         let backend = Backend {
             connections: Arc::default(),

@@ -268,6 +268,13 @@ impl Door {
         if append.append.frames.is_empty() {
             return Ok(0);
         }
+        let topics = [Some(&endpoint.topic), endpoint.calls.as_ref()]
+            .into_iter()
+            .flatten();
+        for topic in topics.filter_map(|name| broker.topics().named(name)) {
+            // A topic that was just created comes to other cells a moment later.
+            broker.catalog().reach(&topic).await;
+        }
         let ticket = broker.catalog().append(vec![append.append]);
         if endpoint.waits || ticket.glance().committed() == Some(false) {
             stored(ticket.await)?;

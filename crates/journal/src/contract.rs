@@ -62,8 +62,8 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// Returns the bounds of the log, or `None` if it does not exist.
     fn bounds(&self, log: LogId) -> Option<Bounds>;
 
-    /// Waits until the bounds of logs are known, or it is clear that they do not come soon. `None` if all are
-    /// known at once: those of a journal of its own always are.
+    /// Waits until the bounds of logs are known and they can be read, or it is clear that this does not come
+    /// soon. `None` if it is so: of a journal of its own it always is.
     fn reach(&self, _logs: &[LogId]) -> Option<Reaching> {
         None
     }
@@ -113,7 +113,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn close(&self);
 }
 
-/// Wait for logs whose bounds are not known. True once they are.
+/// Wait for logs that cannot be read yet: true once they can.
 pub type Reaching = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// Start and end of a log.

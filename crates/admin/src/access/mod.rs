@@ -157,6 +157,15 @@ pub(crate) fn check_forwarding(
     }
 }
 
+/// Answer in place of one that came when another node may have taken over. `is_nothing`: nothing was changed.
+fn late(is_nothing: bool) -> Problem {
+    if is_nothing {
+        return stafett_http::slot::closed();
+    }
+    let why = "another node may have taken over before the answer: it may be done or not";
+    Problem::new(Code::OutcomeUnknown, why)
+}
+
 async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Next) -> Response {
     let peer = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let Ok(broker) = broker.get() else {
@@ -206,6 +215,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         caller,
         standing: Some(Arc::clone(&standing)),
     };
+    let is_safe = request.method().is_safe();
     let answered = SCOPE.scope(scope, next.run(request));
     let response = tokio::select! {
         biased;
@@ -213,7 +223,7 @@ async fn pass(State(broker): State<Slot<Broker>>, mut request: Request, next: Ne
         problem = standing.revoked(), if standing.may_be_cut() => return problem.into_response(),
     };
     if !standing.may_answer() {
-        return stafett_http::slot::closed().into_response();
+        return late(is_safe || !response.status().is_success()).into_response();
     }
     let response = quotas::charge_answer(&broker, &charged, response);
     if let Some(((outer, own), counted)) = upgrade

@@ -94,6 +94,8 @@ async fn copy(
         return Err(Problem::bad_request("to is another topic").with("field", "to"));
     }
     reach(&broker, &from).await?;
+    // A topic that was just created comes to other cells a moment later.
+    reach(&broker, &to).await?;
     let begins = place("from", wanted.from.as_deref(), Position::Earliest)?;
     let ends = place("until", wanted.until.as_deref(), Position::Latest)?;
     let mut parts = Vec::new();

@@ -1,9 +1,13 @@
 //! Topics: made, listed, changed, truncated, deleted.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use stafett_broker::BrokerSettings;
+use stafett_journal::MemoryJournal;
 use stafett_messaging::queues::{Declare, TopicQueueSpec};
-use stafett_model::{BatchBuilder, Codec, Namespace, Record};
+use stafett_model::{BatchBuilder, Codec, Namespace, Record, Tenure};
 use stafett_topics::{Append, NewTopic, TopicSettings};
 
 use super::{ManualWorld, World};
@@ -391,4 +395,27 @@ async fn a_full_disk_and_a_stopped_broker_are_refusals() {
     assert_eq!(world.ask("GET /v1/topics/t").await.1["partitions"], 1);
     world.backend.broker.close();
     refused(&world, &[("GET /v1/topics", "", 503, "not_serving")]).await;
+}
+
+#[tokio::test]
+async fn a_change_that_was_done_when_the_broker_may_have_lost_its_place_is_not_called_undone() {
+    let settings = BrokerSettings {
+        tenure: Tenure::new(|| false),
+        ..BrokerSettings::default()
+    };
+    let world = World::with(Arc::new(MemoryJournal::new()), settings).await;
+    let (status, done) = world.ask("PUT /v1/topics/t").await;
+    assert_eq!(
+        (status, &done["code"]),
+        (StatusCode::INTERNAL_SERVER_ERROR, &json!("outcome_unknown"))
+    );
+    assert!(world.broker.topics().named("t").is_some());
+    for request in ["GET /v1/topics/t", "PUT /v1/topics/%00"] {
+        let (status, late) = world.ask(request).await;
+        assert_eq!(
+            (status, &late["code"]),
+            (StatusCode::SERVICE_UNAVAILABLE, &json!("not_serving")),
+            "{request}"
+        );
+    }
 }
