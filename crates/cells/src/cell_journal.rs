@@ -107,9 +107,7 @@ impl CellJournal {
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
         self.others.get(usize::try_from(cell_of(log)?).ok()?)
     }
-}
 
-impl CellJournal {
     /// Appends to the own journal.
     fn store_own(&self, own: Vec<(Append, TicketSettler)>) {
         if own.is_empty() {

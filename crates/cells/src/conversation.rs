@@ -56,7 +56,7 @@ struct Conversation {
     waiting: Lock<Waiting>,
 }
 
-/// Takes questions to the owners of a cell. Returns once there can be none.
+/// Takes questions to the owners of a cell. Ends with the last of those that may ask.
 pub(crate) async fn run(
     other: Arc<OtherCell>,
     mut wanted: mpsc::Receiver<Wanted>,
@@ -111,34 +111,32 @@ impl Conversation {
     /// Fails questions that have waited too long, and all of them while the cell is away.
     fn give_up(&self) {
         let is_away = self.other.is_away();
-        let is_late = |asked: &Asked| is_away || asked.since.elapsed() > ANSWER_MAX;
-        let mut waiting = self.waiting.lock();
-        let late = waiting.questions.extract_if(.., |_, asked| is_late(asked));
-        let late: Vec<Asked> = late.map(|(_, asked)| asked).collect();
-        drop(waiting);
-        for asked in late {
-            asked.what.fail(self.other.cell, asked.is_sent);
-        }
+        self.fail_if(|asked| is_away || asked.since.elapsed() > ANSWER_MAX);
     }
 
     /// After a connection: appends that were sent have no known outcome, unless they may be sent again.
     fn on_break(&self) {
-        let mut waiting = self.waiting.lock();
-        let lost = waiting.questions.extract_if(.., |_, asked| {
+        self.fail_if(|asked| {
             let is_repeatable = match &asked.what {
                 What::Append { append, .. } => append.request.is_some(),
                 What::Read { .. } | What::FindTime { .. } => true,
             };
             asked.is_sent && !is_repeatable
         });
-        let lost: Vec<Asked> = lost.map(|(_, asked)| asked).collect();
+    }
+
+    fn fail_if(&self, fails: impl Fn(&Asked) -> bool) {
+        let mut waiting = self.waiting.lock();
+        let failed = waiting.questions.extract_if(.., |_, asked| fails(asked));
+        let failed: Vec<Asked> = failed.map(|(_, asked)| asked).collect();
         drop(waiting);
-        for asked in lost {
-            asked.what.fail(self.other.cell, true);
+        for asked in failed {
+            asked.what.fail(self.other.cell, asked.is_sent);
         }
     }
 
-    /// Asks over a connection until that ends. Returns without an error once there can be no more questions.
+    /// Asks over a connection until that ends. Returns without an error once all that may ask
+    /// have ended.
     async fn talk(
         &self,
         ToCell { stream, lost }: ToCell,
@@ -241,7 +239,7 @@ impl Conversation {
             let gone = waiting.questions.remove(&id);
             drop(waiting);
             if let Some(gone) = gone {
-                gone_topic(gone.what);
+                gone.what.refuse_as_gone();
             }
             return Ok(());
         };
@@ -406,22 +404,5 @@ fn outcome_of(outcome: Appended, logs: &[LogId]) -> Outcome {
             Outcome::Refused(why.about(log))
         }
         Appended::Unknown => Outcome::Unknown,
-    }
-}
-
-/// Answers a question about a topic that is gone.
-fn gone_topic(what: What) {
-    let gone = |log| stafett_journal::ReadError::NoSuchLog(log);
-    match what {
-        What::Append { logs, settler, .. } => {
-            let log = logs.first().copied().unwrap_or_default();
-            settler.settle(Outcome::Refused(stafett_journal::Refusal::NoSuchLog(log)));
-        }
-        What::Read { request, reply } => {
-            let _ = reply.send(request.logs.iter().map(|from| Err(gone(from.log))).collect());
-        }
-        What::FindTime { log, reply, .. } => {
-            let _ = reply.send(Err(gone(log)));
-        }
     }
 }

@@ -226,19 +226,36 @@ impl OtherCell {
 impl What {
     /// Answers that the cell gives none. `may_be_done`: it may have been asked.
     pub(crate) fn fail(self, cell: u32, may_be_done: bool) {
-        let failed = |log| ReadError::Io {
+        let outcome = if may_be_done {
+            Outcome::Unknown
+        } else {
+            Outcome::Refused(Refusal::Closed)
+        };
+        self.answer(outcome, |log| ReadError::Io {
             log,
             reason: format!("cell {cell} of the cluster gives no answer").into(),
+        });
+    }
+
+    /// Answers that the topic is gone.
+    pub(crate) fn refuse_as_gone(self) {
+        let log = match &self {
+            Self::Append { logs, .. } => logs.first().copied(),
+            Self::Read { .. } | Self::FindTime { .. } => None,
         };
+        let refusal = Refusal::NoSuchLog(log.unwrap_or_default());
+        self.answer(Outcome::Refused(refusal), ReadError::NoSuchLog);
+    }
+
+    /// Answers an append with an outcome, and a read with errors.
+    fn answer(self, outcome: Outcome, error: impl Fn(LogId) -> ReadError) {
         match self {
-            Self::Append { settler, .. } if may_be_done => settler.settle(Outcome::Unknown),
-            Self::Append { settler, .. } => settler.settle(Outcome::Refused(Refusal::Closed)),
+            Self::Append { settler, .. } => settler.settle(outcome),
             Self::Read { request, reply } => {
-                let failed = request.logs.iter().map(|from| Err(failed(from.log)));
-                let _ = reply.send(failed.collect());
+                let _ = reply.send(request.logs.iter().map(|from| Err(error(from.log))).collect());
             }
             Self::FindTime { log, reply, .. } => {
-                let _ = reply.send(Err(failed(log)));
+                let _ = reply.send(Err(error(log)));
             }
         }
     }

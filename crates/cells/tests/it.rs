@@ -28,7 +28,7 @@ const CELLS: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// Nobody owns the cell.
+    /// The cell has no owner.
     NoOwner,
     /// Questions are taken, and then the connection ends; the next one is open.
     Cuts,
