@@ -129,7 +129,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    fn time(self, number: i64) -> Option<Timestamp> {
+    pub(crate) fn time(self, number: i64) -> Option<Timestamp> {
         match self {
             Self::Milliseconds => Timestamp::from_millisecond(number),
             Self::Seconds => Timestamp::from_second(number),
@@ -179,6 +179,11 @@ impl TwoTimes {
                 .clone()
                 .ok_or_else(|| "the record has no zone".to_owned());
         };
+        Self::zone_named(json)
+    }
+
+    /// Reads a zone out of its JSON text.
+    pub(crate) fn zone_named(json: &str) -> Result<TimeZone, String> {
         let found = string(json).and_then(|name| zone(&name).ok());
         found.ok_or_else(|| format!("{} is no time zone", cited(json)))
     }

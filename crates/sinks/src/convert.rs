@@ -390,7 +390,8 @@ pub fn write_json(out: &mut Vec<u8>, columns: &[Column], rows: &Rows, cells: &[C
     out.push(b'}');
 }
 
-fn write_json_cell(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
+/// Writes a cell as a JSON value.
+pub(crate) fn write_json_cell(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
     match cell {
         Cell::Null => out.extend_from_slice(b"null"),
         Cell::Json(piece) => write_line(out, rows.text(piece)),

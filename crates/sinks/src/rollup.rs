@@ -6,6 +6,8 @@
 //!
 //! Length: folding of records, buckets and figures, which share their types.
 
+mod leaves;
+
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -20,6 +22,7 @@ use crate::computed::{TwoTimes, Unit};
 use crate::convert::Reason;
 use crate::document::{Document, cited};
 use crate::rows::{Cell, Cells, Rows};
+pub(crate) use leaves::Leaves;
 
 /// Bytes of the text of an attribute, at most: it is part of a key.
 const ATTRIBUTE_BYTES_MAX: usize = 200;
@@ -134,13 +137,23 @@ enum Total {
 }
 
 impl Figure {
-    fn field(&self) -> Option<(&[String], u16)> {
+    fn path(&self) -> Option<&[String]> {
+        match self {
+            Self::Count => None,
+            Self::Distinct { path }
+            | Self::CountOf { path }
+            | Self::Sum { path, .. }
+            | Self::Min { path, .. }
+            | Self::Max { path, .. } => Some(path),
+        }
+    }
+
+    /// Returns the decimals of a figure of numbers.
+    fn scale(&self) -> Option<u16> {
         match self {
             Self::Count | Self::Distinct { .. } => None,
-            Self::CountOf { path } => Some((path, VALUE_DIGITS)),
-            Self::Sum { path, scale } | Self::Min { path, scale } | Self::Max { path, scale } => {
-                Some((path, *scale))
-            }
+            Self::CountOf { .. } => Some(VALUE_DIGITS),
+            Self::Sum { scale, .. } | Self::Min { scale, .. } | Self::Max { scale, .. } => Some(*scale),
         }
     }
 
@@ -209,6 +222,17 @@ impl Rollup {
             .collect()
     }
 
+    /// Returns the start of a time's bucket of each granularity, by the clocks of a zone.
+    fn starts(&self, time: Timestamp, zone: &TimeZone) -> Result<Vec<Timestamp>, String> {
+        let local = zone.to_datetime(time);
+        let starts = self.every.iter().map(|every| {
+            let start = every.start(local).filter(|start| start.year() >= YEAR_MIN);
+            let start = start.and_then(|start| TimeZone::UTC.to_timestamp(start).ok());
+            start.ok_or_else(|| format!("{time} has no {} here", every.word()))
+        });
+        starts.collect()
+    }
+
     /// Returns how the store adds a figure to the one that it has, by column.
     pub(crate) fn merges(&self) -> Vec<(String, Merge)> {
         let merge = |figure: &Figure| match figure {
@@ -243,7 +267,6 @@ pub struct Groups {
     key: Vec<u8>,
     values: Vec<Share>,
     attributes: Vec<String>,
-    starts: Vec<Timestamp>,
     /// Times of the records that count, without the end; `None` is all.
     within: Option<Range<Timestamp>>,
 }
@@ -255,6 +278,11 @@ impl Groups {
             within: Some(times),
             ..Self::default()
         }
+    }
+
+    /// Returns the times of the records that count.
+    pub(crate) fn times(&self) -> Option<Range<Timestamp>> {
+        self.within.clone()
     }
 
     pub fn len(&self) -> usize {
@@ -282,22 +310,45 @@ impl Groups {
         }
         self.read_attributes(rollup, document).map_err(poison)?;
         self.read_values(rollup, document).map_err(poison)?;
-        let local = zone.to_datetime(time);
+        let starts = rollup.starts(time, &zone).map_err(poison)?;
         let name = zone_name(&zone);
-        self.starts.clear();
-        for every in &rollup.every {
-            let start = every.start(local).filter(|start| start.year() >= YEAR_MIN);
-            let start = start.and_then(|start| TimeZone::UTC.to_timestamp(start).ok());
-            self.starts
-                .push(start.ok_or_else(|| poison(format!("{time} has no {} here", every.word())))?);
+        self.each_key(rollup, (&starts, &name), |groups| groups.fold(rollup))
+            .map_err(poison)
+    }
+
+    /// Adds the sums of records with the same buckets, zone and attributes.
+    fn add_leaf<'a>(
+        &mut self,
+        rollup: &Rollup,
+        buckets: (&[Timestamp], &str),
+        attributes: impl Iterator<Item = &'a str>,
+        totals: &[Total],
+    ) -> Result<(), String> {
+        self.attributes.clear();
+        self.attributes.extend(attributes.map(str::to_owned));
+        self.each_key(rollup, buckets, |groups| groups.put(rollup, totals))
+    }
+
+    /// Adds other groups of the same roll-up. The error is a sum that is too large.
+    pub(crate) fn merge(&mut self, rollup: &Rollup, other: Self) -> Result<(), String> {
+        for (key, totals) in other.by_key {
+            self.key = key.into_vec();
+            self.put(rollup, &totals)?;
         }
-        for every_place in 0..self.starts.len() {
-            let Some(start) = self.starts.get(every_place).copied() else {
-                continue;
-            };
-            for by_place in 0..rollup.by.len() {
-                self.write_key(rollup, (every_place, by_place), start, &name);
-                self.fold(rollup).map_err(poison)?;
+        Ok(())
+    }
+
+    /// Writes the key of each granularity and set, one after the other.
+    fn each_key(
+        &mut self,
+        rollup: &Rollup,
+        (starts, zone): (&[Timestamp], &str),
+        mut each: impl FnMut(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for (every, start) in starts.iter().enumerate() {
+            for by in 0..rollup.by.len() {
+                self.write_key(rollup, (every, by), *start, zone);
+                each(self)?;
             }
         }
         Ok(())
@@ -306,20 +357,7 @@ impl Groups {
     fn read_attributes(&mut self, rollup: &Rollup, document: &Document<'_>) -> Result<(), String> {
         self.attributes.clear();
         for (name, path) in &rollup.attributes {
-            let json = document.at(path);
-            let text = match json.as_deref() {
-                None | Some("null") => String::new(),
-                Some(json) if json.starts_with(['{', '[']) => {
-                    return Err(format!("{name}: {} is no text", cited(json)));
-                }
-                Some(json) => string(json).map_or_else(|| json.to_owned(), std::borrow::Cow::into_owned),
-            };
-            if text.len() > ATTRIBUTE_BYTES_MAX || text.contains('\0') {
-                let why =
-                    format!("{name}: an attribute has at most {ATTRIBUTE_BYTES_MAX} bytes, none of them 0");
-                return Err(why);
-            }
-            self.attributes.push(text);
+            self.attributes.push(attribute(name, document.at(path).as_deref())?);
         }
         let names = rollup.by_names.iter().map(String::len).max().unwrap_or(0);
         if names + self.attributes.iter().map(String::len).sum::<usize>() > KEY_BYTES_MAX {
@@ -333,7 +371,8 @@ impl Groups {
     fn read_values(&mut self, rollup: &Rollup, document: &Document<'_>) -> Result<(), String> {
         self.values.clear();
         for (name, figure) in &rollup.figures {
-            self.values.push(share(name, figure, document)?);
+            let json = figure.path().and_then(|path| document.at(path));
+            self.values.push(share(name, figure, json.as_deref())?);
         }
         Ok(())
     }
@@ -369,13 +408,39 @@ impl Groups {
         let figures: Box<[_]> = figures
             .map(|((_, figure), value)| first(figure, *value))
             .collect();
-        let members = figures
-            .iter()
-            .filter(|total| matches!(total, Total::Members(_)))
-            .count();
-        self.bytes += self.key.len() + size_of_val(&*figures) + 64 + members * MEMBER_COST;
-        self.by_key.insert(self.key.as_slice().into(), figures);
+        self.begin(figures);
         Ok(())
+    }
+
+    /// Adds figures to those of the group with the written key.
+    fn put(&mut self, rollup: &Rollup, totals: &[Total]) -> Result<(), String> {
+        let Some(there) = self.by_key.get_mut(&self.key[..]) else {
+            self.begin(totals.into());
+            return Ok(());
+        };
+        for ((there, total), (name, figure)) in there.iter_mut().zip(totals).zip(&rollup.figures) {
+            let mut add = |share| {
+                let more = join(figure, there, share).ok_or_else(|| format!("{name}: too large a sum"))?;
+                self.bytes += more;
+                Ok::<_, String>(())
+            };
+            match total {
+                Total::Number(number) => add(number.map_or(Share::None, Share::Number))?,
+                Total::Members(members) => members.iter().try_for_each(|member| add(Share::Member(*member)))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the group with the written key.
+    fn begin(&mut self, figures: Box<[Total]>) {
+        let members = figures.iter().map(|total| match total {
+            Total::Members(members) => members.len(),
+            Total::Number(_) => 0,
+        });
+        let members = members.sum::<usize>() * MEMBER_COST;
+        self.bytes += self.key.len() + size_of_val(&*figures) + 64 + members;
+        self.by_key.insert(self.key.as_slice().into(), figures);
     }
 
     /// Moves the groups into rows, in the order of their keys.
@@ -435,31 +500,40 @@ fn write_row(rollup: &Rollup, key: &[u8], figures: &[Total], row: &mut Cells<'_>
     }
 }
 
-/// Returns the part of a record in a figure.
-fn share(name: &str, figure: &Figure, document: &Document<'_>) -> Result<Share, String> {
-    if let Figure::Distinct { path } = figure {
-        return match document.at(path).as_deref() {
-            None | Some("null") => Ok(Share::None),
-            Some(json) if json.starts_with(['{', '[']) => Err(format!("{name}: {} is no text", cited(json))),
-            Some(json) => Ok(Share::Member(member(string(json).as_deref().unwrap_or(json)))),
-        };
+/// Returns the text of an attribute.
+fn attribute(name: &str, json: Option<&str>) -> Result<String, String> {
+    let text = match json {
+        None | Some("null") => String::new(),
+        Some(json) if json.starts_with(['{', '[']) => {
+            return Err(format!("{name}: {} is no text", cited(json)));
+        }
+        Some(json) => string(json).map_or_else(|| json.to_owned(), std::borrow::Cow::into_owned),
+    };
+    if text.len() > ATTRIBUTE_BYTES_MAX || text.contains('\0') {
+        let why = format!("{name}: an attribute has at most {ATTRIBUTE_BYTES_MAX} bytes, none of them 0");
+        return Err(why);
     }
-    let Some((path, scale)) = figure.field() else {
-        return Ok(Share::Number(1));
-    };
-    let json = document.at(path);
-    let Some(json) = json.as_deref().filter(|json| *json != "null") else {
-        return Ok(Share::None);
-    };
-    let refused = || {
-        format!(
-            "{name}: {} is no number with at most {scale} decimals",
-            cited(json)
-        )
-    };
-    let value = scaled(json, VALUE_DIGITS, scale).ok_or_else(refused)?;
-    let is_count = matches!(figure, Figure::CountOf { .. });
-    Ok(Share::Number(if is_count { 1 } else { value }))
+    Ok(text)
+}
+
+/// Returns the part of a record in a figure, by the value of its field.
+fn share(name: &str, figure: &Figure, json: Option<&str>) -> Result<Share, String> {
+    let json = json.filter(|json| *json != "null");
+    match (figure, figure.scale(), json) {
+        (Figure::Count, ..) => Ok(Share::Number(1)),
+        (_, _, None) => Ok(Share::None),
+        (_, None, Some(json)) if json.starts_with(['{', '[']) => {
+            Err(format!("{name}: {} is no text", cited(json)))
+        }
+        (_, None, Some(json)) => Ok(Share::Member(member(string(json).as_deref().unwrap_or(json)))),
+        (_, Some(scale), Some(json)) => {
+            let value = scaled(json, VALUE_DIGITS, scale).ok_or_else(|| {
+                format!("{name}: {} is no number with at most {scale} decimals", cited(json))
+            })?;
+            let is_count = matches!(figure, Figure::CountOf { .. });
+            Ok(Share::Number(if is_count { 1 } else { value }))
+        }
+    }
 }
 
 /// Returns the hash of a distinct value: the same in each process.

@@ -57,6 +57,12 @@ impl Rows {
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.cells.clear();
+        self.offsets.clear();
+        self.buffer.clear();
+    }
+
     pub fn len(&self) -> usize {
         self.offsets.len()
     }

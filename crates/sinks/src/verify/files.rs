@@ -1,41 +1,118 @@
 //! A roll-up computed from files of its records.
 
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
 use stafett_model::{Headers, Offset, StoredRecord};
+use tokio::task::JoinSet;
 
 use super::VerifyError;
+use crate::columns::Column;
 use crate::convert::{Converted, Converter, write_json};
-use crate::definition::{Definition, TargetSpec};
-use crate::rollup::{Groups, Rollup};
+use crate::definition::{Definition, Format, TargetSpec};
+use crate::rollup::{Groups, Leaves, Rollup};
 use crate::scan::columns;
-use crate::target::files::{Covered, Files};
+use crate::target::files::{Counting, Covered, Files};
 use crate::target::postgres::Summed;
-use crate::target::{Place, Steps};
+use crate::target::{Place, Steps, TargetError};
 
 /// Sums up the rows of files, which have to be of the same records as the figures of some places. Returns
 /// their number.
 pub(super) async fn fold_files(
     files: &Definition,
     sink: &Definition,
-    rollup: &Rollup,
+    rollup: &Arc<Rollup>,
     summed: Option<&[Summed]>,
     groups: &mut Groups,
 ) -> Result<u64, VerifyError> {
     let TargetSpec::Files(spec) = &files.target else {
         return Err(VerifyError::NoFiles(files.name.clone()));
     };
-    columns(files).map_err(|_| VerifyError::NoFiles(files.name.clone()))?;
-    let mut target = Files::new(&files.name, spec, &files.columns, || 0, Steps::default());
+    let all = columns(files).map_err(|_| VerifyError::NoFiles(files.name.clone()))?;
+    // Without steps, rows are summed up as they are.
+    let fields = rollup.fields().filter(|_| sink.steps.is_empty());
+    let is_read = |column: &&Column| match &fields {
+        Some(fields) if spec.format == Format::Parquet => fields.contains(&&*column.name),
+        _ => true,
+    };
+    let read: Vec<Column> = all.iter().filter(is_read).cloned().collect();
+    let mut target = Files::new(&files.name, spec, &read, || 0, Steps::default());
     let found = target.counting().await?;
     if let Some(summed) = summed {
         check_all(summed, &found.places)?;
     }
+    if fields.is_some() {
+        fold_rows(&mut target, found.files, &read, rollup, groups).await
+    } else {
+        fold_records(&mut target, found.files, (files, sink), rollup, groups).await
+    }
+}
+
+/// Sums up rows as they are, on all cores.
+async fn fold_rows(
+    target: &mut Files,
+    files: Vec<Counting>,
+    columns: &[Column],
+    rollup: &Arc<Rollup>,
+    groups: &mut Groups,
+) -> Result<u64, VerifyError> {
+    let sums = || Leaves::new(rollup, columns, groups.times());
+    let cores = available_parallelism().map_or(1, usize::from);
+    let mut idle: Vec<Leaves> = (0..cores.min(files.len())).map(|_| sums()).collect();
+    let (mut at_work, mut records) = (JoinSet::new(), 0);
+    for file in files {
+        let mut leaves = match idle.pop() {
+            Some(leaves) => leaves,
+            None => joined(&mut at_work, &mut records).await?,
+        };
+        let found = target.found(&file).await?;
+        at_work.spawn_blocking(move || {
+            let mut count = 0;
+            let read = found.read(|rows| {
+                count += rows.len() as u64;
+                leaves.add(rows)?;
+                rows.clear();
+                Ok(())
+            });
+            read.map(|_| (leaves, count))
+        });
+    }
+    while !at_work.is_empty() {
+        idle.push(joined(&mut at_work, &mut records).await?);
+    }
+    for leaves in idle {
+        let sums = leaves.finish().and_then(|sums| groups.merge(rollup, sums));
+        sums.map_err(TargetError::Stop)?;
+    }
+    Ok(records)
+}
+
+type Work = JoinSet<Result<(Leaves, u64), TargetError>>;
+
+/// Returns the sums of a file that was read, with those before, and counts its rows.
+async fn joined(at_work: &mut Work, records: &mut u64) -> Result<Leaves, TargetError> {
+    let ended = || TargetError::Stop("a file was not read to its end".to_owned());
+    let result = at_work.join_next().await.ok_or_else(ended)?;
+    let (leaves, count) = result.map_err(|_| ended())??;
+    *records += count;
+    Ok(leaves)
+}
+
+/// Sums up rows as records that pass through the steps of a sink, one after the other.
+async fn fold_records(
+    target: &mut Files,
+    all: Vec<Counting>,
+    (files, sink): (&Definition, &Definition),
+    rollup: &Rollup,
+    groups: &mut Groups,
+) -> Result<u64, VerifyError> {
     let mut converter = Converter::new(sink.columns.clone(), sink.steps.clone(), sink.on_unknown);
     let place = Place {
         topic: files.name.clone(),
         partition: 0,
     };
     let mut records = 0;
-    for file in found.files {
+    for file in all {
         let rows = target.rows_of(&file).await?;
         for (_, cells) in rows.all().iter() {
             let mut value = Vec::new();

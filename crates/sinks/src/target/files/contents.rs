@@ -1,8 +1,11 @@
 //! Rows of the files that count, read back.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
 use super::Files;
+use super::encode::Encoder;
 use super::manifest::{Manifest, hex_hash};
 use super::storage::computed;
 use crate::rows::Rows;
@@ -97,6 +100,12 @@ impl Files {
 
     /// Reads the rows of a file, which has to be as its manifest says.
     pub(crate) async fn rows_of(&mut self, file: &Counting) -> Result<Rows, TargetError> {
+        let found = self.found(file).await?;
+        computed(|| found.read(|_| Ok(())))
+    }
+
+    /// Reads the bytes of a file.
+    pub(crate) async fn found(&mut self, file: &Counting) -> Result<Found, TargetError> {
         let Counting { path, sha256, writer } = file;
         let mut bytes = self.storage.read(path).await?;
         if bytes.is_none() {
@@ -105,11 +114,37 @@ impl Files {
         }
         let bytes =
             bytes.ok_or_else(|| TargetError::Stop(format!("{path}: a manifest names it, and it is gone")))?;
-        if hex_hash(&bytes) != *sha256 {
+        Ok(Found {
+            path: path.clone(),
+            sha256: sha256.clone(),
+            bytes,
+            encoder: Arc::clone(&self.encoder),
+        })
+    }
+}
+
+/// Bytes under the name of a file.
+#[derive(Debug)]
+pub(crate) struct Found {
+    path: String,
+    sha256: String,
+    bytes: Vec<u8>,
+    encoder: Arc<Encoder>,
+}
+
+impl Found {
+    /// Reads the rows of the file, in parts behind which `each` is called: it may clear the rows. The file has to
+    /// be as its manifest says.
+    pub(crate) fn read(
+        self,
+        each: impl FnMut(&mut Rows) -> Result<(), String>,
+    ) -> Result<Rows, TargetError> {
+        let path = self.path;
+        if hex_hash(&self.bytes) != self.sha256 {
             let why = format!("{path} has other bytes than its manifest says");
             return Err(TargetError::Stop(why));
         }
-        let rows = computed(|| self.encoder.decode(bytes));
-        rows.map_err(|why| TargetError::Stop(format!("{path}: {why}")))
+        let read = self.encoder.read(self.bytes, each);
+        read.map_err(|why| TargetError::Stop(format!("{path}: {why}")))
     }
 }

@@ -3,27 +3,31 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use bytes::Bytes;
 use flate2::read::GzDecoder;
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::Field;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::encode::Encoder;
+use super::parquet_rows;
 use crate::cells;
 use crate::columns::{Column, Kind};
 use crate::definition::{Compression, Format};
 use crate::document::Document;
-use crate::rows::{Cell, Cells, Rows};
+use crate::rows::Rows;
 
 impl Encoder {
-    /// Returns the rows of a file of these columns. A column that the file lacks is null.
-    pub(super) fn decode(&self, bytes: Vec<u8>) -> Result<Rows, String> {
+    /// Reads the rows of a file of these columns, in parts behind which `each` is called: it may clear the rows.
+    /// A column that the file lacks is null.
+    pub(super) fn read(
+        &self,
+        bytes: Vec<u8>,
+        mut each: impl FnMut(&mut Rows) -> Result<(), String>,
+    ) -> Result<Rows, String> {
+        let mut rows = Rows::new(self.columns.len());
         if self.format == Format::Parquet {
-            return of_parquet(&self.columns, bytes);
+            parquet_rows::read(&self.columns, bytes, &mut rows, each)?;
+            return Ok(rows);
         }
         let text = self.plain(bytes)?;
-        let mut rows = Rows::new(self.columns.len());
         match self.format {
             Format::Ndjson | Format::Parquet => {
                 for line in text.lines() {
@@ -39,6 +43,7 @@ impl Encoder {
             }
             Format::Csv => self.csv_rows(&text, &mut rows)?,
         }
+        each(&mut rows)?;
         Ok(rows)
     }
 
@@ -149,61 +154,10 @@ fn csv_field(text: &str) -> (Option<Cow<'_, str>>, &str) {
     (Some(Cow::Owned(field)), "")
 }
 
-fn of_parquet(columns: &[Column], bytes: Vec<u8>) -> Result<Rows, String> {
-    let text = |why: parquet::errors::ParquetError| why.to_string();
-    let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(text)?;
-    let mut rows = Rows::new(columns.len());
-    for found in reader.get_row_iter(None).map_err(text)? {
-        let found = found.map_err(text)?;
-        rows.push(0, |row| {
-            for column in columns {
-                let field = found.get_column_iter().find(|(name, _)| **name == column.name);
-                let cell = match field {
-                    Some((_, field)) => parquet_cell(row, column.kind, field),
-                    None => Some(Cell::Null),
-                };
-                row.push(cell.ok_or_else(|| format!("{}: no {} in the file", column.name, column.kind))?);
-            }
-            Ok::<_, String>(())
-        })?;
-    }
-    Ok(rows)
-}
-
-/// Returns a value of Parquet as a cell. `None` for a type that the sink does not write.
-fn parquet_cell(row: &mut Cells<'_>, kind: Kind, field: &Field) -> Option<Cell> {
-    if let Field::Null = field {
-        return Some(Cell::Null);
-    }
-    Some(match (kind, field) {
-        (Kind::Text, Field::Str(text)) => Cell::Text(row.piece(text.as_bytes())),
-        (Kind::Jsonb, Field::Str(text)) => Cell::Json(row.piece(text.as_bytes())),
-        (Kind::Boolean, Field::Bool(it)) => Cell::Boolean(*it),
-        (Kind::Bigint, Field::Long(it)) => Cell::Integer(*it),
-        (Kind::Double, Field::Double(it)) => Cell::Double(*it),
-        (Kind::Numeric { .. }, Field::Decimal(decimal)) => {
-            let negative = decimal.data().first().is_some_and(|byte| byte & 0x80 != 0);
-            let start = if negative { -1_i128 } else { 0 };
-            let units = decimal
-                .data()
-                .iter()
-                .fold(start, |units, byte| (units << 8) | i128::from(*byte));
-            let scale = u16::try_from(decimal.scale()).ok()?;
-            let text = cells::decimal(&cells::unscaled(units, scale), 1000, scale)?;
-            Cell::Numeric(row.piece(text.as_bytes()))
-        }
-        (Kind::Timestamptz, Field::TimestampMicros(it)) => Cell::Instant(*it),
-        (Kind::Timestamp, Field::TimestampMicros(it)) => Cell::Local(*it),
-        (Kind::Date, Field::Date(it)) => Cell::Date(*it),
-        (Kind::Uuid, Field::Bytes(bytes)) => Cell::Uuid(row.piece(bytes.data())),
-        (Kind::Bytea, Field::Bytes(bytes)) => Cell::Bytes(row.piece(bytes.data())),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Cell;
     use crate::definition::{Definition, TargetSpec};
 
     const COLUMNS: &str = "[sink.a.columns]\n\
@@ -221,6 +175,10 @@ mod tests {
             panic!("files");
         };
         Encoder::new(spec, &sink.columns)
+    }
+
+    fn decoded(encoder: &Encoder, bytes: Vec<u8>) -> Result<Rows, String> {
+        encoder.read(bytes, |_| Ok(()))
     }
 
     fn shown(rows: &Rows) -> Vec<Vec<String>> {
@@ -261,21 +219,19 @@ mod tests {
                 (format!("{b}{c}"), vec!["B", "3"]),
                 (format!("{d}{b}{a}"), vec!["null", "B", "A"]),
             ] {
-                let read = encoder(&fields, &columns).decode(bytes.clone()).unwrap();
+                let read = decoded(&encoder(&fields, &columns), bytes.clone()).unwrap();
                 assert_eq!(shown(&read), [expected], "{format}: {columns}");
             }
             if format == "csv" {
-                let other = encoder(&fields, d).decode(bytes).unwrap_err();
+                let other = decoded(&encoder(&fields, d), bytes).unwrap_err();
                 assert!(other.contains("names no column of the sink"), "{other}");
             }
         }
         // Without a header there are no names: another number of columns is noticed at least.
         let bare = "format = \"csv\"\nheader = false";
-        let read = encoder(bare, &format!("{a}{b}"))
-            .decode(b"x,y\n".to_vec())
-            .unwrap();
+        let read = decoded(&encoder(bare, &format!("{a}{b}")), b"x,y\n".to_vec()).unwrap();
         assert_eq!(shown(&read), [["x", "y"]]);
-        let why = encoder(bare, a).decode(b"x,y\n".to_vec()).unwrap_err();
+        let why = decoded(&encoder(bare, a), b"x,y\n".to_vec()).unwrap_err();
         assert!(why.contains("a line has 2 fields, and not 1"), "{why}");
     }
 
@@ -315,7 +271,7 @@ mod tests {
                 .unwrap();
             }
             let encoder = Encoder::new(spec, &sink.columns);
-            let read = encoder.decode(encoder.encode(&rows.all()).unwrap()).unwrap();
+            let read = decoded(&encoder, encoder.encode(&rows.all()).unwrap()).unwrap();
             assert_eq!(read.len(), 3, "{format}");
             for row in 0..3 {
                 let shown = |rows: &Rows| {

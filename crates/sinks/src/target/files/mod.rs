@@ -24,9 +24,11 @@ mod encode;
 mod folder;
 mod manifest;
 pub(crate) mod parquet;
+mod parquet_rows;
 pub(crate) mod storage;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use stafett_model::Lock;
@@ -48,7 +50,7 @@ pub type WallClock = fn() -> i64;
 pub struct Files {
     sink: String,
     storage: Storage,
-    encoder: Encoder,
+    encoder: Arc<Encoder>,
     split_records: usize,
     writer: String,
     wall: WallClock,
@@ -105,7 +107,7 @@ impl Files {
         Self {
             sink: sink.to_owned(),
             storage: Storage::of(spec),
-            encoder: Encoder::new(spec, columns),
+            encoder: Arc::new(Encoder::new(spec, columns)),
             split_records: spec.split_records.unwrap_or(usize::MAX),
             writer: Uuid::new_v4().simple().to_string(),
             wall,

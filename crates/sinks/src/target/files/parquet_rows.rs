@@ -1,0 +1,232 @@
+//! Rows of a Parquet file, read back: some of its columns, a batch of rows at a time.
+
+use bytes::Bytes;
+use parquet::basic::{LogicalType, TimeUnit, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{
+    BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, Int32Type, Int64Type,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+
+use crate::cells;
+use crate::columns::{Column, Kind};
+use crate::rows::{Cell, Cells, Rows};
+
+/// Rows of a batch, at most.
+const BATCH: usize = 8192;
+
+/// Reads these columns of a file, batch after batch, behind the rows that are there. `each` is called behind a
+/// batch, and may clear them. A column that the file lacks is null.
+pub(super) fn read(
+    columns: &[Column],
+    bytes: Vec<u8>,
+    rows: &mut Rows,
+    mut each: impl FnMut(&mut Rows) -> Result<(), String>,
+) -> Result<(), String> {
+    let file = SerializedFileReader::new(Bytes::from(bytes)).map_err(text)?;
+    for number in 0..file.num_row_groups() {
+        let group = file.get_row_group(number).map_err(text)?;
+        let parts = columns.iter().map(|column| Part::open(&*group, column));
+        let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
+        let all = group.metadata().num_rows();
+        let mut left = usize::try_from(all).map_err(|_| format!("a row group of {all} rows"))?;
+        while left > 0 {
+            let count = left.min(BATCH);
+            left -= count;
+            for part in &mut parts {
+                part.fill(count)?;
+            }
+            for _ in 0..count {
+                rows.push(0, |row| {
+                    for part in &mut parts {
+                        let cell = part.next(row);
+                        row.push(cell);
+                    }
+                    Ok::<_, String>(())
+                })?;
+            }
+            each(rows)?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn text(why: ParquetError) -> String {
+    why.to_string()
+}
+
+/// A column of a row group.
+enum Part {
+    Missing,
+    Boolean(Values<BoolType>),
+    Long(Values<Int64Type>, Kind),
+    Days(Values<Int32Type>),
+    Double(Values<DoubleType>),
+    Bytes(Values<ByteArrayType>, Kind),
+    Fixed(Values<FixedLenByteArrayType>, Kind),
+}
+
+impl Part {
+    /// An error if the file has another type under the column's name.
+    fn open(group: &dyn RowGroupReader, column: &Column) -> Result<Self, String> {
+        let schema = group.metadata().schema_descr();
+        let place = (0..schema.num_columns()).find(|at| schema.column(*at).name() == column.name);
+        let Some(place) = place else {
+            return Ok(Self::Missing);
+        };
+        let descriptor = schema.column(place);
+        let other = || format!("{}: no {} in the file", column.name, column.kind);
+        let kind = kind(column.kind, &descriptor).ok_or_else(other)?;
+        let is_flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
+        let is_optional = descriptor.max_def_level() > 0;
+        Ok(match group.get_column_reader(place).map_err(text)? {
+            _ if !is_flat => return Err(other()),
+            ColumnReader::BoolColumnReader(reader) => Self::Boolean(Values::new(reader, is_optional)),
+            ColumnReader::Int64ColumnReader(reader) => Self::Long(Values::new(reader, is_optional), kind),
+            ColumnReader::Int32ColumnReader(reader) => Self::Days(Values::new(reader, is_optional)),
+            ColumnReader::DoubleColumnReader(reader) => Self::Double(Values::new(reader, is_optional)),
+            ColumnReader::ByteArrayColumnReader(reader) => Self::Bytes(Values::new(reader, is_optional), kind),
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+                Self::Fixed(Values::new(reader, is_optional), kind)
+            }
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FloatColumnReader(_) => return Err(other()),
+        })
+    }
+
+    /// Reads the values of the next rows.
+    fn fill(&mut self, rows: usize) -> Result<(), String> {
+        match self {
+            Self::Missing => Ok(()),
+            Self::Boolean(values) => values.fill(rows),
+            Self::Long(values, _) => values.fill(rows),
+            Self::Days(values) => values.fill(rows),
+            Self::Double(values) => values.fill(rows),
+            Self::Bytes(values, _) => values.fill(rows),
+            Self::Fixed(values, _) => values.fill(rows),
+        }
+    }
+
+    /// Returns the cell of the next row.
+    fn next(&mut self, row: &mut Cells<'_>) -> Cell {
+        let cell = match self {
+            Self::Missing => None,
+            Self::Boolean(values) => values.next().map(|it| Cell::Boolean(*it)),
+            Self::Days(values) => values.next().map(|it| Cell::Date(*it)),
+            Self::Double(values) => values.next().map(|it| Cell::Double(*it)),
+            Self::Long(values, kind) => values.next().map(|it| match kind {
+                Kind::Timestamptz => Cell::Instant(*it),
+                Kind::Timestamp => Cell::Local(*it),
+                Kind::Numeric { scale, .. } => decimal(row, (*it).into(), *scale),
+                _ => Cell::Integer(*it),
+            }),
+            Self::Bytes(values, kind) => values.next().map(|it| {
+                let piece = row.piece(it.data());
+                match kind {
+                    Kind::Text => Cell::Text(piece),
+                    Kind::Jsonb => Cell::Json(piece),
+                    _ => Cell::Bytes(piece),
+                }
+            }),
+            Self::Fixed(values, kind) => values.next().map(|it| match kind {
+                Kind::Numeric { scale, .. } => decimal(row, units(it.data()), *scale),
+                _ => Cell::Uuid(row.piece(it.data())),
+            }),
+        };
+        cell.unwrap_or(Cell::Null)
+    }
+}
+
+/// Returns the kind of a column as the file has it, with the file's own decimals. `None` if that is another kind.
+fn kind(kind: Kind, found: &ColumnDescriptor) -> Option<Kind> {
+    let logical = found.logical_type_ref();
+    let time = |is_utc: bool| logical == Some(&LogicalType::timestamp(is_utc, TimeUnit::MICROS));
+    let physical = found.physical_type();
+    let is_same = match kind {
+        Kind::Text => physical == Physical::BYTE_ARRAY && logical == Some(&LogicalType::String),
+        Kind::Jsonb => physical == Physical::BYTE_ARRAY && logical == Some(&LogicalType::Json),
+        Kind::Bytea => physical == Physical::BYTE_ARRAY && logical.is_none(),
+        Kind::Boolean => physical == Physical::BOOLEAN,
+        Kind::Bigint => physical == Physical::INT64 && logical.is_none(),
+        Kind::Double => physical == Physical::DOUBLE,
+        Kind::Timestamptz => physical == Physical::INT64 && time(true),
+        Kind::Timestamp => physical == Physical::INT64 && time(false),
+        Kind::Date => physical == Physical::INT32 && logical == Some(&LogicalType::Date),
+        Kind::Uuid => physical == Physical::FIXED_LEN_BYTE_ARRAY && logical == Some(&LogicalType::Uuid),
+        Kind::Numeric { .. } => {
+            let Some(LogicalType::Decimal(decimal)) = logical else {
+                return None;
+            };
+            let is_known = matches!(physical, Physical::INT64 | Physical::FIXED_LEN_BYTE_ARRAY);
+            let precision = u16::try_from(decimal.precision).ok().filter(|_| is_known)?;
+            let scale = u16::try_from(decimal.scale).ok()?;
+            return Some(Kind::Numeric { precision, scale });
+        }
+    };
+    is_same.then_some(kind)
+}
+
+/// Returns a whole number of big-endian bytes.
+fn units(bytes: &[u8]) -> i128 {
+    let is_negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let start = if is_negative { -1_i128 } else { 0 };
+    bytes
+        .iter()
+        .fold(start, |units, byte| (units << 8) | i128::from(*byte))
+}
+
+fn decimal(row: &mut Cells<'_>, units: i128, scale: u16) -> Cell {
+    let text = cells::decimal(&cells::unscaled(units, scale), 1000, scale);
+    Cell::Numeric(row.piece(text.unwrap_or_default().as_bytes()))
+}
+
+/// Values of the rows of a batch.
+struct Values<T: DataType> {
+    reader: ColumnReaderImpl<T>,
+    is_optional: bool,
+    /// For each row 1 if it has a value; empty unless the column is optional.
+    levels: Vec<i16>,
+    values: Vec<T::T>,
+    /// Places of the next row, and of the next value.
+    row: usize,
+    value: usize,
+}
+
+impl<T: DataType> Values<T> {
+    fn new(reader: ColumnReaderImpl<T>, is_optional: bool) -> Self {
+        Self {
+            reader,
+            is_optional,
+            levels: Vec::new(),
+            values: Vec::new(),
+            row: 0,
+            value: 0,
+        }
+    }
+
+    /// An error if the column has fewer rows than its group.
+    fn fill(&mut self, rows: usize) -> Result<(), String> {
+        self.levels.clear();
+        self.values.clear();
+        (self.row, self.value) = (0, 0);
+        let levels = self.is_optional.then_some(&mut self.levels);
+        let read = self.reader.read_records(rows, levels, None, &mut self.values);
+        let (found, ..) = read.map_err(text)?;
+        if found != rows {
+            return Err(format!("a column has {found} rows where its group has {rows}"));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<&T::T> {
+        let level = self.levels.get(self.row);
+        self.row += 1;
+        if level == Some(&0) {
+            return None;
+        }
+        self.value += 1;
+        self.values.get(self.value - 1)
+    }
+}
