@@ -137,10 +137,34 @@ pub(crate) fn scaled(json: &str, whole: u16, scale: u16) -> Option<i128> {
     if !json.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return None;
     }
+    short(json, whole, scale).or_else(|| long(json, whole, scale))
+}
+
+fn long(json: &str, whole: u16, scale: u16) -> Option<i128> {
     let plain = decimal(json, whole + scale, scale)?;
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
     let width = usize::from(scale);
     format!("{whole}{fraction:0<width$}").parse().ok()
+}
+
+/// Returns a number of plain digits within the bounds in units of its last decimal: most are such ones.
+fn short(json: &str, whole: u16, scale: u16) -> Option<i128> {
+    let digits = json.strip_prefix('-').unwrap_or(json);
+    let (before, behind) = digits.split_once('.').unwrap_or((digits, ""));
+    let missing = usize::from(scale).checked_sub(behind.len())?;
+    if before.len() > usize::from(whole).min(18) || scale > 18 {
+        return None;
+    }
+    let number = |text: &str| {
+        text.bytes().try_fold(0_u64, |units, byte| {
+            let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+            Some(units * 10 + digit)
+        })
+    };
+    let ten = |places: usize| 10_i128.pow(u32::try_from(places).unwrap_or(u32::MAX));
+    let behind_units = i128::from(number(behind)?) * ten(missing);
+    let units = i128::from(number(before)?) * ten(usize::from(scale)) + behind_units;
+    Some(if digits.len() < json.len() { -units } else { units })
 }
 
 /// Returns the text of a number in units of its last decimal.
@@ -228,6 +252,21 @@ mod tests {
             assert!(shown(kind, json).is_err(), "{kind} {json}");
         }
         assert_eq!(shown("bigint", "[1]"), Err("[1] is no bigint".to_owned()));
+    }
+
+    #[test]
+    fn a_number_of_plain_digits_has_the_units_of_any_other() {
+        for json in [
+            "0", "-0", "7", "-7.5", "7.50", "0.001", "-0.001", "999999999999999", "1000000000000000", "1.234",
+            "1e2", "1.5e-1", "12.340", "-999999999999999.99",
+        ] {
+            for scale in [0, 1, 2, 9, 15] {
+                let long = long(json, 15, scale);
+                assert_eq!(scaled(json, 15, scale), long, "{json} {scale}");
+                assert!(short(json, 15, scale).is_none_or(|units| Some(units) == long), "{json} {scale}");
+            }
+        }
+        assert_eq!(short("-12.34", 15, 3), Some(-12_340));
     }
 
     #[test]
