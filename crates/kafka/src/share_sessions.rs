@@ -1,8 +1,9 @@
 //! Share sessions (KIP-932): partitions that a member of a share group fetches, so that it sends only
 //! changes.
 //!
-//! A member has one session. It ends with its last request (epoch -1) or with the connection that opened it;
-//! then the records that the member holds come again.
+//! A member has one session, of the connection that opened it. It ends with its last request (epoch -1) or with
+//! that connection; then the records that the member holds come again. So requests of a connection that the
+//! member gave up, processed late, take nothing from its next session.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -60,6 +61,11 @@ struct Session {
 }
 
 impl Session {
+    fn is_of(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
+        let is_own = |one: &OpenedSession| one.number == self.number && one.member == *member;
+        opened.iter().rev().any(is_own)
+    }
+
     /// Adds and removes partitions. Returns them in the order of this fetch; the next one begins with
     /// another.
     fn update(&mut self, added: &[PartitionId], forgotten: &[PartitionId]) -> Vec<PartitionId> {
@@ -113,19 +119,18 @@ impl ShareSessions {
         Ok(partitions)
     }
 
-    /// Continues a session. Returns its partitions.
+    /// Continues a session that is one of `opened`. Returns its partitions.
     pub(crate) fn go_on(
         &self,
         member: &ShareMember,
         epoch: i32,
-        added: &[PartitionId],
-        forgotten: &[PartitionId],
+        (added, forgotten): (&[PartitionId], &[PartitionId]),
+        opened: &[OpenedSession],
     ) -> Result<Vec<PartitionId>, ErrorCode> {
         let mut inner = self.inner.lock();
-        let session = inner
-            .sessions
-            .get_mut(member)
-            .ok_or(ErrorCode::ShareSessionNotFound)?;
+        let session = inner.sessions.get_mut(member);
+        let session = session.filter(|session| session.is_of(member, opened));
+        let session = session.ok_or(ErrorCode::ShareSessionNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidShareSessionEpoch);
         }
@@ -133,9 +138,11 @@ impl ShareSessions {
         Ok(session.update(added, forgotten))
     }
 
-    /// Returns true if the member has a session.
-    pub(crate) fn has(&self, member: &ShareMember) -> bool {
-        self.inner.lock().sessions.contains_key(member)
+    /// Returns true if the member has a session that is one of `opened`.
+    pub(crate) fn has(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
+        let inner = self.inner.lock();
+        let session = inner.sessions.get(member);
+        session.is_some_and(|session| session.is_of(member, opened))
     }
 
     /// Ends a session. False if there is none.
@@ -169,19 +176,22 @@ mod tests {
         let (one, topic) = (member("one"), TopicId(7));
         let all = [(topic, 0), (topic, 1)];
         let not_found = Err(ErrorCode::ShareSessionNotFound);
-        assert_eq!(sessions.go_on(&one, 1, &[], &[]), not_found);
         let mut opened = Vec::new();
+        assert_eq!(sessions.go_on(&one, 1, (&[], &[]), &opened), not_found);
         assert_eq!(sessions.open(&one, &all, &mut opened).unwrap(), all);
         let turned = [(topic, 1), (topic, 0)];
-        assert_eq!(sessions.go_on(&one, 1, &all, &[]).unwrap(), turned);
-        assert_eq!(sessions.go_on(&one, 2, &all, &[]).unwrap(), all);
+        assert_eq!(sessions.go_on(&one, 1, (&all, &[]), &opened).unwrap(), turned);
+        assert_eq!(sessions.go_on(&one, 2, (&all, &[]), &opened).unwrap(), all);
         for epoch in [1, 2, 4] {
             let wrong = Err(ErrorCode::InvalidShareSessionEpoch);
-            assert_eq!(sessions.go_on(&one, epoch, &[], &[]), wrong);
+            assert_eq!(sessions.go_on(&one, epoch, (&[], &[]), &opened), wrong);
         }
-        assert_eq!(sessions.go_on(&one, 3, &[], &[(topic, 0)]).unwrap(), [(topic, 1)]);
+        assert_eq!(
+            sessions.go_on(&one, 3, (&[], &[(topic, 0)]), &opened).unwrap(),
+            [(topic, 1)]
+        );
         assert!(sessions.close(&one) && !sessions.close(&one));
-        assert_eq!(sessions.go_on(&one, 4, &[], &[]), not_found);
+        assert_eq!(sessions.go_on(&one, 4, (&[], &[]), &opened), not_found);
     }
 
     #[test]
@@ -207,7 +217,13 @@ mod tests {
         sessions.open(&member("a"), &[], &mut second).unwrap();
         let ended: Vec<_> = first.iter().map(|one| sessions.close_opened(one)).collect();
         assert_eq!(ended, [false, true]);
-        assert!(sessions.has(&member("a")) && !sessions.has(&member("b")));
+        let (a, b) = (member("a"), member("b"));
+        assert!(sessions.has(&a, &second) && !sessions.has(&b, &first));
+        // Requests of the first connection that come late are none of the session of the second.
+        let not_found = Err(ErrorCode::ShareSessionNotFound);
+        assert!(!sessions.has(&a, &first));
+        assert_eq!(sessions.go_on(&a, 1, (&[], &[]), &first), not_found);
+        assert!(sessions.go_on(&a, 1, (&[], &[]), &second).is_ok());
         sessions.open(&member("c"), &[], &mut first).unwrap();
         assert_eq!(first.len(), 1, "ended ones are forgotten");
     }

@@ -33,12 +33,16 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
         Err(why) => return refuse(ErrorCode::InvalidRequest, why),
     };
     let sessions = &shared.share_sessions;
+    let opened = context.opened_sessions.lock();
     let session = match request.share_session_epoch {
         EPOCH_OPEN => Err(ErrorCode::InvalidShareSessionEpoch),
-        EPOCH_CLOSE if sessions.has(&member) => Ok(()),
+        EPOCH_CLOSE if sessions.has(&member, &opened) => Ok(()),
         EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
-        epoch => sessions.go_on(&member, epoch, &[], &[]).map(drop),
+        epoch => sessions
+            .go_on(&member, epoch, (&[], &[]), &opened)
+            .map(drop),
     };
+    drop(opened);
     if let Err(code) = session {
         return refuse(code, "The share session does not go on with this epoch.");
     }

@@ -149,17 +149,19 @@ impl ShareFetch {
         });
         let forgotten: Vec<PartitionId> = forgotten.collect();
         let sessions = &context.shared.share_sessions;
+        let mut opened = context.opened_sessions.lock();
         let partitions = match epoch {
             EPOCH_OPEN if self.acknowledges() => {
                 return Err(invalid(
                     "The first request of a share session acknowledges nothing.",
                 ));
             }
-            EPOCH_OPEN => sessions.open(&member, &added, &mut context.opened_sessions.lock()),
-            EPOCH_CLOSE if sessions.has(&member) => Ok(Vec::new()),
+            EPOCH_OPEN => sessions.open(&member, &added, &mut opened),
+            EPOCH_CLOSE if sessions.has(&member, &opened) => Ok(Vec::new()),
             EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
-            _ => sessions.go_on(&member, epoch, &added, &forgotten),
+            _ => sessions.go_on(&member, epoch, (&added, &forgotten), &opened),
         };
+        drop(opened);
         let partitions =
             partitions.map_err(|code| (code, "The share session does not go on with this epoch."))?;
         if !request.is_renew_ack {

@@ -42,6 +42,7 @@ mod code {
     pub(super) const UNKNOWN_MEMBER: i16 = 25;
     pub(super) const GROUP_NOT_FOUND: i16 = 69;
     pub(super) const FENCED_EPOCH: i16 = 110;
+    pub(super) const SESSION_NOT_FOUND: i16 = 122;
 }
 
 /// Settings of a group.
@@ -97,6 +98,9 @@ struct Member {
     assigned: BTreeSet<Owned>,
     /// Epoch of the next request of its session, and its partitions.
     session: Option<(i32, BTreeSet<Owned>)>,
+    /// True if a connection that it gave up may have a request that opens a session, processed late: that one
+    /// takes the place of its next.
+    may_lose_session: bool,
 }
 
 /// A pending request.
@@ -284,6 +288,7 @@ impl Sharing {
     pub(super) fn on_end(&mut self) {
         for member in &mut self.members {
             member.lose(&mut self.deliveries);
+            member.may_lose_session = false;
         }
         self.deliveries.is_stopping = false;
     }
@@ -306,6 +311,7 @@ impl Member {
             report_ms: 0,
             assigned: BTreeSet::new(),
             session: None,
+            may_lose_session: false,
         }
     }
 
@@ -340,6 +346,7 @@ impl Member {
         let fetches = u32::try_from(fetches.count()).unwrap_or(u32::MAX);
         deliveries.on_left(self.group(), self.holder(), fetches);
         self.connection = None;
+        self.may_lose_session = fetches > 0;
         self.session = None;
         self.report_ms = 0;
         self.waiting.clear();
@@ -391,6 +398,10 @@ impl Member {
             self.session = None;
         }
         self.send(VERSION, &request, Asked::Acknowledge(sent));
+    }
+
+    fn has_lost_session(&self, code: i16) -> bool {
+        self.may_lose_session && code == code::SESSION_NOT_FOUND
     }
 
     fn turn(&mut self, context: &mut Context<'_>, notes: &mut Vec<String>) -> Result<(), Finding> {
@@ -448,7 +459,7 @@ impl Member {
             Asked::Fetch(sent) => {
                 let answer = connection.read::<ShareFetchRequest>(VERSION, answer)?;
                 notes.push(format!("sharer {number} gets {}", requests::describe(&answer)));
-                if answer.error_code != 0 && !context.may_refuse {
+                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code) {
                     return Err(wrong(format!("{answer:?}")));
                 }
                 let is_stored = answer.error_code == 0;
@@ -461,7 +472,7 @@ impl Member {
             Asked::Acknowledge(sent) => {
                 let answer = connection.read::<ShareAcknowledgeRequest>(VERSION, answer)?;
                 notes.push(format!("sharer {number} has settled: {answer:?}"));
-                if answer.error_code != 0 && !context.may_refuse {
+                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code) {
                     return Err(wrong(format!("{answer:?}")));
                 }
                 let is_stored = answer.error_code == 0;
