@@ -124,14 +124,16 @@ async fn a_record_waits_for_its_row_and_the_sink_can_be_stopped_meanwhile() {
     assert_eq!(texts(&scene), ["a/NO \"Åsa \\\"x\\\"\"", "c/DK null"]);
 }
 
-/// Writes the definitions of a table, of files and of a roll-up over one topic.
-fn define_three(scene: &Scene, server: &Server) {
+/// Writes the definitions of a table, of files of two kinds and of a roll-up over one topic.
+fn define_all(scene: &Scene, server: &Server) {
     let columns = "columns]\nn = { type = \"bigint\" }\nat = { type = \"timestamptz\" }\n";
     let definition = format!(
         "[sink.table]\nfrom = \"log\"\nto = \"postgres\"\nurl = \"{url}\"\ntable = \"t\"\ncreate = true\n\
          flush = {{ every = \"50ms\" }}\n[sink.table.{columns}\
          [sink.files]\nfrom = \"log\"\nto = \"files\"\npath = '{out}'\nformat = \"csv\"\n\
          flush = {{ every = \"50ms\" }}\n[sink.files.{columns}\
+         [sink.parquet]\nfrom = \"log\"\nto = \"files\"\npath = '{out}-parquet'\nformat = \"parquet\"\n\
+         flush = {{ every = \"50ms\" }}\n[sink.parquet.{columns}\
          [sink.sums]\nfrom = \"log\"\nto = \"postgres\"\nurl = \"{url}\"\ntable = \"sums\"\ncreate = true\n\
          mode = \"rollup\"\nflush = {{ every = \"50ms\" }}\n\
          [sink.sums.rollup]\ntime = {{ field = \"at\", zone = \"UTC\" }}\nevery = [\"day\", \"month\"]\n\
@@ -149,14 +151,14 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     };
     let client = server.connect().await;
     let scene = Scene::new();
-    define_three(&scene, &server);
+    define_all(&scene, &server);
     printed(scene.sink("apply", &[]).output().unwrap());
     let lines = (0..60).map(|n| {
         let day = n % 30 + 1;
         format!("k{n}:{{\"n\":{n},\"at\":\"2026-11-{day:02}T12:00:00Z\"}}\n")
     });
     scene.produce(&lines.collect::<Vec<_>>().concat());
-    scene.run_to_the_end(180);
+    scene.run_to_the_end(240);
     let file = scene.file();
     let rollup = |words: &[&str]| {
         let file = ["-f", file.to_str().unwrap()];
@@ -173,8 +175,10 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     );
     let (code, said) = rollup(&["verify"]);
     assert_eq!(code, Some(0), "{said}");
-    let (code, said) = rollup(&["verify", "sums", "--files", "files"]);
-    assert!(code == Some(0) && said.contains("60 records read"), "{said}");
+    for files in ["files", "parquet"] {
+        let (code, said) = rollup(&["verify", "sums", "--files", files]);
+        assert!(code == Some(0) && said.contains("60 records read"), "{said}");
+    }
     // A row of the table, and a figure, are changed by a hand.
     let change =
         "UPDATE t SET n = 1000 WHERE n = 7; UPDATE sums SET total = total + 1 WHERE bucket = '2026-11-08'";
@@ -226,7 +230,7 @@ fn late_files(scene: &Scene) {
     let made = printed(scene.sink("replay", &words).output().unwrap());
     let text = fs::read_to_string(scene.file()).unwrap();
     fs::write(scene.file(), format!("{text}{made}")).unwrap();
-    scene.run_to_the_end(300);
+    scene.run_to_the_end(360);
 }
 
 /// Writes the records of the table again into another one.
@@ -239,7 +243,7 @@ async fn written_again(scene: &Scene, client: &Client) {
     );
     let text = fs::read_to_string(scene.file()).unwrap();
     fs::write(scene.file(), format!("{text}{made}")).unwrap();
-    scene.run_to_the_end(240);
+    scene.run_to_the_end(300);
     let statement = "SELECT count(*), count(DISTINCT n) FROM t_new";
     let row = client.query_one(statement, &[]).await.unwrap();
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (60, 60));
