@@ -257,13 +257,28 @@ mod tests {
     #[test]
     fn a_number_of_plain_digits_has_the_units_of_any_other() {
         for json in [
-            "0", "-0", "7", "-7.5", "7.50", "0.001", "-0.001", "999999999999999", "1000000000000000", "1.234",
-            "1e2", "1.5e-1", "12.340", "-999999999999999.99",
+            "0",
+            "-0",
+            "7",
+            "-7.5",
+            "7.50",
+            "0.001",
+            "-0.001",
+            "999999999999999",
+            "1000000000000000",
+            "1.234",
+            "1e2",
+            "1.5e-1",
+            "12.340",
+            "-999999999999999.99",
         ] {
             for scale in [0, 1, 2, 9, 15] {
                 let long = long(json, 15, scale);
                 assert_eq!(scaled(json, 15, scale), long, "{json} {scale}");
-                assert!(short(json, 15, scale).is_none_or(|units| Some(units) == long), "{json} {scale}");
+                assert!(
+                    short(json, 15, scale).is_none_or(|units| Some(units) == long),
+                    "{json} {scale}"
+                );
             }
         }
         assert_eq!(short("-12.34", 15, 3), Some(-12_340));

@@ -357,7 +357,8 @@ impl Groups {
     fn read_attributes(&mut self, rollup: &Rollup, document: &Document<'_>) -> Result<(), String> {
         self.attributes.clear();
         for (name, path) in &rollup.attributes {
-            self.attributes.push(attribute(name, document.at(path).as_deref())?);
+            self.attributes
+                .push(attribute(name, document.at(path).as_deref())?);
         }
         let names = rollup.by_names.iter().map(String::len).max().unwrap_or(0);
         if names + self.attributes.iter().map(String::len).sum::<usize>() > KEY_BYTES_MAX {
@@ -426,7 +427,9 @@ impl Groups {
             };
             match total {
                 Total::Number(number) => add(number.map_or(Share::None, Share::Number))?,
-                Total::Members(members) => members.iter().try_for_each(|member| add(Share::Member(*member)))?,
+                Total::Members(members) => members
+                    .iter()
+                    .try_for_each(|member| add(Share::Member(*member)))?,
             }
         }
         Ok(())
@@ -528,7 +531,10 @@ fn share(name: &str, figure: &Figure, json: Option<&str>) -> Result<Share, Strin
         (_, None, Some(json)) => Ok(Share::Member(member(string(json).as_deref().unwrap_or(json)))),
         (_, Some(scale), Some(json)) => {
             let value = scaled(json, VALUE_DIGITS, scale).ok_or_else(|| {
-                format!("{name}: {} is no number with at most {scale} decimals", cited(json))
+                format!(
+                    "{name}: {} is no number with at most {scale} decimals",
+                    cited(json)
+                )
             })?;
             let is_count = matches!(figure, Figure::CountOf { .. });
             Ok(Share::Number(if is_count { 1 } else { value }))

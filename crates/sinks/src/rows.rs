@@ -152,10 +152,12 @@ pub(crate) struct Cells<'a> {
 }
 
 impl Cells<'_> {
+    #[inline]
     pub(crate) fn push(&mut self, cell: Cell) {
         self.cells.push(cell);
     }
 
+    #[inline]
     pub(crate) fn piece(&mut self, bytes: &[u8]) -> Piece {
         self.written(|buffer| buffer.extend_from_slice(bytes))
     }

@@ -38,9 +38,7 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
         EPOCH_OPEN => Err(ErrorCode::InvalidShareSessionEpoch),
         EPOCH_CLOSE if sessions.has(&member, &opened) => Ok(()),
         EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
-        epoch => sessions
-            .go_on(&member, epoch, (&[], &[]), &opened)
-            .map(drop),
+        epoch => sessions.go_on(&member, epoch, (&[], &[]), &opened).map(drop),
     };
     drop(opened);
     if let Err(code) = session {

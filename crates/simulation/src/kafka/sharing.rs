@@ -459,7 +459,8 @@ impl Member {
             Asked::Fetch(sent) => {
                 let answer = connection.read::<ShareFetchRequest>(VERSION, answer)?;
                 notes.push(format!("sharer {number} gets {}", requests::describe(&answer)));
-                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code) {
+                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code)
+                {
                     return Err(wrong(format!("{answer:?}")));
                 }
                 let is_stored = answer.error_code == 0;
@@ -472,7 +473,8 @@ impl Member {
             Asked::Acknowledge(sent) => {
                 let answer = connection.read::<ShareAcknowledgeRequest>(VERSION, answer)?;
                 notes.push(format!("sharer {number} has settled: {answer:?}"));
-                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code) {
+                if answer.error_code != 0 && !context.may_refuse && !self.has_lost_session(answer.error_code)
+                {
                     return Err(wrong(format!("{answer:?}")));
                 }
                 let is_stored = answer.error_code == 0;

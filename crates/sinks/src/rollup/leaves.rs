@@ -22,6 +22,8 @@ use crate::rows::{Cell, Rows};
 
 /// Leaves, and values of a column that are remembered, at most.
 const MANY: usize = 1 << 17;
+/// Rows between two looks at these bounds.
+const LOOK: usize = 1024;
 /// Memory of leaves, at most.
 const BYTES_MAX: usize = 64 << 20;
 /// Seconds in which buckets are the same, as a rule.
@@ -30,23 +32,25 @@ const QUARTER: i64 = 900;
 const POISON: u32 = u32::MAX;
 
 type Bytes = Box<[u8]>;
+type Map<K, V> = HashMap<K, V, ahash::RandomState>;
 
 /// Sums of rows.
 #[derive(Debug)]
 pub(crate) struct Leaves {
     rollup: Arc<Rollup>,
     columns: Columns,
-    zones: HashMap<Bytes, u32>,
+    zones: Map<Bytes, u32>,
     zones_by_number: Vec<(TimeZone, String)>,
-    /// Buckets by zone and quarter of an hour.
-    quarters: HashMap<(u32, i64), u32>,
-    buckets: HashMap<Buckets, u32>,
+    /// Buckets by zone and quarter of an hour, and those of the row before.
+    quarters: Map<(u32, i64), u32>,
+    last: Option<((u32, i64), u32)>,
+    buckets: Map<Buckets, u32>,
     buckets_by_number: Vec<Buckets>,
-    attributes: Vec<HashMap<Bytes, u32>>,
+    attributes: Vec<Map<Bytes, u32>>,
     attributes_by_number: Vec<String>,
-    members: HashMap<Bytes, Option<Member>>,
+    members: Map<Bytes, Option<Member>>,
     /// Leaves by the numbers of their buckets and attributes.
-    leaves: HashMap<Box<[u32]>, u32>,
+    leaves: Map<Box<[u32]>, u32>,
     totals: Vec<Box<[Total]>>,
     bytes: usize,
     groups: Groups,
@@ -99,15 +103,16 @@ impl Leaves {
                 figures: rollup.figures.iter().map(figure).collect(),
             },
             rollup: Arc::clone(rollup),
-            zones: HashMap::new(),
+            zones: Map::default(),
             zones_by_number: Vec::new(),
-            quarters: HashMap::new(),
-            buckets: HashMap::new(),
+            quarters: Map::default(),
+            last: None,
+            buckets: Map::default(),
             buckets_by_number: Vec::new(),
-            attributes: vec![HashMap::new(); rollup.attributes.len()],
+            attributes: vec![Map::default(); rollup.attributes.len()],
             attributes_by_number: Vec::new(),
-            members: HashMap::new(),
-            leaves: HashMap::new(),
+            members: Map::default(),
+            leaves: Map::default(),
             totals: Vec::new(),
             bytes: 0,
             groups: Groups::default(),
@@ -122,9 +127,9 @@ impl Leaves {
 
     /// Adds rows. One that cannot be summed up is left out. The error is a sum that is too large.
     pub(crate) fn add(&mut self, rows: &Rows) -> Result<(), String> {
-        for (_, cells) in rows.all().iter() {
+        for (at, (_, cells)) in rows.all().iter().enumerate() {
             let _ = self.add_row(rows, cells);
-            if self.is_full() {
+            if at % LOOK == 0 && self.is_full() {
                 self.flush()?;
             }
         }
@@ -171,13 +176,19 @@ impl Leaves {
         let names = self.rollup.by_names.iter().map(String::len).max().unwrap_or(0);
         let texts = texts(&self.attributes_by_number, &self.key);
         let is_poison = names + texts.map(str::len).sum::<usize>() > KEY_BYTES_MAX;
-        let number = if is_poison { POISON } else { number(self.totals.len()) };
+        let number = if is_poison {
+            POISON
+        } else {
+            number(self.totals.len())
+        };
         self.leaves.insert(self.key.as_slice().into(), number);
         if is_poison {
             return None;
         }
         let figures = self.rollup.figures.iter().zip(&self.values);
-        let totals: Box<[_]> = figures.map(|((_, figure), value)| first(figure, *value)).collect();
+        let totals: Box<[_]> = figures
+            .map(|((_, figure), value)| first(figure, *value))
+            .collect();
         self.bytes += size_of_val(&*totals) + self.key.len() * 4 + 64;
         self.totals.push(totals);
         Some(())
@@ -214,7 +225,13 @@ impl Leaves {
             return None;
         }
         let quarter = time.as_second().div_euclid(QUARTER);
+        if let Some((last, found)) = self.last
+            && last == (zone, quarter)
+        {
+            return Some(found);
+        }
         if let Some(found) = self.quarters.get(&(zone, quarter)) {
+            self.last = Some(((zone, quarter), *found));
             return Some(*found);
         }
         let (time_zone, _) = self.zones_by_number.get(zone as usize)?;
@@ -282,6 +299,7 @@ impl Leaves {
             return member.map(Share::Member);
         }
         match (figure.scale(), cell) {
+            (_, Cell::Null) => share(name, figure, None).ok(),
             (Some(scale), Cell::Integer(value)) => {
                 let is_short = value.unsigned_abs() < 10_u64.pow(VALUE_DIGITS.into());
                 let is_count = matches!(figure, Figure::CountOf { .. });
@@ -305,13 +323,19 @@ impl Leaves {
     /// Moves the leaves into their groups.
     fn flush(&mut self) -> Result<(), String> {
         for (key, leaf) in std::mem::take(&mut self.leaves) {
-            let buckets = key.first().and_then(|at| self.buckets_by_number.get(*at as usize));
+            let buckets = key
+                .first()
+                .and_then(|at| self.buckets_by_number.get(*at as usize));
             let (Some(totals), Some((zone, starts))) = (self.totals.get(leaf as usize), buckets) else {
                 continue;
             };
-            let (_, zone) = self.zones_by_number.get(*zone as usize).ok_or("a zone is missing")?;
+            let (_, zone) = self
+                .zones_by_number
+                .get(*zone as usize)
+                .ok_or("a zone is missing")?;
             let texts = texts(&self.attributes_by_number, &key);
-            self.groups.add_leaf(&self.rollup, (starts, zone), texts, totals)?;
+            self.groups
+                .add_leaf(&self.rollup, (starts, zone), texts, totals)?;
         }
         self.forget();
         Ok(())
@@ -320,11 +344,15 @@ impl Leaves {
     fn forget(&mut self) {
         self.zones.clear();
         let own = self.rollup.time.zone.clone();
-        self.zones_by_number = own.into_iter().map(|zone| (zone.clone(), zone_name(&zone))).collect();
+        self.zones_by_number = own
+            .into_iter()
+            .map(|zone| (zone.clone(), zone_name(&zone)))
+            .collect();
         self.quarters.clear();
+        self.last = None;
         self.buckets.clear();
         self.buckets_by_number.clear();
-        self.attributes.iter_mut().for_each(HashMap::clear);
+        self.attributes.iter_mut().for_each(Map::clear);
         self.attributes_by_number.clear();
         self.members.clear();
         self.leaves.clear();
@@ -427,7 +455,11 @@ mod tests {
             "null",
             "\"Mars\"",
         ];
-        let starts = ["2026-03-29T00:00:00Z", "1972-01-07T00:30:00Z", "2026-10-03T15:00:00Z"];
+        let starts = [
+            "2026-03-29T00:00:00Z",
+            "1972-01-07T00:30:00Z",
+            "2026-10-03T15:00:00Z",
+        ];
         let long = format!("\"{}\"", "x".repeat(201));
         let apps = ["\"a\"", "\"b\\\"\\u00e9\"", "\"\"", "null", &long];
         let (scores, prices) = (["1.5", "null", "-0.5", "1.25"], ["1.23", "-7", "null", "0.0001"]);
@@ -440,7 +472,11 @@ mod tests {
                 let [zone, app] = [zones[step % 6], apps[step / 3 % 5]];
                 let [score, price] = [scores[step % 7 % 4], prices[step % 11 % 4]];
                 let seconds = ["3", "-4", "null", "1000000000000000"][step % 13 % 4];
-                let at = if step % 29 == 0 { "null".to_owned() } else { time(at) };
+                let at = if step % 29 == 0 {
+                    "null".to_owned()
+                } else {
+                    time(at)
+                };
                 all.push(format!(
                     r#"{{"at":{at},"zone":{zone},"app":{app},"score":{score},"seconds":{seconds},"price":{price}}}"#
                 ));
@@ -488,7 +524,10 @@ mod tests {
             for (zones, within) in [
                 (with_zone, None),
                 (without, None),
-                (with_zone, Some("2026-03-29T00:30:00Z".parse().unwrap()..Timestamp::MAX)),
+                (
+                    with_zone,
+                    Some("2026-03-29T00:30:00Z".parse().unwrap()..Timestamp::MAX),
+                ),
             ] {
                 let (sink, columns) = (rollup(zones), columns(kind));
                 let rollup = sink.rollup.as_ref().unwrap();

@@ -157,8 +157,8 @@ fn csv_field(text: &str) -> (Option<Cow<'_, str>>, &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Cell;
     use crate::definition::{Definition, TargetSpec};
+    use crate::rows::Cell;
 
     const COLUMNS: &str = "[sink.a.columns]\n\
         t = { type = \"text\" }\nb = { type = \"boolean\" }\ni = { type = \"bigint\" }\nd = { type = \"double\" }\n\

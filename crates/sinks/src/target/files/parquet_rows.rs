@@ -88,7 +88,9 @@ impl Part {
             ColumnReader::Int64ColumnReader(reader) => Self::Long(Values::new(reader, is_optional), kind),
             ColumnReader::Int32ColumnReader(reader) => Self::Days(Values::new(reader, is_optional)),
             ColumnReader::DoubleColumnReader(reader) => Self::Double(Values::new(reader, is_optional)),
-            ColumnReader::ByteArrayColumnReader(reader) => Self::Bytes(Values::new(reader, is_optional), kind),
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                Self::Bytes(Values::new(reader, is_optional), kind)
+            }
             ColumnReader::FixedLenByteArrayColumnReader(reader) => {
                 Self::Fixed(Values::new(reader, is_optional), kind)
             }
