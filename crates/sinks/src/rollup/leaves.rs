@@ -50,7 +50,7 @@ pub(crate) struct Leaves {
     attributes_by_number: Vec<String>,
     members: Map<Bytes, Option<Member>>,
     /// Leaves by the numbers of their buckets and attributes.
-    leaves: Map<Box<[u32]>, u32>,
+    by_key: Map<Box<[u32]>, u32>,
     totals: Vec<Box<[Total]>>,
     bytes: usize,
     groups: Groups,
@@ -112,7 +112,7 @@ impl Leaves {
             attributes: vec![Map::default(); rollup.attributes.len()],
             attributes_by_number: Vec::new(),
             members: Map::default(),
-            leaves: Map::default(),
+            by_key: Map::default(),
             totals: Vec::new(),
             bytes: 0,
             groups: Groups::default(),
@@ -161,7 +161,7 @@ impl Leaves {
             let value = self.share(rows, cell(place), at)?;
             self.values.push(value);
         }
-        let leaf = match self.leaves.get(&self.key[..]) {
+        let leaf = match self.by_key.get(&self.key[..]) {
             Some(leaf) => *leaf,
             None => return self.begin_leaf(),
         };
@@ -181,7 +181,7 @@ impl Leaves {
         } else {
             number(self.totals.len())
         };
-        self.leaves.insert(self.key.as_slice().into(), number);
+        self.by_key.insert(self.key.as_slice().into(), number);
         if is_poison {
             return None;
         }
@@ -215,11 +215,14 @@ impl Leaves {
 
     /// Returns the number of a row's buckets.
     fn buckets_of(&mut self, rows: &Rows, cell: Cell, zone: u32) -> Option<u32> {
-        let time = match cell {
-            Cell::Null => return None,
-            Cell::Instant(micros) => Timestamp::from_microsecond(micros).ok()?,
-            Cell::Integer(number) => self.rollup.time.unit.time(number)?,
-            _ => self.rollup.time.time_of(&json_of(rows, cell)).ok()?,
+        let time = if let Cell::Instant(micros) = cell {
+            Timestamp::from_microsecond(micros).ok()?
+        } else if let Cell::Integer(number) = cell {
+            self.rollup.time.unit.time(number)?
+        } else if cell == Cell::Null {
+            return None;
+        } else {
+            self.rollup.time.time_of(&json_of(rows, cell)).ok()?
         };
         if self.within.as_ref().is_some_and(|times| !times.contains(&time)) {
             return None;
@@ -247,14 +250,13 @@ impl Leaves {
                 && at(to).as_ref() == Some(&starts)
         });
         let key = (zone, starts.into_boxed_slice());
-        let found = match self.buckets.get(&key) {
-            Some(found) => *found,
-            None => {
-                let new = number(self.buckets_by_number.len());
-                self.buckets_by_number.push(key.clone());
-                self.buckets.insert(key, new);
-                new
-            }
+        let found = if let Some(found) = self.buckets.get(&key) {
+            *found
+        } else {
+            let new = number(self.buckets_by_number.len());
+            self.buckets_by_number.push(key.clone());
+            self.buckets.insert(key, new);
+            new
         };
         if is_even {
             self.quarters.insert((zone, quarter), found);
@@ -285,16 +287,15 @@ impl Leaves {
             && cell != Cell::Null
         {
             let raw = raw(&mut self.json, rows, cell);
-            let member = match self.members.get(raw) {
-                Some(member) => *member,
-                None => {
-                    let member = match share(name, figure, Some(&json_of(rows, cell))) {
-                        Ok(Share::Member(member)) => Some(member),
-                        Ok(Share::None | Share::Number(_)) | Err(_) => None,
-                    };
-                    self.members.insert(raw.into(), member);
-                    member
-                }
+            let member = if let Some(member) = self.members.get(raw) {
+                *member
+            } else {
+                let member = match share(name, figure, Some(&json_of(rows, cell))) {
+                    Ok(Share::Member(member)) => Some(member),
+                    Ok(Share::None | Share::Number(_)) | Err(_) => None,
+                };
+                self.members.insert(raw.into(), member);
+                member
             };
             return member.map(Share::Member);
         }
@@ -312,7 +313,7 @@ impl Leaves {
 
     fn is_full(&self) -> bool {
         self.bytes > BYTES_MAX
-            || self.leaves.len() > MANY
+            || self.by_key.len() > MANY
             || self.attributes_by_number.len() > MANY
             || self.members.len() > MANY
             || self.quarters.len() > MANY
@@ -322,7 +323,7 @@ impl Leaves {
 
     /// Moves the leaves into their groups.
     fn flush(&mut self) -> Result<(), String> {
-        for (key, leaf) in std::mem::take(&mut self.leaves) {
+        for (key, leaf) in std::mem::take(&mut self.by_key) {
             let buckets = key
                 .first()
                 .and_then(|at| self.buckets_by_number.get(*at as usize));
@@ -355,7 +356,7 @@ impl Leaves {
         self.attributes.iter_mut().for_each(Map::clear);
         self.attributes_by_number.clear();
         self.members.clear();
-        self.leaves.clear();
+        self.by_key.clear();
         self.totals.clear();
         self.bytes = 0;
     }

@@ -12,7 +12,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use crate::cells;
 use crate::columns::{Column, Kind};
-use crate::rows::{Cell, Cells, Rows};
+use crate::rows::{Cell, Cells, Piece, Rows};
 
 /// Rows of a batch, at most.
 const BATCH: usize = 8192;
@@ -62,11 +62,15 @@ fn text(why: ParquetError) -> String {
 enum Part {
     Missing,
     Boolean(Values<BoolType>),
-    Long(Values<Int64Type>, Kind),
+    /// Numbers and times, as cells of one kind.
+    Long(Values<Int64Type>, fn(i64) -> Cell),
     Days(Values<Int32Type>),
     Double(Values<DoubleType>),
-    Bytes(Values<ByteArrayType>, Kind),
-    Fixed(Values<FixedLenByteArrayType>, Kind),
+    Bytes(Values<ByteArrayType>, fn(Piece) -> Cell),
+    /// Decimals of up to 18 digits, and of more.
+    Short(Values<Int64Type>, u16),
+    Decimal(Values<FixedLenByteArrayType>, u16),
+    Uuid(Values<FixedLenByteArrayType>),
 }
 
 impl Part {
@@ -79,20 +83,47 @@ impl Part {
         };
         let descriptor = schema.column(place);
         let other = || format!("{}: no {} in the file", column.name, column.kind);
-        let kind = kind(column.kind, &descriptor).ok_or_else(other)?;
         let is_flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
+        if !is_flat || !is_of(column.kind, &descriptor) {
+            return Err(other());
+        }
         let is_optional = descriptor.max_def_level() > 0;
+        let scale = match descriptor.logical_type_ref() {
+            Some(LogicalType::Decimal(decimal)) => u16::try_from(decimal.scale).ok(),
+            Some(_) | None => None,
+        };
         Ok(match group.get_column_reader(place).map_err(text)? {
-            _ if !is_flat => return Err(other()),
             ColumnReader::BoolColumnReader(reader) => Self::Boolean(Values::new(reader, is_optional)),
-            ColumnReader::Int64ColumnReader(reader) => Self::Long(Values::new(reader, is_optional), kind),
             ColumnReader::Int32ColumnReader(reader) => Self::Days(Values::new(reader, is_optional)),
             ColumnReader::DoubleColumnReader(reader) => Self::Double(Values::new(reader, is_optional)),
+            ColumnReader::Int64ColumnReader(reader) => {
+                let values = Values::new(reader, is_optional);
+                if let Some(scale) = scale {
+                    Self::Short(values, scale)
+                } else if column.kind == Kind::Timestamptz {
+                    Self::Long(values, Cell::Instant)
+                } else if column.kind == Kind::Timestamp {
+                    Self::Long(values, Cell::Local)
+                } else {
+                    Self::Long(values, Cell::Integer)
+                }
+            }
             ColumnReader::ByteArrayColumnReader(reader) => {
-                Self::Bytes(Values::new(reader, is_optional), kind)
+                let values = Values::new(reader, is_optional);
+                if column.kind == Kind::Text {
+                    Self::Bytes(values, Cell::Text)
+                } else if column.kind == Kind::Jsonb {
+                    Self::Bytes(values, Cell::Json)
+                } else {
+                    Self::Bytes(values, Cell::Bytes)
+                }
             }
             ColumnReader::FixedLenByteArrayColumnReader(reader) => {
-                Self::Fixed(Values::new(reader, is_optional), kind)
+                let values = Values::new(reader, is_optional);
+                match scale {
+                    Some(scale) => Self::Decimal(values, scale),
+                    None => Self::Uuid(values),
+                }
             }
             ColumnReader::Int96ColumnReader(_) | ColumnReader::FloatColumnReader(_) => return Err(other()),
         })
@@ -103,11 +134,11 @@ impl Part {
         match self {
             Self::Missing => Ok(()),
             Self::Boolean(values) => values.fill(rows),
-            Self::Long(values, _) => values.fill(rows),
+            Self::Long(values, _) | Self::Short(values, _) => values.fill(rows),
             Self::Days(values) => values.fill(rows),
             Self::Double(values) => values.fill(rows),
             Self::Bytes(values, _) => values.fill(rows),
-            Self::Fixed(values, _) => values.fill(rows),
+            Self::Decimal(values, _) | Self::Uuid(values) => values.fill(rows),
         }
     }
 
@@ -118,35 +149,22 @@ impl Part {
             Self::Boolean(values) => values.next().map(|it| Cell::Boolean(*it)),
             Self::Days(values) => values.next().map(|it| Cell::Date(*it)),
             Self::Double(values) => values.next().map(|it| Cell::Double(*it)),
-            Self::Long(values, kind) => values.next().map(|it| match kind {
-                Kind::Timestamptz => Cell::Instant(*it),
-                Kind::Timestamp => Cell::Local(*it),
-                Kind::Numeric { scale, .. } => decimal(row, (*it).into(), *scale),
-                _ => Cell::Integer(*it),
-            }),
-            Self::Bytes(values, kind) => values.next().map(|it| {
-                let piece = row.piece(it.data());
-                match kind {
-                    Kind::Text => Cell::Text(piece),
-                    Kind::Jsonb => Cell::Json(piece),
-                    _ => Cell::Bytes(piece),
-                }
-            }),
-            Self::Fixed(values, kind) => values.next().map(|it| match kind {
-                Kind::Numeric { scale, .. } => decimal(row, units(it.data()), *scale),
-                _ => Cell::Uuid(row.piece(it.data())),
-            }),
+            Self::Long(values, make) => values.next().map(|it| make(*it)),
+            Self::Bytes(values, make) => values.next().map(|it| make(row.piece(it.data()))),
+            Self::Short(values, scale) => values.next().map(|it| decimal(row, (*it).into(), *scale)),
+            Self::Decimal(values, scale) => values.next().map(|it| decimal(row, units(it.data()), *scale)),
+            Self::Uuid(values) => values.next().map(|it| Cell::Uuid(row.piece(it.data()))),
         };
         cell.unwrap_or(Cell::Null)
     }
 }
 
-/// Returns the kind of a column as the file has it, with the file's own decimals. `None` if that is another kind.
-fn kind(kind: Kind, found: &ColumnDescriptor) -> Option<Kind> {
+/// True if a column of the file is of a kind, whatever the digits of a decimal.
+fn is_of(kind: Kind, found: &ColumnDescriptor) -> bool {
     let logical = found.logical_type_ref();
     let time = |is_utc: bool| logical == Some(&LogicalType::timestamp(is_utc, TimeUnit::MICROS));
     let physical = found.physical_type();
-    let is_same = match kind {
+    match kind {
         Kind::Text => physical == Physical::BYTE_ARRAY && logical == Some(&LogicalType::String),
         Kind::Jsonb => physical == Physical::BYTE_ARRAY && logical == Some(&LogicalType::Json),
         Kind::Bytea => physical == Physical::BYTE_ARRAY && logical.is_none(),
@@ -158,16 +176,10 @@ fn kind(kind: Kind, found: &ColumnDescriptor) -> Option<Kind> {
         Kind::Date => physical == Physical::INT32 && logical == Some(&LogicalType::Date),
         Kind::Uuid => physical == Physical::FIXED_LEN_BYTE_ARRAY && logical == Some(&LogicalType::Uuid),
         Kind::Numeric { .. } => {
-            let Some(LogicalType::Decimal(decimal)) = logical else {
-                return None;
-            };
-            let is_known = matches!(physical, Physical::INT64 | Physical::FIXED_LEN_BYTE_ARRAY);
-            let precision = u16::try_from(decimal.precision).ok().filter(|_| is_known)?;
-            let scale = u16::try_from(decimal.scale).ok()?;
-            return Some(Kind::Numeric { precision, scale });
+            matches!(physical, Physical::INT64 | Physical::FIXED_LEN_BYTE_ARRAY)
+                && matches!(logical, Some(LogicalType::Decimal(_)))
         }
-    };
-    is_same.then_some(kind)
+    }
 }
 
 /// Returns a whole number of big-endian bytes.
@@ -190,7 +202,7 @@ struct Values<T: DataType> {
     is_optional: bool,
     /// For each row 1 if it has a value; empty unless the column is optional.
     levels: Vec<i16>,
-    values: Vec<T::T>,
+    found: Vec<T::T>,
     /// Places of the next row, and of the next value.
     row: usize,
     value: usize,
@@ -202,7 +214,7 @@ impl<T: DataType> Values<T> {
             reader,
             is_optional,
             levels: Vec::new(),
-            values: Vec::new(),
+            found: Vec::new(),
             row: 0,
             value: 0,
         }
@@ -211,13 +223,13 @@ impl<T: DataType> Values<T> {
     /// An error if the column has fewer rows than its group.
     fn fill(&mut self, rows: usize) -> Result<(), String> {
         self.levels.clear();
-        self.values.clear();
+        self.found.clear();
         (self.row, self.value) = (0, 0);
         let levels = self.is_optional.then_some(&mut self.levels);
-        let read = self.reader.read_records(rows, levels, None, &mut self.values);
-        let (found, ..) = read.map_err(text)?;
-        if found != rows {
-            return Err(format!("a column has {found} rows where its group has {rows}"));
+        let read = self.reader.read_records(rows, levels, None, &mut self.found);
+        let (count, ..) = read.map_err(text)?;
+        if count != rows {
+            return Err(format!("a column has {count} rows where its group has {rows}"));
         }
         Ok(())
     }
@@ -229,6 +241,6 @@ impl<T: DataType> Values<T> {
             return None;
         }
         self.value += 1;
-        self.values.get(self.value - 1)
+        self.found.get(self.value - 1)
     }
 }
