@@ -93,7 +93,9 @@ def turn(connections, publisher, topics, seconds, per_topic, size):
             sent += 1
         for key, _ in selector.select(5) or [(None, None)]:
             assert key, f"{arrived / size} of {sent * per_topic} deliveries came"
-            arrived += len(key.fileobj.recv(1 << 20))
+            more = key.fileobj.recv(1 << 20)
+            assert more, "the broker ended a connection"
+            arrived += len(more)
         is_over = time.monotonic() - begun > seconds
     took = time.monotonic() - begun
     for connection in connections:
@@ -149,4 +151,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--durability", default="os")
-    main(parser.parse_args())
+    given = parser.parse_args()
+    if not 0 < given.filters <= PAYLOAD["price"]:
+        parser.error(f"--filters is from 1 to {PAYLOAD['price']}: all are true")
+    main(given)

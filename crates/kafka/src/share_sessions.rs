@@ -1,9 +1,10 @@
 //! Share sessions (KIP-932): partitions that a member of a share group fetches, so that it sends only
 //! changes.
 //!
-//! A member has one session, of the connection that opened it. It ends with its last request (epoch -1) or with
-//! that connection; then the records that the member holds come again. So requests of a connection that the
-//! member gave up, processed late, take nothing from its next session.
+//! A member has one session. It ends with its last request (epoch -1) or with the connection that opened it;
+//! then the records that the member holds come again. Other connections may go on with it, as some clients
+//! acknowledge over one of their own; but not one that opened an earlier session of the member: its requests
+//! come late.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -61,9 +62,10 @@ struct Session {
 }
 
 impl Session {
-    fn is_of(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
-        let is_own = |one: &OpenedSession| one.number == self.number && one.member == *member;
-        opened.iter().rev().any(is_own)
+    /// False for a connection whose last session of the member was an earlier one.
+    fn is_open_to(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
+        let last = opened.iter().rev().find(|one| one.member == *member);
+        last.is_none_or(|one| one.number == self.number)
     }
 
     /// Adds and removes partitions. Returns them in the order of this fetch; the next one begins with
@@ -119,7 +121,7 @@ impl ShareSessions {
         Ok(partitions)
     }
 
-    /// Continues a session that is one of `opened`. Returns its partitions.
+    /// Continues a session for a connection that has opened these. Returns its partitions.
     pub(crate) fn go_on(
         &self,
         member: &ShareMember,
@@ -129,7 +131,7 @@ impl ShareSessions {
     ) -> Result<Vec<PartitionId>, ErrorCode> {
         let mut inner = self.inner.lock();
         let session = inner.sessions.get_mut(member);
-        let session = session.filter(|session| session.is_of(member, opened));
+        let session = session.filter(|session| session.is_open_to(member, opened));
         let session = session.ok_or(ErrorCode::ShareSessionNotFound)?;
         if session.epoch != epoch {
             return Err(ErrorCode::InvalidShareSessionEpoch);
@@ -138,11 +140,11 @@ impl ShareSessions {
         Ok(session.update(added, forgotten))
     }
 
-    /// Returns true if the member has a session that is one of `opened`.
+    /// Returns true if the member has a session, for a connection that has opened these.
     pub(crate) fn has(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
         let inner = self.inner.lock();
         let session = inner.sessions.get(member);
-        session.is_some_and(|session| session.is_of(member, opened))
+        session.is_some_and(|session| session.is_open_to(member, opened))
     }
 
     /// Ends a session. False if there is none.
@@ -224,6 +226,8 @@ mod tests {
         assert!(!sessions.has(&a, &first));
         assert_eq!(sessions.go_on(&a, 1, (&[], &[]), &first), not_found);
         assert!(sessions.go_on(&a, 1, (&[], &[]), &second).is_ok());
+        // A connection for acknowledgements alone has opened none.
+        assert!(sessions.has(&a, &[]) && sessions.go_on(&a, 2, (&[], &[]), &[]).is_ok());
         sessions.open(&member("c"), &[], &mut first).unwrap();
         assert_eq!(first.len(), 1, "ended ones are forgotten");
     }

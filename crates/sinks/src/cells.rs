@@ -152,7 +152,7 @@ fn short(json: &str, whole: u16, scale: u16) -> Option<i128> {
     let digits = json.strip_prefix('-').unwrap_or(json);
     let (before, behind) = digits.split_once('.').unwrap_or((digits, ""));
     let missing = usize::from(scale).checked_sub(behind.len())?;
-    if before.len() > usize::from(whole).min(18) || scale > 18 {
+    if before.is_empty() || before.len() > usize::from(whole).min(18) || scale > 18 {
         return None;
     }
     let number = |text: &str| {
@@ -258,6 +258,7 @@ mod tests {
     fn a_number_of_plain_digits_has_the_units_of_any_other() {
         for json in [
             "0",
+            "-",
             "-0",
             "7",
             "-7.5",

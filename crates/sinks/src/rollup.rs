@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use jiff::civil::{DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
 use crate::cells::{scaled, string, unscaled};
 use crate::columns::{Column, Kind, Origin};
@@ -91,6 +92,9 @@ impl Every {
         })
     }
 }
+
+/// Starts of buckets, one of each granularity.
+type Starts = SmallVec<[Timestamp; Every::ALL.len()]>;
 
 /// A figure of the records of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -223,7 +227,7 @@ impl Rollup {
     }
 
     /// Returns the start of a time's bucket of each granularity, by the clocks of a zone.
-    fn starts(&self, time: Timestamp, zone: &TimeZone) -> Result<Vec<Timestamp>, String> {
+    fn starts(&self, time: Timestamp, zone: &TimeZone) -> Result<Starts, String> {
         let local = zone.to_datetime(time);
         let starts = self.every.iter().map(|every| {
             let start = every.start(local).filter(|start| start.year() >= YEAR_MIN);

@@ -346,7 +346,7 @@ impl Member {
         let fetches = u32::try_from(fetches.count()).unwrap_or(u32::MAX);
         deliveries.on_left(self.group(), self.holder(), fetches);
         self.connection = None;
-        self.may_lose_session = fetches > 0;
+        self.may_lose_session |= fetches > 0;
         self.session = None;
         self.report_ms = 0;
         self.waiting.clear();
@@ -400,6 +400,7 @@ impl Member {
         self.send(VERSION, &request, Asked::Acknowledge(sent));
     }
 
+    /// True if a refusal says that an earlier connection took the session.
     fn has_lost_session(&self, code: i16) -> bool {
         self.may_lose_session && code == code::SESSION_NOT_FOUND
     }

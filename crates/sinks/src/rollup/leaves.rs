@@ -1,8 +1,8 @@
 //! Rows of files, summed up.
 //!
-//! A row is added once, to a leaf: the records with the same buckets, zone and attributes. Leaves are added to
-//! the groups of all granularities and sets at the end, or once there are many. Times, texts and hashes that
-//! were seen before are not computed again.
+//! A row is added once, to a leaf: the records with the same buckets, zone and attributes. Leaves are added
+//! to the groups of all granularities and sets at the end, or once there are many. Times, texts and hashes
+//! that were seen before are not computed again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{
-    Figure, Groups, KEY_BYTES_MAX, Member, Rollup, Share, Total, VALUE_DIGITS, attribute, first, join, share,
-    zone_name,
+    Figure, Groups, KEY_BYTES_MAX, Member, Rollup, Share, Starts, Total, VALUE_DIGITS, attribute, first,
+    join, share, zone_name,
 };
 use crate::columns::Column;
 use crate::computed::TwoTimes;
@@ -26,8 +26,12 @@ const MANY: usize = 1 << 17;
 const LOOK: usize = 1024;
 /// Memory of leaves, at most.
 const BYTES_MAX: usize = 64 << 20;
-/// Seconds in which buckets are the same, as a rule.
+/// Seconds of a span that is remembered as a whole, if no bucket and no offset begins in it.
 const QUARTER: i64 = 900;
+/// Memory of a value that is remembered, beside its bytes.
+const ENTRY_COST: usize = 64;
+/// Bytes that no text has.
+const NO_TEXT: &[u8] = &[0xff];
 /// Number of a value that makes its row poison.
 const POISON: u32 = u32::MAX;
 
@@ -48,7 +52,8 @@ pub(crate) struct Leaves {
     buckets_by_number: Vec<Buckets>,
     attributes: Vec<Map<Bytes, u32>>,
     attributes_by_number: Vec<String>,
-    members: Map<Bytes, Option<Member>>,
+    /// Hashes of each figure of distinct values.
+    members: Vec<Map<Bytes, Option<Member>>>,
     /// Leaves by the numbers of their buckets and attributes.
     by_key: Map<Box<[u32]>, u32>,
     totals: Vec<Box<[Total]>>,
@@ -63,7 +68,7 @@ pub(crate) struct Leaves {
 }
 
 /// Number of a zone, and the start of the bucket of each granularity.
-type Buckets = (u32, Box<[Timestamp]>);
+type Buckets = (u32, Starts);
 
 /// Places in a row of what a roll-up needs. Nothing is there where a file has no such column.
 #[derive(Debug, Clone)]
@@ -111,7 +116,7 @@ impl Leaves {
             buckets_by_number: Vec::new(),
             attributes: vec![Map::default(); rollup.attributes.len()],
             attributes_by_number: Vec::new(),
-            members: Map::default(),
+            members: vec![Map::default(); rollup.figures.len()],
             by_key: Map::default(),
             totals: Vec::new(),
             bytes: 0,
@@ -209,6 +214,7 @@ impl Leaves {
             self.zones_by_number.push((zone, name));
             number(self.zones_by_number.len() - 1)
         });
+        self.bytes += raw.len() + ENTRY_COST;
         self.zones.insert(raw.into(), found.unwrap_or(POISON));
         found
     }
@@ -227,7 +233,9 @@ impl Leaves {
         if self.within.as_ref().is_some_and(|times| !times.contains(&time)) {
             return None;
         }
-        let quarter = time.as_second().div_euclid(QUARTER);
+        // A time before 1970 has a fraction below zero.
+        let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
+        let quarter = second.div_euclid(QUARTER);
         if let Some((last, found)) = self.last
             && last == (zone, quarter)
         {
@@ -249,7 +257,7 @@ impl Leaves {
                 && at(from).as_ref() == Some(&starts)
                 && at(to).as_ref() == Some(&starts)
         });
-        let key = (zone, starts.into_boxed_slice());
+        let key = (zone, starts);
         let found = if let Some(found) = self.buckets.get(&key) {
             *found
         } else {
@@ -276,6 +284,7 @@ impl Leaves {
             self.attributes_by_number.push(text);
             number(self.attributes_by_number.len() - 1)
         });
+        self.bytes += raw.len() + ENTRY_COST;
         known.insert(raw.into(), found.unwrap_or(POISON));
         found
     }
@@ -287,14 +296,16 @@ impl Leaves {
             && cell != Cell::Null
         {
             let raw = raw(&mut self.json, rows, cell);
-            let member = if let Some(member) = self.members.get(raw) {
+            let members = self.members.get_mut(at)?;
+            let member = if let Some(member) = members.get(raw) {
                 *member
             } else {
                 let member = match share(name, figure, Some(&json_of(rows, cell))) {
                     Ok(Share::Member(member)) => Some(member),
                     Ok(Share::None | Share::Number(_)) | Err(_) => None,
                 };
-                self.members.insert(raw.into(), member);
+                self.bytes += raw.len() + ENTRY_COST;
+                members.insert(raw.into(), member);
                 member
             };
             return member.map(Share::Member);
@@ -315,7 +326,7 @@ impl Leaves {
         self.bytes > BYTES_MAX
             || self.by_key.len() > MANY
             || self.attributes_by_number.len() > MANY
-            || self.members.len() > MANY
+            || self.members.iter().map(Map::len).sum::<usize>() > MANY
             || self.quarters.len() > MANY
             || self.buckets_by_number.len() > MANY
             || self.zones.len() > MANY
@@ -355,7 +366,7 @@ impl Leaves {
         self.buckets_by_number.clear();
         self.attributes.iter_mut().for_each(Map::clear);
         self.attributes_by_number.clear();
-        self.members.clear();
+        self.members.iter_mut().for_each(Map::clear);
         self.by_key.clear();
         self.totals.clear();
         self.bytes = 0;
@@ -372,6 +383,9 @@ fn texts<'a>(all: &'a [String], key: &'a [u32]) -> impl Iterator<Item = &'a str>
 fn raw<'a>(json: &'a mut Vec<u8>, rows: &'a Rows, cell: Cell) -> &'a [u8] {
     if let Cell::Text(piece) = cell {
         return rows.piece(piece);
+    }
+    if cell == Cell::Null {
+        return NO_TEXT;
     }
     json.clear();
     write_json_cell(json, rows, cell);
@@ -460,9 +474,11 @@ mod tests {
             "2026-03-29T00:00:00Z",
             "1972-01-07T00:30:00Z",
             "2026-10-03T15:00:00Z",
+            // The sixth record is half a second before 1970.
+            "1969-12-31T23:52:12.838Z",
         ];
         let long = format!("\"{}\"", "x".repeat(201));
-        let apps = ["\"a\"", "\"b\\\"\\u00e9\"", "\"\"", "null", &long];
+        let apps = ["\"a\"", "\"b\\\"\\u00e9\"", "\"null\"", "null", "\"\"", &long];
         let (scores, prices) = (["1.5", "null", "-0.5", "1.25"], ["1.23", "-7", "null", "0.0001"]);
         let mut all = Vec::new();
         for start in starts {
@@ -470,7 +486,7 @@ mod tests {
             for step in 0..400_usize {
                 let number = i64::try_from(step).unwrap();
                 let at = start + jiff::SignedDuration::from_millis(number * 77_777);
-                let [zone, app] = [zones[step % 6], apps[step / 3 % 5]];
+                let [zone, app] = [zones[step % 6], apps[step / 3 % 6]];
                 let [score, price] = [scores[step % 7 % 4], prices[step % 11 % 4]];
                 let seconds = ["3", "-4", "null", "1000000000000000"][step % 13 % 4];
                 let at = if step % 29 == 0 {

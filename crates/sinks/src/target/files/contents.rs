@@ -133,8 +133,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Reads the rows of the file, in parts behind which `each` is called: it may clear the rows. The file has to
-    /// be as its manifest says.
+    /// Reads the rows of the file, in parts. `each` is called after a part, and may clear the rows. The file
+    /// has to be as its manifest says.
     pub(crate) fn read(self, each: impl FnMut(&mut Rows) -> Result<(), String>) -> Result<Rows, TargetError> {
         let path = self.path;
         if hex_hash(&self.bytes) != self.sha256 {

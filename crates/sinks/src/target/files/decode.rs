@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 use ruzstd::decoding::StreamingDecoder;
 
 use super::encode::Encoder;
-use super::parquet_rows;
+use super::parquet_rows::{self, BATCH};
 use crate::cells;
 use crate::columns::{Column, Kind};
 use crate::definition::{Compression, Format};
@@ -15,8 +15,8 @@ use crate::document::Document;
 use crate::rows::Rows;
 
 impl Encoder {
-    /// Reads the rows of a file of these columns, in parts behind which `each` is called: it may clear the rows.
-    /// A column that the file lacks is null.
+    /// Reads the rows of a file of these columns, in parts. `each` is called after a part, and may clear the
+    /// rows. A column that the file lacks is null.
     pub(super) fn read(
         &self,
         bytes: Vec<u8>,
@@ -39,9 +39,12 @@ impl Encoder {
                         }
                         Ok::<_, String>(())
                     })?;
+                    if rows.len() % BATCH == 0 {
+                        each(&mut rows)?;
+                    }
                 }
             }
-            Format::Csv => self.csv_rows(&text, &mut rows)?,
+            Format::Csv => self.csv_rows(&text, &mut rows, &mut each)?,
         }
         each(&mut rows)?;
         Ok(rows)
@@ -49,7 +52,12 @@ impl Encoder {
 
     /// Adds the rows of a text of CSV: by its header, or else by the places of the columns. A column of the
     /// file that the sink does not have is passed over.
-    fn csv_rows(&self, mut text: &str, rows: &mut Rows) -> Result<(), String> {
+    fn csv_rows(
+        &self,
+        mut text: &str,
+        rows: &mut Rows,
+        each: &mut impl FnMut(&mut Rows) -> Result<(), String>,
+    ) -> Result<(), String> {
         let mut places: Vec<Option<usize>> = (0..self.columns.len()).map(Some).collect();
         let mut width = self.columns.len();
         if self.header {
@@ -82,6 +90,9 @@ impl Encoder {
                 }
                 Ok::<_, String>(())
             })?;
+            if rows.len() % BATCH == 0 {
+                each(rows)?;
+            }
         }
         Ok(())
     }

@@ -15,10 +15,10 @@ use crate::columns::{Column, Kind};
 use crate::rows::{Cell, Cells, Piece, Rows};
 
 /// Rows of a batch, at most.
-const BATCH: usize = 8192;
+pub(super) const BATCH: usize = 8192;
 
-/// Reads these columns of a file, batch after batch, behind the rows that are there. `each` is called behind a
-/// batch, and may clear them. A column that the file lacks is null.
+/// Appends these columns of a file to the rows, batch by batch. `each` is called after a batch, and may clear
+/// them. A column that the file lacks is null.
 pub(super) fn read(
     columns: &[Column],
     bytes: Vec<u8>,
