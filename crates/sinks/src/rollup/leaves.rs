@@ -134,7 +134,7 @@ impl Leaves {
     pub(crate) fn add(&mut self, rows: &Rows) -> Result<(), String> {
         for (at, (_, cells)) in rows.all().iter().enumerate() {
             let _ = self.add_row(rows, cells);
-            if at % LOOK == 0 && self.is_full() {
+            if at.is_multiple_of(LOOK) && self.is_full() {
                 self.flush()?;
             }
         }

@@ -39,7 +39,7 @@ impl Encoder {
                         }
                         Ok::<_, String>(())
                     })?;
-                    if rows.len() % BATCH == 0 {
+                    if rows.len().is_multiple_of(BATCH) {
                         each(&mut rows)?;
                     }
                 }
@@ -90,7 +90,7 @@ impl Encoder {
                 }
                 Ok::<_, String>(())
             })?;
-            if rows.len() % BATCH == 0 {
+            if rows.len().is_multiple_of(BATCH) {
                 each(rows)?;
             }
         }
