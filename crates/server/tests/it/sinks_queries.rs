@@ -212,7 +212,7 @@ async fn stores_and_roll_ups_are_verified_and_records_are_written_again_into_a_n
     assert!(said.contains(why), "{said}");
 }
 
-/// Compares what a roll-up shows of a window and of the buckets around it.
+/// Checks the rows of a strict window, with its own records, and of a loose one, with whole buckets.
 fn shown_in_part(rollup: &impl Fn(&[&str]) -> (Option<i32>, String), window: &[&str]) {
     let (_, strict) = rollup(&[&["show", "sums", "--strict"], window].concat());
     let (_, loose) = rollup(&[&["show", "sums"], window].concat());

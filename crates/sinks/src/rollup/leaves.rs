@@ -70,7 +70,7 @@ pub(crate) struct Leaves {
 /// Number of a zone, and the start of the bucket of each granularity.
 type Buckets = (u32, Starts);
 
-/// Places in a row of what a roll-up needs. Nothing is there where a file has no such column.
+/// Index of the cell of each field that a roll-up reads. `None` if the files have no such column.
 #[derive(Debug, Clone)]
 struct Columns {
     time: Option<usize>,
@@ -332,7 +332,7 @@ impl Leaves {
             || self.zones.len() > MANY
     }
 
-    /// Moves the leaves into their groups.
+    /// Adds the leaves to their groups, and forgets all that was remembered.
     fn flush(&mut self) -> Result<(), String> {
         for (key, leaf) in std::mem::take(&mut self.by_key) {
             let buckets = key
