@@ -11,10 +11,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{
-    Figure, Groups, KEY_BYTES_MAX, Member, Rollup, Share, Starts, Total, VALUE_DIGITS, attribute, first,
-    join, share, zone_name,
-};
+use super::figures::{Figure, Member, Share, Total, VALUE_DIGITS, attribute, first, join, share};
+use super::{Groups, KEY_BYTES_MAX, Rollup, Starts, zone_name};
 use crate::columns::Column;
 use crate::computed::TwoTimes;
 use crate::convert::write_json_cell;
