@@ -74,13 +74,11 @@ impl KafkaContext {
         }
     }
 
-    /// Ends a share session: its member's records come again. False if there is none.
-    pub(crate) fn end_share_session(&self, member: &ShareMember) -> bool {
-        let is_ended = self.share_sessions.close(member);
-        if is_ended {
-            self.release_records(member);
+    /// Ends a share session, unless its member has opened another one since: its records come again.
+    pub(crate) fn end_share_session(&self, session: &OpenedSession) {
+        if self.share_sessions.close(session) {
+            self.release_records(&session.member);
         }
-        is_ended
     }
 
     /// Returns the records that a member of a share group holds.
@@ -137,9 +135,7 @@ impl Drop for RequestContext {
     fn drop(&mut self) {
         let all_opened = std::mem::take(&mut *self.opened_sessions.lock());
         for opened in all_opened {
-            if self.shared.share_sessions.close_opened(&opened) {
-                self.shared.release_records(&opened.member);
-            }
+            self.shared.end_share_session(&opened);
         }
     }
 }

@@ -45,7 +45,7 @@ struct Inner {
 }
 
 /// A session that was opened on a connection. Another one of the same member has another number.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OpenedSession {
     pub member: ShareMember,
     pub number: u64,
@@ -140,20 +140,24 @@ impl ShareSessions {
         Ok(session.update(added, forgotten))
     }
 
-    /// Returns true if the member has a session, for a connection that has opened these.
-    pub(crate) fn has(&self, member: &ShareMember, opened: &[OpenedSession]) -> bool {
+    /// Returns the session of a member, for a connection that has opened these.
+    pub(crate) fn find(
+        &self,
+        member: &ShareMember,
+        opened: &[OpenedSession],
+    ) -> Result<OpenedSession, ErrorCode> {
         let inner = self.inner.lock();
         let session = inner.sessions.get(member);
-        session.is_some_and(|session| session.is_open_to(member, opened))
-    }
-
-    /// Ends a session. False if there is none.
-    pub(crate) fn close(&self, member: &ShareMember) -> bool {
-        self.inner.lock().sessions.remove(member).is_some()
+        let session = session.filter(|session| session.is_open_to(member, opened));
+        let number = session.ok_or(ErrorCode::ShareSessionNotFound)?.number;
+        Ok(OpenedSession {
+            member: member.clone(),
+            number,
+        })
     }
 
     /// Ends a session, unless its member has opened another one since. False if there is none.
-    pub(crate) fn close_opened(&self, opened: &OpenedSession) -> bool {
+    pub(crate) fn close(&self, opened: &OpenedSession) -> bool {
         let mut inner = self.inner.lock();
         let session = inner.sessions.get(&opened.member);
         let is_last = session.is_some_and(|session| session.number == opened.number);
@@ -192,7 +196,8 @@ mod tests {
             sessions.go_on(&one, 3, (&[], &[(topic, 0)]), &opened).unwrap(),
             [(topic, 1)]
         );
-        assert!(sessions.close(&one) && !sessions.close(&one));
+        let last = sessions.find(&one, &opened).unwrap();
+        assert!(sessions.close(&last) && !sessions.close(&last));
         assert_eq!(sessions.go_on(&one, 4, (&[], &[]), &opened), not_found);
     }
 
@@ -217,17 +222,19 @@ mod tests {
             sessions.open(&member(id), &[], &mut first).unwrap();
         }
         sessions.open(&member("a"), &[], &mut second).unwrap();
-        let ended: Vec<_> = first.iter().map(|one| sessions.close_opened(one)).collect();
+        let not_found = Err(ErrorCode::ShareSessionNotFound);
+        let ended: Vec<_> = first.iter().map(|one| sessions.close(one)).collect();
         assert_eq!(ended, [false, true]);
         let (a, b) = (member("a"), member("b"));
-        assert!(sessions.has(&a, &second) && !sessions.has(&b, &first));
+        assert!(sessions.find(&a, &second).is_ok());
+        assert_eq!(sessions.find(&b, &first), not_found);
         // Requests of the first connection that come late are none of the session of the second.
-        let not_found = Err(ErrorCode::ShareSessionNotFound);
-        assert!(!sessions.has(&a, &first));
-        assert_eq!(sessions.go_on(&a, 1, (&[], &[]), &first), not_found);
+        assert_eq!(sessions.find(&a, &first), not_found);
+        let refused = sessions.go_on(&a, 1, (&[], &[]), &first);
+        assert_eq!(refused, Err(ErrorCode::ShareSessionNotFound));
         assert!(sessions.go_on(&a, 1, (&[], &[]), &second).is_ok());
         // A connection for acknowledgements alone has opened none.
-        assert!(sessions.has(&a, &[]) && sessions.go_on(&a, 2, (&[], &[]), &[]).is_ok());
+        assert!(sessions.find(&a, &[]).is_ok() && sessions.go_on(&a, 2, (&[], &[]), &[]).is_ok());
         sessions.open(&member("c"), &[], &mut first).unwrap();
         assert_eq!(first.len(), 1, "ended ones are forgotten");
     }

@@ -36,14 +36,14 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
     let opened = context.opened_sessions.lock();
     let session = match request.share_session_epoch {
         EPOCH_OPEN => Err(ErrorCode::InvalidShareSessionEpoch),
-        EPOCH_CLOSE if sessions.has(&member, &opened) => Ok(()),
-        EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
-        epoch => sessions.go_on(&member, epoch, (&[], &[]), &opened).map(drop),
+        EPOCH_CLOSE => sessions.find(&member, &opened).map(Some),
+        epoch => sessions.go_on(&member, epoch, (&[], &[]), &opened).map(|_| None),
     };
     drop(opened);
-    if let Err(code) = session {
-        return refuse(code, "The share session does not go on with this epoch.");
-    }
+    let closed = match session {
+        Ok(closed) => closed,
+        Err(code) => return refuse(code, "The share session does not go on with this epoch."),
+    };
     let settings = settings_of(shared, &member.group);
     let all = request.topics.into_iter().flat_map(|topic| {
         let id = topic_id(topic.topic_id);
@@ -59,8 +59,8 @@ fn run(context: &RequestContext, call: Call, request: ShareAcknowledgeRequest) -
         })
     });
     let done = acknowledge(shared, &member, &settings, request.is_renew_ack, all.collect());
-    if request.share_session_epoch == EPOCH_CLOSE {
-        shared.end_share_session(&member);
+    if let Some(session) = closed {
+        shared.end_share_session(&session);
     }
     let lock_ms = settings.rules.lock_ms;
     let places = settled_places(&done);

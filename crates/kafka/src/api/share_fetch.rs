@@ -31,7 +31,7 @@ use crate::share_partition::{Failure, SharePartition};
 use crate::share_request::{
     PartitionAcknowledgements, acknowledge, member, settings_of, settled_places, topic_id,
 };
-use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, PartitionId, ShareMember};
+use crate::share_sessions::{EPOCH_CLOSE, EPOCH_OPEN, OpenedSession, PartitionId, ShareMember};
 
 /// Mode of a request that takes whole batches.
 const BATCH_OPTIMIZED: i8 = 0;
@@ -88,8 +88,8 @@ type Refused = (ErrorCode, &'static str);
 
 impl ShareFetch {
     fn begin(mut self: Box<Self>, context: &RequestContext) -> Result<Step, Close> {
-        let member = match self.open(context) {
-            Ok(member) => member,
+        let (member, closed) = match self.open(context) {
+            Ok(opened) => opened,
             Err((code, why)) => return self.refuse(context, code, why),
         };
         let settings = settings_of(&context.shared, &member.group);
@@ -101,8 +101,8 @@ impl ShareFetch {
         let places = settled_places(&settled);
         let settled = settled.into_iter().map(|one| (one.partition, one.error));
         self.acknowledged = settled.collect();
-        if self.request.share_session_epoch == EPOCH_CLOSE {
-            context.shared.end_share_session(&member);
+        if let Some(session) = closed {
+            context.shared.end_share_session(&session);
         }
         self.member = Some((member, settings));
         if self.acknowledged.is_empty() {
@@ -113,8 +113,8 @@ impl ShareFetch {
         ))))
     }
 
-    /// Checks the request, and opens, continues or closes its session.
-    fn open(&mut self, context: &RequestContext) -> Result<ShareMember, Refused> {
+    /// Checks the request, and opens or continues its session. Returns one that it closes, too.
+    fn open(&mut self, context: &RequestContext) -> Result<(ShareMember, Option<OpenedSession>), Refused> {
         let request = &self.request;
         let invalid = |why| (ErrorCode::InvalidRequest, why);
         let member = member(request.group_id.as_ref(), request.member_id.as_ref()).map_err(invalid)?;
@@ -149,6 +149,7 @@ impl ShareFetch {
         });
         let forgotten: Vec<PartitionId> = forgotten.collect();
         let sessions = &context.shared.share_sessions;
+        let mut closed = None;
         let mut opened = context.opened_sessions.lock();
         let partitions = match epoch {
             EPOCH_OPEN if self.acknowledges() => {
@@ -157,8 +158,10 @@ impl ShareFetch {
                 ));
             }
             EPOCH_OPEN => sessions.open(&member, &added, &mut opened),
-            EPOCH_CLOSE if sessions.has(&member, &opened) => Ok(Vec::new()),
-            EPOCH_CLOSE => Err(ErrorCode::ShareSessionNotFound),
+            EPOCH_CLOSE => sessions.find(&member, &opened).map(|session| {
+                closed = Some(session);
+                Vec::new()
+            }),
             _ => sessions.go_on(&member, epoch, (&added, &forgotten), &opened),
         };
         drop(opened);
@@ -167,7 +170,7 @@ impl ShareFetch {
         if !request.is_renew_ack {
             self.partitions = partitions.into_iter().map(SharePartition::new).collect();
         }
-        Ok(member)
+        Ok((member, closed))
     }
 
     fn acknowledges(&self) -> bool {
