@@ -196,7 +196,7 @@ impl Bucket {
     async fn ask(&mut self, method: Method, signed: Signed, body: Bytes) -> Result<Answer, RemoteError> {
         let to = Address::parse(&signed.url)?;
         let Signed { headers, .. } = signed;
-        if let Some(mut link) = self.link.take().filter(|link| link.is_of(&to)) {
+        if let Some(mut link) = Link::take(&mut self.link, &to) {
             let (headers, body) = (headers.clone(), body.clone());
             let asked = link.ask(
                 method.clone(),

@@ -74,7 +74,7 @@ fn main() {
         ] {
             std::fs::create_dir_all(&folder).unwrap();
             let to = format!("to = \"files\"\npath = '{}'\n{fields}", folder.display());
-            runtime.block_on(measure(&to, &records, fields, 30_000));
+            runtime.block_on(measure(&to, COLUMNS, &records, fields, 30_000));
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
@@ -87,12 +87,14 @@ fn main() {
         } else if address == "receiver" {
             let receiver = runtime.block_on(receiver());
             runtime.block_on(requests(receiver, &records));
-            (format!("to = \"webhook\"\nurl = \"http://{receiver}/\""), 100)
+            let to = format!("to = \"webhook\"\nurl = \"http://{receiver}/\"");
+            runtime.block_on(measure(&to, "", &records, "receiver, records as they are", 100));
+            (to, 100)
         } else {
             let to = format!("to = \"postgres\"\nurl = \"{address}\"\ntable = \"rate\"\ncreate = true");
             (to, 30_000)
         };
-        runtime.block_on(measure(&to, &records, &address, flush));
+        runtime.block_on(measure(&to, COLUMNS, &records, &address, flush));
         if address.contains("host=") {
             runtime.block_on(copy(&address, count));
         }
@@ -138,8 +140,8 @@ async fn write(target: &mut dyn Target, epoch: u64, batch: &Batch) {
     target.write(&part).await.unwrap();
 }
 
-async fn measure(to: &str, records: &Arc<Vec<StoredRecord>>, what: &str, flush: usize) {
-    let text = format!("[sink.rate]\nfrom = \"rate\"\n{to}\nflush = {{ records = {flush} }}\n{COLUMNS}");
+async fn measure(to: &str, columns: &str, records: &Arc<Vec<StoredRecord>>, what: &str, flush: usize) {
+    let text = format!("[sink.rate]\nfrom = \"rate\"\n{to}\nflush = {{ records = {flush} }}\n{columns}");
     let sink = Definition::parse(&text).unwrap().remove(0);
     let surroundings = Surroundings {
         steps: Steps::default(),

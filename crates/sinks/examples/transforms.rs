@@ -1,4 +1,5 @@
-//! Records per second of a core from JSON to rows, by the steps on the way: `transforms COUNT`.
+//! Records per second of a core from JSON to rows, by the steps on the way: `transforms COUNT [BEGINNING]`,
+//! with those ways alone whose names begin so.
 //!
 //! Build it with `cargo build --release -p stafett-sinks --example transforms`.
 
@@ -23,7 +24,7 @@ const MORE: &str = r#""zone":"Europe/Stockholm","context":{"country":"SE","place
 
 /// Ways from records to rows, none of which writes: nothing changed, changed as for a warehouse, a condition, and
 /// summed up.
-const WAYS: [(&str, &str); 6] = [
+const WAYS: [(&str, &str); 7] = [
     ("columns", COLUMNS),
     (
         "drop, flatten and two times",
@@ -42,6 +43,29 @@ drop = ["message", "active"]
 flatten = { field = "context" }
 [[sink.rate.transform]]
 time = { field = "at", utc = "ts_utc", local = "ts_local", zone_field = "zone", zone = "UTC" }
+"#,
+    ),
+    (
+        "drop, flatten, two times, and two fields looked up, with a row for six of seven records",
+        r#"
+[sink.rate.columns]
+id = { type = "bigint", null = false }
+event_type = { from = "eventType", type = "text" }
+retention = { from = "retentionTime", type = "bigint" }
+country = { from = "context_country", type = "text" }
+city = { from = "context_place_city", type = "text" }
+ts_utc = { type = "timestamptz" }
+ts_local = { type = "timestamp" }
+name = { type = "text" }
+owner = { type = "text" }
+[[sink.rate.transform]]
+drop = ["message", "active"]
+[[sink.rate.transform]]
+flatten = { field = "context" }
+[[sink.rate.transform]]
+time = { field = "at", utc = "ts_utc", local = "ts_local", zone_field = "zone", zone = "UTC" }
+[[sink.rate.transform]]
+lookup = { topic = "apps", key = "value.applicationId", add = ["name", "owner"] }
 "#,
     ),
     (
@@ -147,7 +171,8 @@ fn main() {
         .nth(1)
         .map_or(1_000_000, |count| count.parse().unwrap());
     let records = records(count, MORE);
-    for (what, fields) in WAYS {
+    let only = std::env::args().nth(2).unwrap_or_default();
+    for (what, fields) in WAYS.iter().filter(|(what, _)| what.starts_with(&only)) {
         convert(&records, what, fields);
     }
 }

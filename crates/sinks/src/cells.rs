@@ -11,6 +11,8 @@ use crate::columns::Kind;
 use crate::document::cited;
 use crate::rows::{Cell, Cells};
 
+/// Characters of `2026-11-28`; other forms of a date have fewer, or a sign in front.
+const DATE_CHARS: usize = 10;
 const DATE_OF_EPOCH: Date = Date::constant(1970, 1, 1);
 
 /// Writes a value, as JSON text, as the cell of a column's kind. The error says which value does not fit.
@@ -65,7 +67,10 @@ fn cell(row: &mut Cells<'_>, kind: Kind, json: &str) -> Option<Cell> {
 
 /// Reads local date and time. A text with a zone is no local time.
 fn local(text: &str) -> Option<i64> {
-    if text.ends_with(['Z', 'z']) || text.parse::<Timestamp>().is_ok() {
+    // A zone is told behind the date, by one of these; most texts have none, and errors are slow to make.
+    let behind = text.get(DATE_CHARS..).unwrap_or(text);
+    let has_zone = || behind.contains(['+', '-', '\u{2212}']) && text.parse::<Timestamp>().is_ok();
+    if text.ends_with(['Z', 'z']) || has_zone() {
         return None;
     }
     let at: DateTime = text.parse().ok()?;
@@ -244,6 +249,9 @@ mod tests {
             ("timestamptz", "1795342800"),
             ("timestamp", r#""2026-11-22T10:20:00Z""#),
             ("timestamp", r#""2026-11-22T10:20:00+01:00""#),
+            ("timestamp", r#""2026-11-22T10-01[-01:00]""#),
+            ("timestamp", r#""20261122T102000-01""#),
+            ("timestamp", r#""+002026-11-22T10:20:00+01:00""#),
             ("date", r#""2026-02-30""#),
             ("date", r#""2026-11-22T10:20:00""#),
             ("uuid", r#""x""#),

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::TimeZone;
 use stafett_expr::{Expression, Found, NoJson, Paths, Record, Value, Variable, zone};
 use stafett_model::StoredRecord;
@@ -10,6 +11,10 @@ use stafett_model::StoredRecord;
 use crate::cells::string;
 use crate::document::{Document, cited};
 use crate::target::Place;
+
+static PRINTER: DateTimePrinter = DateTimePrinter::new();
+/// Bytes of a time as a JSON string, with nanoseconds.
+const TIME_BYTES: usize = 40;
 
 /// Variables of expressions in sinks.
 pub(crate) const VARIABLES: &[Variable] = &[
@@ -139,6 +144,16 @@ impl Unit {
     }
 }
 
+/// Returns a time as a JSON string.
+fn quoted(print: impl FnOnce(&mut String) -> Result<(), jiff::Error>) -> String {
+    let mut text = String::with_capacity(TIME_BYTES);
+    text.push('"');
+    // Printing to a text does not fail.
+    let _ = print(&mut text);
+    text.push('"');
+    text
+}
+
 impl TwoTimes {
     /// Writes the times of a record. One without a time stays as it is.
     pub(crate) fn apply(&self, document: &mut Document<'_>) -> Result<(), String> {
@@ -151,10 +166,10 @@ impl TwoTimes {
             None => None,
         };
         if let Some(name) = &self.utc {
-            document.set(name, format!("\"{time}\""));
+            document.set(name, quoted(|text| PRINTER.print_timestamp(&time, text)));
         }
         if let Some((name, local)) = local {
-            document.set(name, format!("\"{local}\""));
+            document.set(name, quoted(|text| PRINTER.print_datetime(&local, text)));
         }
         Ok(())
     }

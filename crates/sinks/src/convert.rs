@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use smallvec::{SmallVec, smallvec};
 use stafett_model::StoredRecord;
 
 use crate::cells;
@@ -16,6 +17,8 @@ use crate::rows::{Cell, Cells, Rows};
 use crate::target::{Place, TargetError};
 use crate::transform::{Step, Verdict};
 
+/// Fields of a record for which no memory is allocated.
+const FIELDS: usize = 16;
 /// Records that are looked at ahead of time, at most.
 const AHEAD: usize = 1000;
 
@@ -60,7 +63,7 @@ pub struct Converter {
     steps: Vec<Step>,
     on_unknown: OnUnknown,
     /// Columns by the top-level field that they take as a whole.
-    by_field: HashMap<String, usize>,
+    by_field: HashMap<String, usize, ahash::RandomState>,
     /// Column of the field at each place of the record before.
     hints: Vec<Option<usize>>,
     /// True if values are not read at all.
@@ -91,7 +94,7 @@ impl Converter {
             | Origin::Offset => None,
         };
         let tops = || columns.iter().enumerate().filter_map(top);
-        let by_field: HashMap<_, _> = tops().collect();
+        let by_field: HashMap<_, _, _> = tops().collect();
         let has_twins = tops().count() > by_field.len();
         let has = |origin: &Origin| columns.iter().any(|column| column.origin == *origin);
         let has_paths = columns
@@ -258,8 +261,8 @@ impl Converter {
         document: &Document<'_>,
         rows: &mut Rows,
     ) -> Result<(), Reason> {
-        let mut found: Vec<Option<&str>> = vec![None; self.columns.len()];
-        let mut unknown = Vec::new();
+        let mut found: SmallVec<[Option<&str>; FIELDS]> = smallvec![None; self.columns.len()];
+        let mut unknown: SmallVec<[(&str, &str); FIELDS]> = SmallVec::new();
         self.hints.resize(document.fields.len(), None);
         for (field, hint) in document.fields.iter().zip(&mut self.hints) {
             if !hint.is_some_and(|column| takes(&self.columns, column, &field.name)) {
@@ -411,7 +414,22 @@ pub(crate) fn write_json_cell(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
 
 /// Writes a cell as text: numbers in digits, times as in RFC 3339, bytes in base64. Null is nothing.
 pub(crate) fn write_plain(out: &mut Vec<u8>, rows: &Rows, cell: Cell) {
-    out.extend_from_slice(plain(rows, cell).as_bytes());
+    use std::io::Write;
+    // Writing to a vector does not fail.
+    let _ = match cell {
+        Cell::Integer(it) => write!(out, "{it}"),
+        Cell::Double(it) => write!(out, "{it}"),
+        Cell::Null
+        | Cell::Boolean(_)
+        | Cell::Numeric(_)
+        | Cell::Text(_)
+        | Cell::Json(_)
+        | Cell::Instant(_)
+        | Cell::Local(_)
+        | Cell::Date(_)
+        | Cell::Uuid(_)
+        | Cell::Bytes(_) => out.write_all(plain(rows, cell).as_bytes()),
+    };
 }
 
 /// Returns a cell as text: numbers in digits, times as in RFC 3339, bytes in base64. Null is empty.

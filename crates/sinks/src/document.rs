@@ -54,12 +54,16 @@ impl<'a> Document<'a> {
 
     /// Replaces a field, or adds it at the end.
     pub(crate) fn set(&mut self, name: impl Into<String>, json: String) {
-        let name = name.into();
-        self.fields.retain(|field| field.name != name);
-        self.fields.push(Field {
-            name: Cow::Owned(name),
+        self.put(Field {
+            name: Cow::Owned(name.into()),
             json: Cow::Owned(json),
         });
+    }
+
+    /// Adds a field at the end, in place of those of its name.
+    pub(crate) fn put(&mut self, field: Field<'a>) {
+        self.fields.retain(|one| one.name != field.name);
+        self.fields.push(field);
     }
 
     /// Writes the document as one line of JSON.

@@ -358,30 +358,51 @@ fn instant(json: &str, plain: &str) -> Option<Timestamp> {
 }
 
 fn flatten(document: &mut Document<'_>, rules: &Flatten) -> Result<(), String> {
-    let Some(json) = document.get(&rules.field).map(str::to_owned) else {
+    let mut fields = document.fields.iter_mut();
+    let Some(field) = fields.rfind(|field| field.name == rules.field) else {
         return Ok(());
     };
+    let json = std::mem::take(&mut field.json);
     document.fields.retain(|field| field.name != rules.field);
     let mut flat = Vec::new();
-    flatten_into(&mut flat, &rules.field, &json, rules, rules.depth);
+    match &json {
+        Cow::Borrowed(json) => flatten_into(&mut flat, rules.field.clone(), json, rules, rules.depth),
+        Cow::Owned(json) => {
+            let mut parts = Vec::new();
+            flatten_into(&mut parts, rules.field.clone(), json, rules, rules.depth);
+            let owned = |(name, json): (String, Cow<'_, str>)| (name, Cow::Owned(json.into_owned()));
+            flat.extend(parts.into_iter().map(owned));
+        }
+    }
     for (name, json) in flat {
         if !rules.last_wins && document.get(&name).is_some() {
             return Err(format!("flattened, two fields are named {name}"));
         }
-        document.set(name, json);
+        let name = Cow::Owned(name);
+        document.put(Field { name, json });
     }
     Ok(())
 }
 
-fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules: &Flatten, depth: usize) {
-    let below = |part: &str| format!("{name}{}{part}", rules.separator);
+/// Adds the parts of a value, with their names.
+fn flatten_into<'t>(
+    flat: &mut Vec<(String, Cow<'t, str>)>,
+    name: String,
+    json: &'t str,
+    rules: &Flatten,
+    depth: usize,
+) {
+    let below = |part: &str| [&name, &*rules.separator, part].concat();
     // Most values are neither, and the error of a parser is slow to make.
     if depth > 0
         && json.starts_with('{')
         && let Ok(inner) = Document::parse(json)
     {
         for field in &inner.fields {
-            flatten_into(flat, &below(&field.name), &field.json, rules, depth - 1);
+            // A document that was read has the text that came.
+            if let Cow::Borrowed(json) = field.json {
+                flatten_into(flat, below(&field.name), json, rules, depth - 1);
+            }
         }
         return;
     }
@@ -391,11 +412,11 @@ fn flatten_into(flat: &mut Vec<(String, String)>, name: &str, json: &str, rules:
         && let Ok(items) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json)
     {
         for (place, item) in items.iter().take(max).enumerate() {
-            flatten_into(flat, &below(&place.to_string()), item.get(), rules, depth - 1);
+            flatten_into(flat, below(&place.to_string()), item.get(), rules, depth - 1);
         }
         return;
     }
-    flat.push((name.to_owned(), json.to_owned()));
+    flat.push((name, Cow::Borrowed(json)));
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
-//! One connection, with or without TLS.
+//! One connection, with or without TLS. It has no task: it works while a request does.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +14,6 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::address::{Address, Allowed};
@@ -33,8 +35,8 @@ pub struct Link {
     sender: SendRequest<Full<Bytes>>,
     /// True once an answer was not read to its end.
     is_spent: bool,
-    /// Ends with this.
-    _task: JoinSet<()>,
+    /// Sends and receives. `None` once it has ended.
+    transfer: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl std::fmt::Debug for Link {
@@ -71,31 +73,33 @@ impl Link {
     }
 
     async fn over(
-        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
         to: &Address,
     ) -> Result<Self, RemoteError> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(away)?;
-        let mut task = JoinSet::new();
-        task.spawn(async move {
+        let transfer = async move {
             // Its error is that of the request that fails.
             let _ = connection.await;
-        });
+        };
         Ok(Self {
             to: to.clone(),
             sender,
             is_spent: false,
-            _task: task,
+            transfer: Some(Box::pin(transfer)),
         })
     }
 
-    pub fn is_open(&self) -> bool {
+    /// Returns true if another request may follow. The end of the connection is seen here, too.
+    pub fn is_open(&mut self) -> bool {
+        transfer(&mut self.transfer, &mut Context::from_waker(Waker::noop()));
         !self.is_spent && !self.sender.is_closed()
     }
 
-    /// True if requests to an address may go this way.
-    pub fn is_of(&self, to: &Address) -> bool {
+    /// Takes a connection that is open, and leads to an address.
+    pub fn take(from: &mut Option<Self>, to: &Address) -> Option<Self> {
         let host = |address: &Address| (address.is_tls, address.host.clone(), address.port);
-        self.is_open() && host(&self.to) == host(to)
+        let mut link = from.take()?;
+        (link.is_open() && host(&link.to) == host(to)).then_some(link)
     }
 
     /// Sends a request. Of an answer that is longer than `bytes_max` the rest is not read.
@@ -126,8 +130,28 @@ impl Link {
                 body,
             })
         };
-        let answered = timeout(patience, exchange).await;
+        let mut exchange = pin!(exchange);
+        let answered = poll_fn(|context| {
+            if let Poll::Ready(answer) = exchange.as_mut().poll(context) {
+                return Poll::Ready(answer);
+            }
+            transfer(&mut self.transfer, context);
+            exchange.as_mut().poll(context)
+        });
+        let answered = timeout(patience, answered).await;
         answered.unwrap_or_else(|_| Err(away("no answer in time")))
+    }
+}
+
+/// Sends and receives what there is.
+fn transfer(
+    connection: &mut Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
+    context: &mut Context<'_>,
+) {
+    if let Some(open) = connection
+        && open.as_mut().poll(context).is_ready()
+    {
+        *connection = None;
     }
 }
 
@@ -145,4 +169,48 @@ async fn read(mut body: Incoming, bytes_max: usize) -> Result<(Bytes, bool), hyp
         }
     }
     Ok((read.freeze(), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_end_of_the_connection_between_two_requests_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let mut receiver = JoinSet::new();
+        receiver.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..2 {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"\r\n\r\nbody") {
+                    assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+                }
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        let to = Address::parse(&url).unwrap();
+        let minute = Duration::from_mins(1);
+        let link = Link::open(&to, &Allowed::new(&["*".to_owned()]), None, minute).await;
+        let mut pool = Some(link.unwrap());
+        for _ in 0..2 {
+            let mut link = Link::take(&mut pool, &to).unwrap();
+            let headers = HeaderMap::new();
+            let answer = link
+                .ask(Method::POST, &to, headers, "body".into(), minute, 9)
+                .await;
+            assert_eq!(answer.unwrap().body, "ok");
+            pool = Some(link);
+        }
+        while pool.as_mut().is_some_and(Link::is_open) {
+            tokio::task::yield_now().await;
+        }
+        assert!(Link::take(&mut pool, &to).is_none());
+    }
 }

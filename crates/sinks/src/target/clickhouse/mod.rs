@@ -100,8 +100,7 @@ impl Clickhouse {
         let to = Address::parse(&url)?;
         let headers = self.headers()?;
         let patience = Duration::from_millis(self.spec.timeout_ms);
-        let open = self.link.take().filter(|link| link.is_of(&to));
-        let mut link = match open {
+        let mut link = match Link::take(&mut self.link, &to) {
             Some(link) => link,
             None => Link::open(&to, &Allowed::stores(), self.spec.ca.as_deref(), patience).await?,
         };

@@ -102,8 +102,7 @@ impl Webhook {
         }
         headers.insert(USER_AGENT, HeaderValue::from_static("stafett"));
         let to = Address::parse(url)?;
-        let open = self.link.take().filter(|link| link.is_of(&to));
-        let mut link = match open {
+        let mut link = match Link::take(&mut self.link, &to) {
             Some(link) => link,
             None => Link::open(&to, &self.allowed, self.spec.ca.as_deref(), self.timeout()).await?,
         };
