@@ -95,7 +95,7 @@ fn leave_classic(groups: &Groups, name: &str, id: &str) -> Result<(), GroupError
     left.into_iter().next().unwrap_or(Err(GroupError::UnknownMember))
 }
 
-async fn leave_assigned(
+pub(super) async fn leave_assigned(
     groups: &Groups,
     name: &str,
     id: &str,

@@ -15,14 +15,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_groups::GroupKind;
-use stafett_groups::consumer::Partition;
+use stafett_groups::consumer::{Member as GroupMember, Partition};
 use stafett_http::api::post;
 use stafett_http::body::{self, Object};
 use stafett_http::{Code, Draining, Path, Problem, Slot, server};
 use stafett_model::Lock;
 use tokio::time::Instant;
 
-use super::member::{Assigned, assigned};
+use super::member::{Assigned, assigned, leave_assigned};
 use super::offsets::{check_name, readable};
 use super::polled_member::{Begins, Key, Member, PolledRecord, no_such_member};
 use crate::caller::Caller;
@@ -220,7 +220,7 @@ async fn poll(
 ) -> Result<Response, Problem> {
     let wanted: Poll = body::json(request).await?;
     let broker = broker.get()?;
-    let mut taken = members.take(key)?;
+    let mut taken = members.take(&broker, key).await?;
     let deadline = Instant::now() + Duration::from_millis(wanted.wait_ms).min(WAIT_MAX);
     let count = usize::try_from(wanted.count.unwrap_or(COUNT).clamp(1, COUNT_MAX)).unwrap_or(1);
     taken.member()?.answered(wanted.after)?;
@@ -257,7 +257,7 @@ async fn commit(
 ) -> Result<Response, Problem> {
     let wanted: Commit = body::json(request).await?;
     let broker = broker.get()?;
-    let mut taken = members.take(key)?;
+    let mut taken = members.take(&broker, key).await?;
     let commits = if wanted.offsets.is_empty() {
         taken.commit_given(&broker).await?
     } else {
@@ -284,20 +284,29 @@ async fn commit(
 }
 
 impl PollingMembers {
-    /// Takes a member out for a request.
-    fn take(&self, key: Key) -> Result<Taken, Problem> {
-        let mut members = self.0.lock();
-        let found = members.get_mut(&key).ok_or_else(|| no_such_member(&key))?;
-        let member = found.take().ok_or_else(|| {
-            let why = format!("another request of the member {:?} is under way", key.1);
-            Problem::new(Code::InUse, why)
-        })?;
-        drop(members);
-        Ok(Taken {
-            members: self.clone(),
-            key,
-            member: Some(member),
-        })
+    /// Takes a member out for a request. One of a broker before this one leaves its group: the group is stored
+    /// and knows it, and would keep its partitions for it until its session is over.
+    async fn take(&self, broker: &Broker, key: Key) -> Result<Taken, Problem> {
+        let found = self.0.lock().get_mut(&key).map(Option::take);
+        match found {
+            Some(Some(member)) => Ok(Taken {
+                members: self.clone(),
+                key,
+                member: Some(member),
+            }),
+            Some(None) => {
+                let why = format!("another request of the member {:?} is under way", key.1);
+                Err(Problem::new(Code::InUse, why))
+            }
+            None => {
+                let (group, id) = &key;
+                if member_of(broker, group, id, |member| has_polled(member)) {
+                    // It may have left meanwhile; another failure leaves it to the end of its session.
+                    let _ = leave_assigned(broker.groups(), group, id, None, false).await;
+                }
+                Err(no_such_member(&key))
+            }
+        }
     }
 
     /// Refuses another member if there are too many. Those that their groups have ended are forgotten.
@@ -307,7 +316,7 @@ impl PollingMembers {
         if members.len() < MEMBERS_MAX && !members.len().is_power_of_two() {
             return Ok(());
         }
-        members.retain(|(group, id), member| member.is_none() || is_member(broker, group, id));
+        members.retain(|(group, id), member| member.is_none() || member_of(broker, group, id, |_| true));
         if members.len() >= MEMBERS_MAX {
             let why = format!("{MEMBERS_MAX} members poll over HTTP, and no more can");
             return Err(Problem::new(Code::Overloaded, why));
@@ -316,13 +325,21 @@ impl PollingMembers {
     }
 }
 
-fn is_member(broker: &Broker, group: &str, id: &str) -> bool {
+/// Returns true if a group has such a member.
+fn member_of(broker: &Broker, group: &str, id: &str, is_it: impl FnOnce(&GroupMember) -> bool) -> bool {
     broker
         .groups()
         .with_group(group, |group| match group.map(|group| &group.kind) {
-            Some(GroupKind::Consumer(kind)) => kind.group().member(id).is_some(),
+            Some(GroupKind::Consumer(kind)) => kind.group().member(id).is_some_and(is_it),
             Some(GroupKind::Classic(_) | GroupKind::Share(_)) | None => false,
         })
+}
+
+/// Returns true if the id of a member is one of those that are given over HTTP.
+fn has_polled(member: &GroupMember) -> bool {
+    let id = member.id.strip_prefix(&*member.client_id);
+    let id = id.and_then(|id| id.strip_prefix('-'));
+    id.is_some_and(|id| uuid::Uuid::parse_str(id).is_ok())
 }
 
 impl Taken {

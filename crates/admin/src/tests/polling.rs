@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use stafett_groups::consumer::{EPOCH_JOIN, Heartbeat, Partitions};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::World;
 use super::topics::{append, refused};
+use crate::PollingMembers;
 
 type Answering<'a> = Pin<Box<dyn Future<Output = (StatusCode, Value)> + 'a>>;
 
@@ -222,6 +225,44 @@ async fn partitions_go_to_a_second_member_and_come_back_from_where_it_has_commit
         ],
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_member_from_before_a_restart_makes_room_for_itself() {
+    let world = world().await;
+    let member = join(&world).await;
+    poll(&world, &member, r#"{"count": 2}"#).await;
+    let mut backend = world.backend.clone();
+    backend.members = PollingMembers::default();
+    let restarted = World {
+        broker: Arc::clone(&world.broker),
+        backend,
+    };
+    let request = format!("POST /v1/groups/g/members/{member}/poll");
+    for _ in 0..2 {
+        refused(&restarted, &[(&request, "{}", 404, "no_such_member")]).await;
+    }
+    let again = join(&restarted).await;
+    let polled = poll(&restarted, &again, "{}").await;
+    assert_eq!(partitions(&polled["assigned"]), [0, 1]);
+    assert_eq!(values(&polled).len(), 5, "nothing was committed");
+    // A client of Kafka with an id of its own is left alone.
+    let beat = Heartbeat {
+        member: "its-own-id".into(),
+        epoch: EPOCH_JOIN,
+        client_id: "its".into(),
+        rebalance_timeout_ms: Some(60_000),
+        names: Some(vec!["t".into()]),
+        owned: Some(Partitions::default()),
+        ..Heartbeat::default()
+    };
+    let groups = world.broker.groups();
+    let joined = groups.consumer_heartbeat("g", beat).unwrap();
+    groups.consumer_stored("g", joined).await.unwrap();
+    let request = "POST /v1/groups/g/members/its-own-id/poll";
+    refused(&restarted, &[(request, "{}", 404, "no_such_member")]).await;
+    let (_, shown) = restarted.ask("GET /v1/groups/g").await;
+    assert_eq!(shown["members"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
