@@ -29,6 +29,11 @@ fn franz_go_does_the_same_in_groups_that_the_broker_assigns() {
 }
 
 #[test]
+fn franz_go_settles_each_record_once_in_share_groups() {
+    passes(peer::kafka_in_go("franz-go-share"));
+}
+
+#[test]
 fn sarama_does_what_its_programs_do_in_a_day() {
     passes(peer::kafka_in_go("sarama"));
 }

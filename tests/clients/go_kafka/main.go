@@ -1,7 +1,7 @@
 // Kafka's clients for Go: everyday use of each.
 //
 // Usage: kafka LIBRARY HOST:PORT, where LIBRARY is franz-go, franz-go-assigned (in groups whose partitions the broker
-// assigns), sarama or kafka-go.
+// assigns), franz-go-share (in share groups), sarama or kafka-go.
 package main
 
 import (
@@ -242,6 +242,10 @@ func transactions(library library, sender transactional, name string) {
 
 func main() {
 	name, address := os.Args[1], os.Args[2]
+	if name == "franz-go-share" {
+		newFranz(address, true).sharing()
+		return
+	}
 	var library library
 	switch name {
 	case "franz-go":
