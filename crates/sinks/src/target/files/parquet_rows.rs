@@ -16,6 +16,8 @@ use crate::rows::{Cell, Cells, Piece, Rows};
 
 /// Rows of a batch, at most.
 pub(super) const BATCH: usize = 8192;
+/// Bytes of a decimal of 38 digits, the most that a column has.
+const DECIMAL_BYTES_MAX: i32 = 16;
 
 /// Appends these columns of a file to the rows, batch by batch. `each` is called after a batch, and may clear
 /// them. A column that the file lacks is null.
@@ -176,8 +178,10 @@ fn is_of(kind: Kind, found: &ColumnDescriptor) -> bool {
         Kind::Date => physical == Physical::INT32 && logical == Some(&LogicalType::Date),
         Kind::Uuid => physical == Physical::FIXED_LEN_BYTE_ARRAY && logical == Some(&LogicalType::Uuid),
         Kind::Numeric { .. } => {
-            matches!(physical, Physical::INT64 | Physical::FIXED_LEN_BYTE_ARRAY)
-                && matches!(logical, Some(LogicalType::Decimal(_)))
+            let is_short = physical == Physical::INT64;
+            let is_long =
+                physical == Physical::FIXED_LEN_BYTE_ARRAY && found.type_length() <= DECIMAL_BYTES_MAX;
+            (is_short || is_long) && matches!(logical, Some(LogicalType::Decimal(_)))
         }
     }
 }
@@ -242,5 +246,50 @@ impl<T: DataType> Values<T> {
         }
         self.value += 1;
         self.found.get(self.value - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::FixedLenByteArray;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+    use crate::definition::Definition;
+
+    fn file_with(bytes: i32, digits: i32) -> Vec<u8> {
+        let schema =
+            format!("message m {{ optional fixed_len_byte_array({bytes}) d (DECIMAL({digits},2)); }}");
+        let schema = Arc::new(parse_message_type(&schema).unwrap());
+        let mut out = Vec::new();
+        let mut file =
+            SerializedFileWriter::new(&mut out, schema, Arc::new(WriterProperties::default())).unwrap();
+        let mut group = file.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let value = vec![0xff; usize::try_from(bytes).unwrap()];
+        let values = [FixedLenByteArray::from(value)];
+        let writer = column.typed::<FixedLenByteArrayType>();
+        assert_eq!(writer.write_batch(&values, Some(&[1]), None).unwrap(), 1);
+        column.close().unwrap();
+        group.close().unwrap();
+        file.close().unwrap();
+        out
+    }
+
+    #[test]
+    fn decimals_of_more_digits_than_a_column_has_are_refused() {
+        let sink = "[sink.s]\nfrom = \"t\"\nto = \"files\"\npath = \"/none\"\nformat = \"parquet\"\n\
+                    [sink.s.columns]\nd = { type = \"numeric(38,2)\" }";
+        let columns = Definition::parse(sink).unwrap().remove(0).columns;
+        let mut rows = Rows::new(1);
+        read(&columns, file_with(16, 38), &mut rows, |_| Ok(())).unwrap();
+        let (_, cells) = rows.all().iter().next().unwrap();
+        assert_eq!(crate::convert::plain(&rows, *cells.first().unwrap()), "-0.01");
+        let refused = read(&columns, file_with(20, 46), &mut rows, |_| Ok(())).unwrap_err();
+        assert_eq!(refused, "d: no numeric(38,2) in the file");
     }
 }
