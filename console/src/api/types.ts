@@ -1518,6 +1518,7 @@ export type Outgoing = {
   content_base64?: string | null;
   content_type?: string | null;
   context?: number | null;
+  delay_ms?: number | null;
   headers?: { [name: string]: HeaderValue | null };
   message_id?: string | null;
   priority?: number | null;

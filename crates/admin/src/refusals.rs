@@ -85,6 +85,12 @@ pub(crate) fn of_sending(error: &SendError) -> Problem {
             problem(Code::NoSuchQueue).with("queue", &**name).with("at", *at)
         }
         SendError::TooManyQueues { at } => problem(Code::TooManyTargets).with("at", *at),
+        SendError::DelayTooLong { at, max_ms } => {
+            let problem = problem(Code::OutOfRange)
+                .with("field", "delay_ms")
+                .with("at", *at);
+            problem.with("min", 0).with("max", *max_ms)
+        }
         SendError::Refused { at, why } => match why {
             Refused::QueueFull => problem(Code::QueueFull),
             Refused::TooLarge | Refused::Journal(Refusal::TooLarge { .. }) => problem(Code::MessageTooLarge),

@@ -122,7 +122,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
             post(
                 "/v1/queues/{queue}/messages",
                 "Sends the body as it is, whatever its type; of application/x-ndjson each line is the content of a \
-                 message. Headers: Stafett-Priority, Stafett-Context, Stafett-Ttl, Stafett-To (further queues), \
+                 message. Headers: Stafett-Priority, Stafett-Context, Stafett-Ttl, Stafett-Delay, Stafett-To (further queues), \
                  Stafett-Header-NAME, Idempotency-Key.",
             )
             .query(&[NAMESPACE])
@@ -131,6 +131,7 @@ pub(crate) fn routes(routes: Routes) -> Routes {
                 Parameter::number("Stafett-Priority", 255, "Priority of the message."),
                 Parameter::number("Stafett-Context", CONTEXT_MAX - 1, "Context of the message."),
                 Parameter::number("Stafett-Ttl", 1 << 53, "Milliseconds that the message lives."),
+                Parameter::number("Stafett-Delay", 1 << 53, "Milliseconds before the queues have it."),
                 Parameter::text("Stafett-To", "Further queues, with commas."),
                 Parameter::text("Stafett-Header-", "Header of the message."),
             ])
@@ -257,6 +258,7 @@ fn of_headers(headers: &HeaderMap, queue: String) -> Result<Outgoing, Problem> {
             "stafett-priority" => message.priority = Some(number(name, value()?, u8::MAX.into())?),
             "stafett-context" => message.context = Some(number(name, value()?, CONTEXT_MAX - 1)?),
             "stafett-ttl" => message.ttl_ms = Some(number(name, value()?, u64::MAX)?),
+            "stafett-delay" => message.delay_ms = Some(number(name, value()?, u64::MAX)?),
             "stafett-to" => {
                 let names = value()?.split(',').map(str::trim).filter(|name| !name.is_empty());
                 let names = names.map(|name| QueueRef::Name(name.to_owned()));

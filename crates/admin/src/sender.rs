@@ -47,6 +47,8 @@ pub(crate) struct Outgoing {
     pub(crate) request: bool,
     /// Longest time in the queue.
     pub(crate) ttl_ms: Option<u64>,
+    /// Time that it waits before the queues have it. It goes to those that are there then.
+    pub(crate) delay_ms: Option<u64>,
     pub(crate) content_type: Option<String>,
     /// One is made if it is absent.
     pub(crate) message_id: Option<String>,
@@ -78,7 +80,7 @@ pub(crate) struct Sent {
     message_id: String,
     /// Context of a request or a response.
     pub(crate) context: Option<u64>,
-    /// Names of the queues that have it.
+    /// Names of the queues that have it, or get it after its delay.
     queues: Vec<String>,
     /// Durability of the strictest of these queues, which the message has now.
     durability: String,
@@ -243,7 +245,11 @@ impl<'a> Sender<'a> {
         content_type: Option<String>,
         key: Option<Key>,
     ) -> Result<Ready, Problem> {
-        let (queues, level) = self.targets(message)?;
+        let (queues, mut level) = self.targets(message)?;
+        if message.delay_ms.is_some_and(|ms| ms > 0) {
+            // Messages that wait are always synced.
+            level = Durability::Sync;
+        }
         let context = match message.context {
             Some(context) if context >= CONTEXT_MAX => {
                 return Err(Problem::bad_request("context is a number below 2^53"));
@@ -279,6 +285,7 @@ impl<'a> Sender<'a> {
             timestamp_ms: wall_ms(),
             priority: message.priority.unwrap_or(0),
             ttl_ms: message.ttl_ms,
+            delay_ms: message.delay_ms,
             persistent: true,
             headers: self.headers(&message.headers, fields)?,
             ..Message::default()

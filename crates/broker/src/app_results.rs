@@ -29,7 +29,9 @@ impl QueueResults for AppResults {
                     Refused::Gone => QueueRefusal::NoSuchQueue(queue_at(at)),
                     Refused::Journal(why) => QueueRefusal::NotStored(NotStored::Refused(why)),
                 },
-                SendError::TooManyQueues { at } => QueueRefusal::TooLarge(queue_at(at)),
+                SendError::TooManyQueues { at } | SendError::DelayTooLong { at, .. } => {
+                    QueueRefusal::TooLarge(queue_at(at))
+                }
                 SendError::NoSuchNamespace => QueueRefusal::NoSuchQueue(queue_at(0)),
                 SendError::NotStored(why) => QueueRefusal::NotStored(why),
             })

@@ -117,12 +117,23 @@ async fn a_message_reaches_all_of_its_targets_or_none() {
             "out_of_range",
         ),
         (to(r#"{"queues": [{"id": "x"}]}"#), 404, "no_such_queue"),
+        (
+            r#"{"to": {"queues": ["orders"]}, "content": 1, "delay_ms": 4294967296}"#.to_owned(),
+            422,
+            "out_of_range",
+        ),
         (to(r#"{"queue": ["orders"]}"#), 400, "unknown_field"),
         ("{".to_owned(), 400, "bad_json"),
     ] {
         let (found, why) = world.send_as("ann", "POST /v1/messages", &body).await;
         assert_eq!((found.as_u16(), &why["code"]), (status, &json!(code)), "{body}");
     }
+    let later = r#"{"to": {"queues": ["orders"]}, "content": 1, "delay_ms": 3600000}"#;
+    let (status, sent) = world.send("POST /v1/messages", later).await;
+    assert_eq!(
+        (status, &sent["queues"]),
+        (StatusCode::CREATED, &json!(["orders"]))
+    );
     for queue in ["orders", "short", "client.bob"] {
         let (_, seen) = world.ask(&format!("GET /v1/queues/{queue}/messages")).await;
         assert_eq!(contents(&seen), [json!({ "n": 1.5 })], "{queue}");

@@ -188,14 +188,9 @@ impl<'a> Plan<'a> {
         let mut by_log: HashMap<LogId, RouteIndex> = HashMap::new();
         for (index, waiting) in self.waiting.drain(..) {
             let publication = &mut self.publication;
-            let route = by_log.entry(waiting.log).or_insert_with(|| {
-                publication.route(Targets {
-                    queues: SmallVec::new(),
-                    logs: SmallVec::from_buf([waiting.log]),
-                    append_time: false,
-                    is_waiting: true,
-                })
-            });
+            let route = by_log
+                .entry(waiting.log)
+                .or_insert_with(|| publication.route(Targets::waiting(waiting.log)));
             publication.push(waiting.message, *route);
             self.owners.push(u32::try_from(index).unwrap_or(u32::MAX));
             buckets.push(waiting.bucket);

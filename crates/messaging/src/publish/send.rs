@@ -7,14 +7,17 @@ use stafett_journal::{Append, Frame, Refusal, RequestId};
 use stafett_model::{Message, Namespace};
 use stafett_store::NotStored;
 
+use crate::delayed::{Bucket, DELAY_MS_MAX, DelayError};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
-use crate::queues::{AppendOutcome, AtomicPublishError, Publication, Queue, Refused};
+use crate::queues::{AppendOutcome, AtomicPublishError, Publication, Queue, Refused, Targets};
 
+const DEFAULT_EXCHANGE: &str = "";
 /// Bound on the queues of one message: a stored batch has no more targets.
 pub const QUEUES_MAX: usize = 4096;
 
-/// A message with the queues that it is sent to.
+/// A message with the queues that it is sent to. With a delay it waits, and goes to those of them that are
+/// there when it is due.
 #[derive(Debug, Clone, Default)]
 pub struct Send {
     pub message: Message,
@@ -31,6 +34,8 @@ pub enum SendError {
     NoSuchQueue { at: usize, name: ByteString },
     #[error("a message goes to {QUEUES_MAX} queues at most")]
     TooManyQueues { at: usize },
+    #[error("a message waits {DELAY_MS_MAX} ms at most")]
+    DelayTooLong { at: usize, max_ms: u64 },
     #[error("a message is refused: {why}")]
     Refused { at: usize, why: Refused },
     #[error(transparent)]
@@ -47,7 +52,7 @@ pub(crate) fn send(
     request: Option<RequestId>,
 ) -> impl Future<Output = Result<bool, SendError>> + use<> {
     let staged = publication(resolver, namespace, sends, request);
-    let ticket = staged.map(|publication| resolver.queues.append(publication));
+    let ticket = staged.map(|(publication, _buckets)| resolver.queues.append(publication));
     async { ticket?.together().await.map_err(SendError::from) }
 }
 
@@ -59,16 +64,24 @@ pub(crate) fn send_each(
     sends: Vec<Send>,
 ) -> impl Future<Output = Vec<Result<(), SendError>>> + use<> {
     let mut publication = Publication::each_to_all(sends.len());
-    let mut results = Vec::with_capacity(sends.len());
+    let (mut results, mut buckets) = (Vec::with_capacity(sends.len()), Vec::new());
     if resolver.exchanges.has_namespace(namespace) {
-        let added = sends
-            .into_iter()
-            .map(|send| add(resolver, namespace, &mut publication, 0, send, &mut None));
+        let added = sends.into_iter().map(|send| {
+            add(
+                resolver,
+                namespace,
+                (&mut publication, &mut buckets),
+                0,
+                send,
+                &mut None,
+            )
+        });
         results.extend(added);
     } else {
         results.resize(sends.len(), Err(SendError::NoSuchNamespace));
     }
     let ticket = (!publication.is_empty()).then(|| resolver.queues.append(publication));
+    drop(buckets);
     async move {
         let outcomes = match ticket {
             Some(ticket) => ticket.await,
@@ -109,7 +122,7 @@ impl JointSender {
         });
         let own: usize = batches.sum();
         let staged = publication(resolver, namespace, sends, None);
-        let ticket = staged.map(|publication| {
+        let ticket = staged.map(|(publication, _buckets)| {
             resolver.queues.count_traffic(&append);
             resolver.queues.append_with(publication, append.frames)
         });
@@ -121,20 +134,24 @@ impl JointSender {
     }
 }
 
+/// Buckets of delayed messages, to be held until the messages are staged.
+type Buckets = Vec<Arc<Bucket>>;
+
 fn publication(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
     mut request: Option<RequestId>,
-) -> Result<Publication, SendError> {
+) -> Result<(Publication, Buckets), SendError> {
     if !resolver.exchanges.has_namespace(namespace) {
         return Err(SendError::NoSuchNamespace);
     }
-    let mut publication = Publication::to_all();
+    let (mut publication, mut buckets) = (Publication::to_all(), Buckets::new());
     for (at, send) in sends.into_iter().enumerate() {
-        add(resolver, namespace, &mut publication, at, send, &mut request)?;
+        let staged = (&mut publication, &mut buckets);
+        add(resolver, namespace, staged, at, send, &mut request)?;
     }
-    Ok(publication.with_request(request))
+    Ok((publication.with_request(request), buckets))
 }
 
 /// Returns the id of a request to a queue: each pair of an id and a queue has its own.
@@ -149,7 +166,7 @@ fn of_queue(request: RequestId, queue: &Queue) -> RequestId {
 fn add(
     resolver: &Resolver,
     namespace: &Namespace,
-    publication: &mut Publication,
+    (publication, buckets): (&mut Publication, &mut Buckets),
     at: usize,
     Send { message, queues }: Send,
     request: &mut Option<RequestId>,
@@ -173,8 +190,34 @@ fn add(
         let why = Refused::TooLarge;
         return Err(SendError::Refused { at, why });
     }
-    let route = publication.route(places.targets(&message));
-    publication.push(message, route);
+    if message.delay_ms.is_none_or(|ms| ms == 0) {
+        let route = publication.route(places.targets(&message));
+        publication.push(message, route);
+        return Ok(());
+    }
+    let Some(space) = resolver.exchanges.space(namespace) else {
+        return Err(SendError::NoSuchNamespace);
+    };
+    // The default exchange leads to the queues of these names.
+    let routing_key = queues.first().cloned().unwrap_or_default();
+    let more_keys = queues.get(1..).unwrap_or_default();
+    let message = Message {
+        routing_key,
+        ..message
+    };
+    let waiting = resolver
+        .delayed
+        .wait((namespace, space.id), DEFAULT_EXCHANGE, &message, more_keys)
+        .map_err(|why| match why {
+            DelayError::TooLong => SendError::DelayTooLong {
+                at,
+                max_ms: DELAY_MS_MAX,
+            },
+            DelayError::Journal(why) => NotStored::Refused(why).into(),
+        })?;
+    let route = publication.route(Targets::waiting(waiting.log));
+    publication.push(waiting.message, route);
+    buckets.push(waiting.bucket);
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::smallvec;
-use stafett_journal::{Journal, MemoryJournal};
+use stafett_journal::{Journal, MemoryJournal, RequestId};
 use stafett_model::{Message, Namespace};
 use stafett_queue::QueueSettings;
 use stafett_routing::{ExchangeKind, HeaderMatch};
@@ -14,8 +14,8 @@ use stafett_store::{Clock, wall_ms};
 use stafett_topics::{TopicCatalog, TopicDefaults};
 
 use crate::Published;
-use crate::queues::{Declare, Publication, Queue, Targets};
-use crate::{Destination, Messaging, NewBinding, NewExchange};
+use crate::queues::{Declare, DeleteConditions, Publication, Queue, Targets};
+use crate::{Destination, Messaging, NewBinding, NewExchange, Send, SendError};
 
 const HOUR_MS: i64 = 3_600_000;
 const YEARS_MS: i64 = 56 * 365 * 24 * HOUR_MS;
@@ -277,4 +277,49 @@ async fn delayed_messages_of_an_earlier_run_follow_a_clock_that_is_set_after_the
     set_clock(HOUR_MS);
     pass(10_000).await;
     assert_eq!(world.ready(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_sent_with_a_delay_goes_to_the_queues_that_are_there_when_it_is_due() {
+    let world = World::on(MemoryJournal::new());
+    world.queue(QueueSettings::default()).await;
+    let (space, queues) = (Namespace::default(), world.messaging.queues());
+    for name in ["r", "s"] {
+        let durable = Declare {
+            durable: true,
+            ..Declare::default()
+        };
+        queues.declare(&space, name, durable).await.unwrap();
+    }
+    let send = |delay_ms, request| {
+        let message = Message {
+            persistent: true,
+            delay_ms: Some(delay_ms),
+            ..Message::default()
+        };
+        let queues = ["q", "r", "s"].map(Into::into).to_vec();
+        world.messaging.send(
+            &space,
+            vec![Send { message, queues }],
+            Some(RequestId([request; 16])),
+        )
+    };
+    assert_eq!(send(60_000, 1).await, Ok(false));
+    assert_eq!(send(60_000, 1).await, Ok(true), "sent again, it waits once");
+    assert_eq!(send(0, 2).await, Ok(false), "a delay of 0 is none");
+    let too_long = send(u64::MAX, 3).await.unwrap_err();
+    assert!(
+        matches!(too_long, SendError::DelayTooLong { at: 0, .. }),
+        "{too_long}"
+    );
+    let ready = |name| queues.get(&space, name).unwrap().counts().ready;
+    pass(55_000).await;
+    assert_eq!(["q", "r", "s"].map(ready), [1, 1, 1]);
+    let gone = queues.get(&space, "r").unwrap();
+    let any = DeleteConditions::default();
+    queues.delete_this(&gone, any).await.unwrap();
+    pass(10_000).await;
+    assert_eq!(["q", "s"].map(ready), [2, 2]);
+    let world = world.restart().await;
+    assert_eq!(world.ready(), 2, "it is released once");
 }

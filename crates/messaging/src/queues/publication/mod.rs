@@ -65,6 +65,15 @@ pub(super) enum Atomicity {
 }
 
 impl Targets {
+    /// Returns the log in which a message waits until it is due.
+    pub(crate) fn waiting(log: LogId) -> Self {
+        Self {
+            logs: SmallVec::from_buf([log]),
+            is_waiting: true,
+            ..Self::default()
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.logs.is_empty()
     }

@@ -71,6 +71,7 @@ pub(super) fn describe() -> Command {
             REQUEST,
             "Make a context, and have the response sent to the queue of --as",
         ))
+        .arg(time(DELAY, "Time before the queues have it"))
         .args(properties())
         .after_help(
             "Examples:\n  stafett message send --queue orders --priority 7 '{\"amount\": 12}'\n  \
@@ -144,6 +145,15 @@ fn message(matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
     Ok(fields)
 }
 
+/// Adds the delay of a message. True if it has one.
+fn add_delay(message: &mut Map<String, Value>, matches: &ArgMatches) -> bool {
+    let delay = matches.get_one::<u64>(DELAY);
+    if let Some(delay) = delay {
+        message.insert("delay_ms".to_owned(), json!(delay));
+    }
+    delay.is_some_and(|delay| *delay > 0)
+}
+
 /// Sends a message, and shows its id and targets.
 fn ask(matches: &ArgMatches, question: Question, message: Map<String, Value>) -> Result<Value, Failure> {
     let mut question = from_caller(question, matches).with_body(&Value::Object(message));
@@ -164,12 +174,14 @@ pub(super) fn send(matches: &ArgMatches) -> Result<(), Failure> {
     let to = json!({ "queues": given(QUEUE), "clients": given(TO_CLIENT) });
     message.insert("to".to_owned(), to);
     message.insert("request".to_owned(), json!(matches.get_flag(REQUEST)));
+    let waits = add_delay(&mut message, matches);
     let answer = ask(matches, Question::new(Method::POST, "/v1/messages"), message)?;
     let context = answer.get("context").and_then(Value::as_u64);
     let context = context.map_or_else(String::new, |context| format!(", with context {context}"));
     let durability = answer.get("durability").map(http::word).unwrap_or_default();
     let queues = names(&answer, "queues").join(", ");
-    let words = format!("stored in {queues} ({durability}){context}");
+    let verb = if waits { "waits for" } else { "stored in" };
+    let words = format!("{verb} {queues} ({durability}){context}");
     Ok(http::done(matches, &answer, &words)?)
 }
 
@@ -179,9 +191,7 @@ pub(super) fn publish(matches: &ArgMatches) -> Result<(), Failure> {
         "routing_key".to_owned(),
         json!(options::text(matches, ROUTING_KEY)),
     );
-    if let Some(delay) = matches.get_one::<u64>(DELAY) {
-        message.insert("delay_ms".to_owned(), json!(delay));
-    }
+    add_delay(&mut message, matches);
     let question = Question::new(Method::POST, "/v1/exchanges");
     let question = question.at(options::text(matches, EXCHANGE)).at("publish");
     let answer = ask(matches, question, message)?;
