@@ -15,6 +15,74 @@ const TABLE: &str = "tests/clients/odd/management.tsv";
 /// Definitions that RabbitMQ 4.0.5 has exported.
 const DEFINITIONS: &str = "tests/clients/odd/rabbitmq_definitions.json";
 
+/// Commands of rabbitmqadmin 2 in turn, and a part of what each says.
+const COMMANDS_2: [(&str, &str); 37] = [
+    ("show overview", "Stafett"),
+    ("list nodes", "rabbitmq_management"),
+    ("declare vhost --name v2", ""),
+    ("list vhosts", "v2"),
+    ("declare exchange --name x --type topic --durable true", ""),
+    ("declare queue --name q --type classic --durable true", ""),
+    ("declare queue --name r --type quorum", ""),
+    ("declare stream --name s --expiration 1D", ""),
+    ("list queues", "x-max-age: \"1D\""),
+    ("streams list", "stream"),
+    (
+        "declare binding --source x --destination-type queue --destination q --routing-key a.#",
+        "",
+    ),
+    ("list bindings", "a.%23"),
+    (
+        "publish message --exchange x --routing-key a.b --payload hello",
+        "routed successfully",
+    ),
+    (
+        "get messages --queue q --count 1 --ack-mode ack_requeue_true",
+        "hello",
+    ),
+    ("purge queue --name q", ""),
+    (
+        "declare policy --name p --pattern ^q --apply-to queues --priority 1 --definition {\"max-length\":7}",
+        "",
+    ),
+    (
+        "policies list_matching_object --name q --type queues",
+        "max-length: 7",
+    ),
+    (
+        "declare operator_policy --name o --pattern ^q --apply-to queues --priority 1 --definition {\"max-length\":5}",
+        "",
+    ),
+    ("list operator_policies", "max-length: 5"),
+    (
+        "declare user --name bob --password secret --tags administrator",
+        "",
+    ),
+    (
+        "declare permissions --user bob --configure .* --read .* --write .*",
+        "",
+    ),
+    ("list permissions", "bob"),
+    (
+        "declare user_limit --user bob --name max-connections --value 10",
+        "",
+    ),
+    ("list user_limits", "max-connections: 10"),
+    ("declare vhost_limit --name max-queues --value 1000", ""),
+    ("list vhost_limits", "max-queues: 1000"),
+    ("list users", "administrator"),
+    ("health_check local_alarms", "passed"),
+    ("health_check node_is_quorum_critical", "passed"),
+    ("health_check protocol_listener --protocol amqp", "passed"),
+    ("definitions export --file FILE", ""),
+    ("delete queue --name q", ""),
+    ("definitions import --file FILE", ""),
+    ("queues show --name q", "classic"),
+    ("delete stream --name s", ""),
+    ("delete exchange --name x", ""),
+    ("delete vhost --name v2", ""),
+];
+
 /// A broker, and `rabbitmqadmin` that asks it.
 struct Admin {
     broker: Broker,
@@ -411,4 +479,35 @@ fn statistics_have_samples_and_rabbitmqs_dashboard_has_its_metrics() {
             .arg(script)
             .args([broker.amqp(), broker.http()]),
     );
+}
+
+#[test]
+fn rabbitmqadmin_2_does_what_its_users_do() {
+    if !is_stafett() {
+        return;
+    }
+    let Some(program) = peer::rabbitmqadmin_2() else {
+        return;
+    };
+    let broker = Broker::start_with("os", &[]);
+    let (host, port) = broker.http().rsplit_once(':').unwrap();
+    let file = broker.folder().join("definitions.json");
+    let file = file.to_str().unwrap();
+    let mut login = ["guest", "guest"];
+    for (line, said) in COMMANDS_2 {
+        let mut command = peer::command(&program);
+        command
+            .args(["--non-interactive", "--host", host, "--port", port])
+            .args(["--username", login[0], "--password", login[1]])
+            .args(
+                line.split(' ')
+                    .map(|word| if word == "FILE" { file } else { word }),
+            );
+        let found = peer::run_text(&mut command);
+        assert!(found.contains(said), "{line}: {found}");
+        if line.starts_with("declare user ") {
+            // Once there is an administrator, guest is none.
+            login = ["bob", "secret"];
+        }
+    }
 }

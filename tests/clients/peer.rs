@@ -65,6 +65,17 @@ pub(crate) fn rabbitmqadmin() -> Option<(PathBuf, PathBuf)> {
     Some((python, script))
 }
 
+/// `rabbitmqadmin` of the second generation, a program without Python.
+pub(crate) fn rabbitmqadmin_2() -> Option<PathBuf> {
+    let program = root().join("target/peers/rabbitmqadmin/bin/rabbitmqadmin");
+    if !program.is_file() {
+        let install = "cargo install rabbitmqadmin@2.35.0 --root target/peers/rabbitmqadmin";
+        skip("rabbitmqadmin 2 is not there", install);
+        return None;
+    }
+    Some(program)
+}
+
 /// Any Python 3, without packages.
 pub(crate) fn python3() -> Option<PathBuf> {
     let found = on_path("python3");
