@@ -300,7 +300,7 @@ impl PollingMembers {
             }
             None => {
                 let (group, id) = &key;
-                if member_of(broker, group, id, |member| has_polled(member)) {
+                if member_of(broker, group, id, has_polled) {
                     // It may have left meanwhile; another failure leaves it to the end of its session.
                     let _ = leave_assigned(broker.groups(), group, id, None, false).await;
                 }
