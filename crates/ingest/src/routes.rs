@@ -50,12 +50,12 @@ impl Metrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         registry.register(
-            "stafett_ingest_requests",
+            "ingest_requests",
             "Requests to endpoints, by their result",
             metrics.requests.clone(),
         );
         registry.register(
-            "stafett_ingest_records",
+            "ingest_records",
             "Records that endpoints took",
             metrics.records.clone(),
         );

@@ -118,12 +118,17 @@ impl Check {
     }
 
     fn hold(&self, claims: &Claims, now_s: i64) -> Result<(), TokenError> {
-        let time = |name: &str| claims.get(name).and_then(Value::as_i64);
-        let is_over = time("exp").is_some_and(|end| now_s > end.saturating_add(SKEW_S));
-        let is_early = time("nbf").is_some_and(|begin| now_s.saturating_add(SKEW_S) < begin);
+        // Seconds may have a fraction (RFC 7519). A time that is no number is over: nobody knows what it allows.
+        let time = |name: &str| {
+            let claim = claims.get(name)?;
+            Some(claim.as_f64().filter(|seconds| seconds.is_finite()))
+        };
+        let (now_s, skew_s) = (now_s as f64, SKEW_S as f64);
+        let is_over = time("exp").is_some_and(|end| end.is_none_or(|end| now_s > end + skew_s));
+        let is_early = time("nbf").is_some_and(|begin| begin.is_none_or(|begin| now_s + skew_s < begin));
         let is_old = self.age_s.is_some_and(|age| {
-            let age = i64::try_from(age).unwrap_or(i64::MAX);
-            time("iat").is_none_or(|issued| now_s.saturating_sub(issued) > age.saturating_add(SKEW_S))
+            let issued = time("iat").flatten();
+            issued.is_none_or(|issued| now_s - issued > age as f64 + skew_s)
         });
         if is_over || is_early || is_old {
             return Err(TokenError::Over);
@@ -180,6 +185,9 @@ mod tests {
     #[test]
     fn tokens_count_as_long_as_they_hold() {
         let check = check();
+        let fraction = json!({"iss": "apps", "iat": 999.5, "exp": 1050.25, "nbf": 990.75});
+        let token = check.sign(&claims(&fraction)).unwrap();
+        assert_eq!(check.verify(&token, 1000), Ok(claims(&fraction)));
         let sound = json!({"iss": "apps", "iat": 1000, "exp": 1050, "sub": "d-1"});
         let token = check.sign(&claims(&sound)).unwrap();
         assert_eq!(check.verify(&token, 1000), Ok(claims(&sound)));
@@ -196,6 +204,21 @@ mod tests {
             (json!({"iat": 1000}), TokenError::Other),
             (json!({"iss": "apps"}), TokenError::Over),
             (json!({"iss": "apps", "iat": 1000, "nbf": 2000}), TokenError::Over),
+            (
+                json!({"iss": "apps", "iat": 1000, "exp": 100.5}),
+                TokenError::Over,
+            ),
+            (
+                json!({"iss": "apps", "iat": 1000, "nbf": 2000.5}),
+                TokenError::Over,
+            ),
+            (
+                json!({"iss": "apps", "iat": 1000, "exp": "2000"}),
+                TokenError::Over,
+            ),
+            (json!({"iss": "apps", "iat": 1000, "exp": null}), TokenError::Over),
+            (json!({"iss": "apps", "iat": 1000, "nbf": [1]}), TokenError::Over),
+            (json!({"iss": "apps", "iat": "1000"}), TokenError::Over),
         ] {
             let token = check.sign(&claims(&other)).unwrap();
             assert_eq!(check.verify(&token, 1000), Err(why), "{other}");

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
 
+use crate::cells::civil;
 use crate::columns::{Column, Kind};
 use crate::rows::{Cell, Rows};
 
@@ -100,16 +101,10 @@ pub(crate) fn shown(canonical: &str, columns: &[Column]) -> Vec<Option<String>> 
 
 fn readable(text: &str, kind: Kind) -> String {
     let plain = || text.to_owned();
-    let time = || {
-        text.parse()
-            .ok()
-            .and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok())
-    };
+    let time = || text.parse().ok().map(civil);
     match kind {
-        Kind::Timestamptz => time().map_or_else(plain, |at| at.to_string()),
-        Kind::Timestamp => {
-            time().map_or_else(plain, |at| jiff::tz::TimeZone::UTC.to_datetime(at).to_string())
-        }
+        Kind::Timestamptz => time().map_or_else(plain, |at| format!("{at}Z")),
+        Kind::Timestamp => time().map_or_else(plain, |at| at.to_string()),
         Kind::Double => {
             let bits = u64::from_str_radix(text, 16);
             bits.map_or_else(|_| plain(), |bits| f64::from_bits(bits).to_string())

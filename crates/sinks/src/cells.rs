@@ -3,9 +3,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::fmt::temporal::Pieces;
+use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::columns::Kind;
 use crate::document::cited;
@@ -13,6 +13,7 @@ use crate::rows::{Cell, Cells};
 
 /// Characters of `2026-11-28`; other forms of a date have fewer, or a sign in front.
 const DATE_CHARS: usize = 10;
+const DAY_MICROS: i64 = 86_400_000_000;
 const DATE_OF_EPOCH: Date = Date::constant(1970, 1, 1);
 
 /// Writes a value, as JSON text, as the cell of a column's kind. The error says which value does not fit.
@@ -39,10 +40,7 @@ fn cell(row: &mut Cells<'_>, kind: Kind, json: &str) -> Option<Cell> {
             let text = decimal(number(json)?, precision, scale)?;
             Cell::Numeric(row.piece(text.as_bytes()))
         }
-        Kind::Timestamptz => {
-            let at: Timestamp = string(json)?.parse().ok()?;
-            Cell::Instant(at.as_microsecond())
-        }
+        Kind::Timestamptz => Cell::Instant(instant(&string(json)?)?),
         Kind::Timestamp => Cell::Local(local(&string(json)?)?),
         Kind::Date => {
             let text = string(json)?;
@@ -73,9 +71,36 @@ fn local(text: &str) -> Option<i64> {
     if text.ends_with(['Z', 'z']) || has_zone() {
         return None;
     }
-    let at: DateTime = text.parse().ok()?;
-    let at = TimeZone::UTC.to_timestamp(at).ok()?;
-    Some(at.as_microsecond())
+    micros_of(text.parse().ok()?)
+}
+
+/// Reads a time with its offset, as microseconds since 1970. Further digits are cut, also before 1970.
+pub(crate) fn instant(text: &str) -> Option<i64> {
+    if let Ok(at) = text.parse::<Timestamp>() {
+        return i64::try_from(at.as_nanosecond().div_euclid(1000)).ok();
+    }
+    // The last two days of the year 9999 are beyond a time stamp, and mean "for ever" in many stores.
+    let pieces = Pieces::parse(text).ok()?;
+    let (date, offset) = (pieces.date(), pieces.to_numeric_offset()?);
+    let is_last = date.year() == 9999 && date.month() == 12;
+    let micros = micros_of(date.to_datetime(pieces.time().filter(|_| is_last)?))?;
+    Some(micros - i64::from(offset.seconds()) * 1_000_000)
+}
+
+fn micros_of(at: DateTime) -> Option<i64> {
+    let since = at.date().since(DATE_OF_EPOCH).ok()?;
+    let nanos = at.time().duration_since(Time::midnight()).as_nanos();
+    let micros = i64::try_from(nanos / 1000).ok()?;
+    Some(i64::from(since.get_days()) * DAY_MICROS + micros)
+}
+
+/// Returns date and time, in UTC, of microseconds since 1970; the last ones that there are if it is behind them.
+pub(crate) fn civil(micros: i64) -> DateTime {
+    let days = Span::new().try_days(micros.div_euclid(DAY_MICROS)).ok();
+    let date = days.and_then(|days| DATE_OF_EPOCH.checked_add(days).ok());
+    let nanos = micros.rem_euclid(DAY_MICROS) * 1000;
+    let time = Time::midnight().wrapping_add(SignedDuration::from_nanos(nanos));
+    date.map_or(DateTime::MAX, |date| date.to_datetime(time))
 }
 
 /// Returns the text of a JSON string.
@@ -222,6 +247,23 @@ mod tests {
                 "1795339200000000",
             ),
             ("timestamp", r#""1970-01-02T00:00:00.5""#, "86400500000"),
+            ("timestamptz", r#""1969-12-31T23:59:59.9999995Z""#, "-1"),
+            (
+                "timestamp",
+                r#""1960-05-05T10:00:00.1234567""#,
+                "-304783199876544",
+            ),
+            ("timestamptz", r#""9999-12-31T23:59:59Z""#, "253402300799000000"),
+            (
+                "timestamptz",
+                r#""9999-12-31T23:59:59-01:00""#,
+                "253402304399000000",
+            ),
+            (
+                "timestamp",
+                r#""9999-12-31T23:59:59.999999""#,
+                "253402300799999999",
+            ),
             ("timestamp", r#""1970-01-02 00:00:00""#, "86400000000"),
             ("date", r#""1969-12-31""#, "-1"),
             ("bytea", r#""AAE=""#, "[0, 1]"),

@@ -441,14 +441,8 @@ pub fn plain(rows: &Rows, cell: Cell) -> Cow<'_, str> {
         Cell::Integer(it) => it.to_string().into(),
         Cell::Double(it) => it.to_string().into(),
         Cell::Numeric(piece) | Cell::Text(piece) | Cell::Json(piece) => rows.text(piece).into(),
-        Cell::Instant(micros) => {
-            let at = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
-            at.to_string().into()
-        }
-        Cell::Local(micros) => {
-            let at = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
-            jiff::tz::TimeZone::UTC.to_datetime(at).to_string().into()
-        }
+        Cell::Instant(micros) => format!("{}Z", cells::civil(micros)).into(),
+        Cell::Local(micros) => cells::civil(micros).to_string().into(),
         Cell::Date(days) => {
             let epoch = jiff::civil::Date::constant(1970, 1, 1);
             let span = jiff::Span::new().try_days(days).unwrap_or_default();

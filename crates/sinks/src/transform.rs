@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use stafett_expr::Expression;
 
-use crate::cells::{decimal, string};
+use crate::cells::{civil, decimal, string};
 use crate::columns::Kind;
 use crate::computed::{self, Source, TwoTimes, View};
 use crate::document::{Document, Field, cited};
@@ -338,7 +338,10 @@ fn cast(json: &str, to: Cast) -> Option<String> {
                 number.is_finite().then(|| number.to_string())
             }
             Kind::Numeric { precision, scale } => decimal(plain, precision, scale),
-            Kind::Timestamptz => quoted(&instant(json, plain)?.to_string()),
+            Kind::Timestamptz => {
+                let beyond = || crate::cells::instant(plain).map(|micros| format!("{}Z", civil(micros)));
+                quoted(&instant(json, plain).map(|at| at.to_string()).or_else(beyond)?)
+            }
             Kind::Date => {
                 let date = plain.parse::<Date>().ok().filter(|_| plain.len() <= 13);
                 let of_time = || Some(instant(json, plain)?.to_zoned(TimeZone::UTC).date());
@@ -397,6 +400,7 @@ fn flatten_into<'t>(
     if depth > 0
         && json.starts_with('{')
         && let Ok(inner) = Document::parse(json)
+        && !inner.fields.is_empty()
     {
         for field in &inner.fields {
             // A document that was read has the text that came.
@@ -410,6 +414,7 @@ fn flatten_into<'t>(
         && json.starts_with('[')
         && let Some(max) = rules.index_max
         && let Ok(items) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json)
+        && !items.is_empty()
     {
         for (place, item) in items.iter().take(max).enumerate() {
             flatten_into(flat, below(&place.to_string()), item.get(), rules, depth - 1);
@@ -537,6 +542,8 @@ mod tests {
         ] {
             assert_eq!(done(&step, record).as_deref(), Ok(expected), "{step:?}");
         }
+        let empty = done(&rules(3, Some(1)), r#"{"c":{"a":{},"l":[]},"k":0}"#);
+        assert_eq!(empty.as_deref(), Ok(r#"{"k":0,"c_a":{},"c_l":[]}"#));
         assert!(done(&rules(1, None), r#"{"c":{"a":1},"c_a":2}"#).is_err());
     }
 }

@@ -8,6 +8,14 @@ use crate::target::TargetError;
 /// Classes of SQLSTATE (first two letters, PostgreSQL's appendix A) that pass.
 const PASSING: &[&str] = &["08", "40", "53", "55", "57", "58", "XX"];
 
+/// Errors of making what another connection makes at the same moment, also with IF NOT EXISTS.
+const MADE_MEANWHILE: [SqlState; 4] = [
+    SqlState::UNIQUE_VIOLATION,
+    SqlState::DUPLICATE_TABLE,
+    SqlState::DUPLICATE_OBJECT,
+    SqlState::DUPLICATE_SCHEMA,
+];
+
 /// Sorts the error of a statement that has rows.
 pub(super) fn refused(error: &Error) -> TargetError {
     let Some(why) = error.as_db_error() else {
@@ -36,8 +44,9 @@ pub(crate) fn stopped(error: &Error) -> TargetError {
         // A wrong address, a refused login without words: the same thing may be mended elsewhere.
         return TargetError::Retry(words(error));
     };
-    let class = why.code().code().get(..2).unwrap_or_default();
-    if PASSING.contains(&class) && *why.code() != SqlState::DISK_FULL {
+    let (code, class) = (why.code(), why.code().code().get(..2).unwrap_or_default());
+    let passes = PASSING.contains(&class) && *code != SqlState::DISK_FULL;
+    if passes || MADE_MEANWHILE.contains(code) {
         TargetError::Retry(words(error))
     } else {
         TargetError::Stop(words(error))

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::cells::civil;
 use crate::columns::Kind;
 use crate::convert::write_plain;
 use crate::rows::{Cell, Rows, Slice};
@@ -99,8 +100,7 @@ fn is_before_year_one(cell: Cell) -> bool {
 /// Returns a value as the catalog has it.
 fn text(rows: &Rows, cell: Cell) -> String {
     let time = |micros: i64, zone: &str| {
-        let at = jiff::Timestamp::from_microsecond(micros).unwrap_or_default();
-        let at = jiff::tz::TimeZone::UTC.to_datetime(at);
+        let at = civil(micros);
         format!("{}{zone}", at.strftime("%Y-%m-%d %H:%M:%S%.6f"))
     };
     if let Cell::Instant(micros) = cell {
