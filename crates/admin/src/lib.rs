@@ -42,7 +42,6 @@ mod bindings;
 mod caller;
 mod clients;
 pub mod cluster;
-mod coding;
 mod connections;
 mod consumers;
 mod content;

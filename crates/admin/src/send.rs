@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use stafett_broker::Broker;
 use stafett_http::api::post;
+use stafett_http::coding::packing;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body};
 
 use crate::caller::Caller;
-use crate::coding::packing;
 use crate::content::{self, JSON};
 use crate::key::{self, Key};
 use crate::queues::NAMESPACE;

@@ -12,7 +12,7 @@
 //!
 //! - [`guard`]: rejects requests from web pages
 //! - [`query`]: parameters after the `?` of a request
-//! - [`body`]: request bodies, within limits
+//! - [`body`]: request bodies, within limits; [`coding`]: compressed ones
 //! - [`slot`]: the part of the process behind a router, while it serves
 //! - [`list`]: lists in pages
 //! - [`front_page`]: the answer at the root path
@@ -29,6 +29,7 @@ pub mod api;
 pub mod body;
 mod client;
 pub mod code;
+pub mod coding;
 pub mod front_page;
 pub mod guard;
 pub mod health;

@@ -15,6 +15,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use stafett_broker::Broker;
+use stafett_http::coding::packing;
 use stafett_http::query::decoded;
 use stafett_http::{Code, Origins, Policy, Problem, Slot, body};
 use stafett_store::{NotStored, NotStoredKind, wall_ms};
@@ -253,7 +254,8 @@ impl Door {
             bytes_max: endpoint.body_bytes_max,
             setting: "body_bytes_max of the endpoint",
         };
-        let body = body::read(request, limit).await?;
+        let packing = packing(request.headers())?;
+        let body = body::read_packed(request, limit, packing).await?;
         let records = events::records(body.bytes(), is_lines, endpoint.key_field.as_deref(), &additions)?;
         let broker = self.broker.get()?;
         let mut append = self.append_of(&broker, &endpoint.topic, &records, now_ms)?;

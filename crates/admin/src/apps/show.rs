@@ -145,6 +145,8 @@ struct TaskFailure {
 struct TaskPosition {
     seq: u64,
     next: ShownOffsets,
+    /// Offsets from which another worker would go on.
+    safe: ShownOffsets,
     end: ShownOffsets,
     lag: u64,
     #[serde(flatten)]
@@ -280,6 +282,7 @@ impl TaskShown {
             TaskPosition {
                 seq: position.seq,
                 next: by_topic(definition, &position.next),
+                safe: by_topic(definition, &position.safe),
                 end: end.collect(),
                 lag,
                 state: totals.map(TaskState::of).unwrap_or_default(),

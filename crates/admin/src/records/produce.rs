@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stafett_broker::Broker;
 use stafett_http::api::post;
+use stafett_http::coding::packing;
 use stafett_http::{Code, Parameter, Path, Problem, Query, Slot, body, openapi, stamp};
 use stafett_store::{NotStored, wall_ms};
 use stafett_topics::{
@@ -18,7 +19,6 @@ use stafett_topics::{
 use super::cloud_events;
 use super::incoming::{Format, Incoming, REFUSED_MAX, RecordBody, Template};
 use crate::caller::Caller;
-use crate::coding::packing;
 use crate::content::JSON;
 use crate::key::{self, Key};
 use crate::refusals::{self, of_storage};

@@ -31,7 +31,8 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
             };
             let of_app = || {
                 let known = app.as_ref()?.known(TaskId::whole(partition))?;
-                known.position.next.get(input).copied()
+                // What was begun behind it may not be in the target.
+                known.position.safe.get(input).copied()
             };
             let told = told.get(&(name.clone(), partition)).filter(|_| !is_lost);
             let next = match told {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, anyhow, bail};
 use clap::ArgMatches;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use stafett_sinks::broker::source;
 use stafett_sinks::convert::write_json;
 use stafett_sinks::definition::SourceSpec;
@@ -112,6 +112,9 @@ pub(super) fn status(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resu
         let tasks = app.get("tasks").and_then(Value::as_array);
         for task in tasks.into_iter().flatten() {
             let cell = |path: &str| task.pointer(path).map_or_else(|| "-".to_owned(), http::word);
+            let position = task.get("position").and_then(App::stored_offsets);
+            let next = position.map(|next| json!(next));
+            let lag = position.map(|next| lag_of(task, next));
             let has_worker = task.get("worker").is_some_and(Value::is_string);
             let state = match app.get("paused").and_then(Value::as_bool) {
                 Some(true) => "paused",
@@ -123,16 +126,25 @@ pub(super) fn status(matches: &ArgMatches, sinks: &[Definition]) -> anyhow::Resu
                 state.to_owned(),
                 cell("/task"),
                 cell("/worker"),
-                cell("/position/next"),
-                cell("/position/lag"),
+                next.as_ref().map_or_else(|| "-".to_owned(), http::word),
+                lag.map_or_else(|| "-".to_owned(), |lag| lag.to_string()),
             ]);
             rows.push(json!({
                 "sink": sink, "state": state, "partition": task.get("task"), "worker": task.get("worker"),
-                "next": task.pointer("/position/next"), "lag": task.pointer("/position/lag"),
+                "next": next, "lag": lag,
             }));
         }
     }
     http::show(matches, &rows, &table, "no partitions")
+}
+
+/// Returns the records of a task that the target does not have.
+fn lag_of(task: &Value, next: &Map<String, Value>) -> u64 {
+    let end = |topic: &str| task.pointer("/position/end")?.get(topic)?.as_u64();
+    let behind = next
+        .iter()
+        .filter_map(|(topic, next)| Some(end(topic)?.saturating_sub(next.as_u64()?)));
+    behind.sum()
 }
 
 /// Reads `TOPIC/PARTITION=OFFSET`.

@@ -1,16 +1,17 @@
 //! Compressed bodies of requests.
 
 use axum::http::{HeaderMap, header};
-use stafett_http::body::Packing;
-use stafett_http::{Code, Problem};
 use stafett_model::compression::{decompress, ratio_max};
 use stafett_model::{BatchError, Codec};
+
+use crate::body::Packing;
+use crate::{Code, Problem};
 
 /// Unpacks bytes, up to a bound.
 type Unpack = fn(&[u8], usize) -> Result<Vec<u8>, Problem>;
 
 /// Returns how a body is packed; `None` if it is not.
-pub(crate) fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Problem> {
+pub fn packing(headers: &HeaderMap) -> Result<Option<Packing>, Problem> {
     let Some(coding) = headers.get(header::CONTENT_ENCODING) else {
         return Ok(None);
     };
