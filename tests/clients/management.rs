@@ -506,7 +506,7 @@ fn rabbitmqadmin_2_does_what_its_users_do() {
         let found = peer::run_text(&mut command);
         assert!(found.contains(said), "{line}: {found}");
         if line.starts_with("declare user ") {
-            // Once there is an administrator, guest is none.
+            // Once there is an administrator, guest is no longer one.
             login = ["bob", "secret"];
         }
     }

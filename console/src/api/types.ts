@@ -371,6 +371,7 @@ export type AppTaskPosition = {
   entries: number | null;
   lag: number;
   next: { [name: string]: number };
+  safe: { [name: string]: number };
   seq: number;
   timers: number | null;
 };

@@ -118,7 +118,7 @@ impl Check {
     }
 
     fn hold(&self, claims: &Claims, now_s: i64) -> Result<(), TokenError> {
-        // Seconds may have a fraction (RFC 7519). A time that is no number is over: nobody knows what it allows.
+        // Seconds may have a fraction (RFC 7519). A time that is no number is over.
         let time = |name: &str| {
             let claim = claims.get(name)?;
             Some(claim.as_f64().filter(|seconds| seconds.is_finite()))

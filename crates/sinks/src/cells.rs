@@ -94,7 +94,7 @@ fn micros_of(at: DateTime) -> Option<i64> {
     Some(i64::from(since.get_days()) * DAY_MICROS + micros)
 }
 
-/// Returns date and time, in UTC, of microseconds since 1970; the last ones that there are if it is behind them.
+/// Returns date and time, in UTC, of microseconds since 1970; the last ones that there are, at most.
 pub(crate) fn civil(micros: i64) -> DateTime {
     let days = Span::new().try_days(micros.div_euclid(DAY_MICROS)).ok();
     let date = days.and_then(|days| DATE_OF_EPOCH.checked_add(days).ok());

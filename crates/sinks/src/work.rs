@@ -127,7 +127,8 @@ impl App {
         Ok(())
     }
 
-    /// Returns the offsets of a task behind which the target has nothing; batches that were begun may end later.
+    /// Returns the offsets of a task behind which the target has nothing; batches that were begun may end
+    /// later.
     /// A broker of an earlier version tells only these ends.
     pub fn stored_offsets(position: &Value) -> Option<&Map<String, Value>> {
         let of = |name: &str| position.get(name).and_then(Value::as_object);

@@ -284,8 +284,8 @@ async fn commit(
 }
 
 impl PollingMembers {
-    /// Takes a member out for a request. One of a broker before this one leaves its group: the group is stored
-    /// and knows it, and would keep its partitions for it until its session is over.
+    /// Takes a member out for a request. One of a broker before this one leaves its group: the group is
+    /// stored, and would keep the member's partitions until its session is over.
     async fn take(&self, broker: &Broker, key: Key) -> Result<Taken, Problem> {
         let found = self.0.lock().get_mut(&key).map(Option::take);
         match found {

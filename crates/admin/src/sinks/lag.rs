@@ -31,7 +31,7 @@ pub fn measure(broker: &Broker, terms: &SinkTerms, state: &mut SinkState) {
             };
             let of_app = || {
                 let known = app.as_ref()?.known(TaskId::whole(partition))?;
-                // What was begun behind it may not be in the target.
+                // Batches that were begun behind it may not be in the target.
                 known.position.safe.get(input).copied()
             };
             let told = told.get(&(name.clone(), partition)).filter(|_| !is_lost);
