@@ -74,10 +74,15 @@ pub fn zone(name: &str) -> Result<TimeZone, Fault> {
     if name == "UTC" {
         return Ok(TimeZone::UTC);
     }
-    let digits = name.trim_start_matches(['+', '-']);
+    let digits = name.strip_prefix(['+', '-']).unwrap_or(name);
     if let Some((hours, minutes)) = digits.split_once(':') {
-        let whole = |text: &str| text.parse::<i32>().ok().filter(|_| text.len() == 2);
-        let (hours, minutes) = whole(hours).zip(whole(minutes)).ok_or(Fault::Zone)?;
+        let whole = |text: &str, max: i32| {
+            let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<i32>()
+                .ok()
+                .filter(|number| is_plain && *number <= max)
+        };
+        let (hours, minutes) = whole(hours, 23).zip(whole(minutes, 59)).ok_or(Fault::Zone)?;
         let seconds = (hours * 60 + minutes) * 60;
         let signed = if name.starts_with('-') { -seconds } else { seconds };
         let offset = Offset::from_seconds(signed).map_err(|_| Fault::Zone)?;

@@ -195,6 +195,10 @@ fn times_have_zones() {
             "timestamp.getHours('Mars/Olympus')",
             "! there is no such time zone",
         ),
+        ("timestamp.getHours('+24:00')", "! there is no such time zone"),
+        ("timestamp.getHours('+01:60')", "! there is no such time zone"),
+        ("timestamp.getHours('--01:00')", "! there is no such time zone"),
+        ("timestamp.getHours('-23:59')", "23"),
     ]);
 }
 

@@ -215,6 +215,8 @@ codes! {
         "The Content-Type or the Content-Encoding of the body is not known here."
     NoKey "no_key" 422 Never
         "A record has no key: its topic is compacted by key, or the field of the key is missing."
+    Schema "schema" 422 Never
+        "An event is not as the schema of its endpoint says. The refusal has its line, the path of the value, and what is expected there."
     OutOfRange "out_of_range" 422 Never
         "A number is beyond its bounds, which the refusal has as min and max."
     TooFine "too_fine" 422 Never
@@ -249,6 +251,8 @@ codes! {
         "The journal refused the change, and nothing of it was stored. The detail says why."
     OutcomeUnknown "outcome_unknown" 500 SameKey
         "The journal stopped before it could tell whether the change was stored. Look at the thing before the request is sent again, or send it with the same Idempotency-Key."
+    TooMany "too_many" 429 Later
+        "The token made more requests than the endpoint allows. Retry-After says when it may go on."
     OverQuota "over_quota" 429 Later
         "The user or the client moved more bytes than its quota allows. Retry-After says when it may go on."
     TargetRefused "target_refused" 502 Later

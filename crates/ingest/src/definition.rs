@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::http::{HeaderName, StatusCode};
 use serde::Deserialize;
 
+use crate::events::Unknown;
+use crate::limit::Limit;
+use crate::schema::Schema;
 use crate::token::{Check, TokenPlace};
 
 const BODY_BYTES: usize = 64 << 10;
@@ -41,6 +45,10 @@ pub struct Endpoint {
     pub topic: String,
     /// Field of the value that is the record's key.
     pub key_field: Option<String>,
+    pub schema: Option<Arc<Schema>>,
+    pub unknown: Unknown,
+    /// Requests of each token.
+    pub limit: Option<Limit>,
     /// Status of success; the body is empty.
     pub answer: StatusCode,
     /// True if the answer comes once the events are stored.
@@ -81,6 +89,9 @@ struct Wanted {
     path: String,
     topic: String,
     key_field: Option<String>,
+    schema: Option<String>,
+    unknown: Option<Unknown>,
+    limit: Option<WantedLimit>,
     answer: Option<u16>,
     ack: Option<Ack>,
     token: Option<String>,
@@ -98,6 +109,20 @@ struct Wanted {
 enum Ack {
     None,
     Stored,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedLimit {
+    per: Per,
+    rate: String,
+    burst: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Per {
+    Token,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,6 +187,29 @@ impl Endpoint {
         if !(1..=BODY_BYTES_MAX).contains(&bytes) {
             return Err(bad(name, "body_bytes_max", "it is between 1 and 1048576"));
         }
+        let limit = wanted.limit.map(
+            |WantedLimit {
+                 per: Per::Token,
+                 rate,
+                 burst,
+             }| {
+                let why = "rate is a number such as 50/s, and burst at least 1";
+                Limit::new(&rate, burst).ok_or_else(|| bad(name, "limit", why))
+            },
+        );
+        let limit = limit.transpose()?;
+        if limit.is_some() && check.is_none() {
+            return Err(bad(name, "limit", "there is no token to which it could belong"));
+        }
+        let schema = wanted.schema.as_deref().map(|schema| read_schema(name, schema));
+        let schema = schema.transpose()?.map(Arc::new);
+        if wanted.unknown.is_some() && schema.is_none() {
+            return Err(bad(
+                name,
+                "unknown",
+                "it says what becomes of fields that a schema does not name",
+            ));
+        }
         let mut add = Vec::new();
         for (field, source) in wanted.add {
             let added = added(&source).ok_or_else(|| {
@@ -178,6 +226,9 @@ impl Endpoint {
             path: wanted.path,
             topic: wanted.topic,
             key_field: wanted.key_field,
+            schema,
+            unknown: wanted.unknown.unwrap_or_default(),
+            limit,
             answer,
             waits: wanted.ack == Some(Ack::Stored),
             check,
@@ -225,6 +276,15 @@ fn added(source: &str) -> Option<Added> {
     }
     let header = source.strip_prefix("header.")?;
     header.parse().ok().map(Added::Header)
+}
+
+fn read_schema(name: &str, reference: &str) -> Result<Schema, IngestError> {
+    let bad = |why: &str| bad(name, "schema", why);
+    let path = reference
+        .strip_prefix("file:")
+        .ok_or_else(|| bad("it is file:PATH"))?;
+    let text = std::fs::read_to_string(path).map_err(|why| bad(&format!("{path} cannot be read: {why}")))?;
+    Schema::parse(&text).map_err(|why| bad(&format!("{path}: {why}")))
 }
 
 fn read_check(name: &str, wanted: WantedCheck) -> Result<Check, IngestError> {
@@ -296,6 +356,21 @@ mod tests {
                 "\"now\"",
                 "\"token.sub\"",
                 "ingest.log.add: there is no token whose claims could be added",
+            ),
+            (
+                "answer = 204",
+                "limit = { per = \"token\", rate = \"5/s\", burst = 9 }",
+                "ingest.log.limit: there is no token to which it could belong",
+            ),
+            (
+                "answer = 204",
+                "unknown = \"drop\"",
+                "ingest.log.unknown: it says what becomes of fields that a schema does not name",
+            ),
+            (
+                "answer = 204",
+                "schema = \"s.json\"",
+                "ingest.log.schema: it is file:PATH",
             ),
             (
                 "\"now\"",

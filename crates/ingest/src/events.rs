@@ -1,10 +1,15 @@
 //! The events of a body: one object, a list, or one per line; with fields that a client cannot set itself.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use stafett_http::{Code, Problem};
 use stafett_topics::NewRecord;
+
+use crate::schema::{Misfit, Schema};
 
 /// Events of a body, at most.
 const EVENTS_MAX: usize = 10_000;
@@ -12,11 +17,29 @@ const EVENTS_MAX: usize = 10_000;
 /// Fields that are set, as JSON texts.
 pub(crate) type Additions = Vec<(String, String)>;
 
+/// Fields of an event that its schema does not name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unknown {
+    #[default]
+    Keep,
+    Drop,
+    Refuse,
+}
+
+/// Rules of an endpoint for events.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rules<'a> {
+    pub(crate) key_field: Option<&'a str>,
+    pub(crate) schema: Option<&'a Schema>,
+    pub(crate) unknown: Unknown,
+}
+
 /// Returns the records of a body.
 pub(crate) fn records(
     body: &Bytes,
     is_lines: bool,
-    key_field: Option<&str>,
+    rules: Rules<'_>,
     additions: &Additions,
 ) -> Result<Vec<NewRecord>, Problem> {
     let text = std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
@@ -42,7 +65,7 @@ pub(crate) fn records(
     }
     let records = documents.iter().enumerate();
     records
-        .map(|(at, document)| record(body, at + 1, document, key_field, additions))
+        .map(|(at, document)| record(body, at + 1, document, rules, additions))
         .collect()
 }
 
@@ -54,22 +77,14 @@ fn record(
     body: &Bytes,
     line: usize,
     document: &RawValue,
-    key_field: Option<&str>,
+    rules: Rules<'_>,
     additions: &Additions,
 ) -> Result<NewRecord, Problem> {
-    let fields: Fields<'_> = serde_json::from_str(document.get()).map_err(|_| {
+    let mut fields: Fields<'_> = serde_json::from_str(document.get()).map_err(|_| {
         Problem::bad_request(format!("line {line}: an event is a JSON object")).with("line", line)
     })?;
     let added = |name: &str| additions.iter().any(|(added, _)| added == name);
-    let value = if additions.is_empty() {
-        // A slice of the body, byte for byte.
-        body.slice_ref(document.get().as_bytes())
-    } else {
-        let own = fields.0.iter().filter(|(name, _)| !added(name));
-        let own = own.map(|(name, json)| (&**name, json.get()));
-        object(own.chain(additions.iter().map(|(name, json)| (&**name, &**json))))
-    };
-    let key = match key_field {
+    let key = match rules.key_field {
         None => None,
         Some(name) => {
             let own = fields
@@ -91,10 +106,47 @@ fn record(
             })?)
         }
     };
+    let count = fields.0.len();
+    if let Some(schema) = rules.schema {
+        fit(schema, line, document)?;
+        let is_known = |name: &str| schema.names(name) || added(name);
+        match rules.unknown {
+            Unknown::Keep => {}
+            Unknown::Drop => fields.0.retain(|(name, _)| is_known(name)),
+            Unknown::Refuse => {
+                if let Some((name, _)) = fields.0.iter().find(|(name, _)| !is_known(name)) {
+                    let why = format!("line {line}: the schema names no field {name:?}");
+                    let problem = Problem::new(Code::Schema, why).with("line", line);
+                    return Err(problem.with("path", format!("/{name}")));
+                }
+            }
+        }
+    }
+    let value = if additions.is_empty() && fields.0.len() == count {
+        // A slice of the body, byte for byte.
+        body.slice_ref(document.get().as_bytes())
+    } else {
+        let own = fields.0.iter().filter(|(name, _)| !added(name));
+        let own = own.map(|(name, json)| (&**name, json.get()));
+        object(own.chain(additions.iter().map(|(name, json)| (&**name, &**json))))
+    };
     Ok(NewRecord {
         key,
         value: Some(value),
         ..NewRecord::default()
+    })
+}
+
+/// Refuses an event that does not fit.
+fn fit(schema: &Schema, line: usize, document: &RawValue) -> Result<(), Problem> {
+    // Readers take different ones of two fields with one name; only one of them would be checked.
+    let Distinct = serde_json::from_str(document.get()).map_err(|why| not_json(line, &why))?;
+    let event: Value = serde_json::from_str(document.get()).map_err(|why| not_json(line, &why))?;
+    schema.check(&event).map_err(|Misfit { path, expected }| {
+        let place = if path.is_empty() { "the event" } else { &*path };
+        let why = format!("line {line}: {place} is not {expected}");
+        let problem = Problem::new(Code::Schema, why).with("line", line);
+        problem.with("path", path).with("expected", expected)
     })
 }
 
@@ -123,10 +175,69 @@ pub(crate) fn object<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> By
     out.into()
 }
 
+/// JSON without an object that has a name twice.
+struct Distinct;
+
+impl<'de> Deserialize<'de> for Distinct {
+    fn deserialize<D: serde::Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        reader.deserialize_any(Self)
+    }
+}
+
+impl<'de> serde::de::Visitor<'de> for Distinct {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((name, Self)) = map.next_entry::<String, Self>()? {
+            if names.contains(&name) {
+                return Err(serde::de::Error::custom(format!(
+                    "the field {name:?} is there twice"
+                )));
+            }
+            names.insert(name);
+        }
+        Ok(self)
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Self, A::Error> {
+        while let Some(Self) = list.next_element()? {}
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+}
+
 /// Fields of an object in order, each with its text.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> serde::Deserialize<'de> for Fields<'de> {
+impl<'de> Deserialize<'de> for Fields<'de> {
     fn deserialize<D: serde::Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> serde::de::Visitor<'de> for Visitor {
@@ -154,7 +265,7 @@ mod tests {
 
     fn values(body: &'static str, is_lines: bool, additions: &Additions) -> Vec<String> {
         let body = Bytes::from_static(body.as_bytes());
-        let records = records(&body, is_lines, None, additions).unwrap();
+        let records = records(&body, is_lines, Rules::default(), additions).unwrap();
         let text = |record: NewRecord| String::from_utf8(record.value.unwrap().to_vec()).unwrap();
         records.into_iter().map(text).collect()
     }
@@ -183,7 +294,11 @@ mod tests {
     #[test]
     fn keys_are_texts_or_numbers() {
         let body = Bytes::from_static(br#"[{"k":"a"},{"k":7}]"#);
-        let keys: Vec<_> = records(&body, false, Some("k"), &Additions::new()).unwrap();
+        let rules = Rules {
+            key_field: Some("k"),
+            ..Rules::default()
+        };
+        let keys: Vec<_> = records(&body, false, rules, &Additions::new()).unwrap();
         let keys: Vec<_> = keys.into_iter().map(|record| record.key.unwrap()).collect();
         assert_eq!(keys, ["a", "7"]);
         for body in [
@@ -198,9 +313,54 @@ mod tests {
         ] {
             let body = Bytes::copy_from_slice(body.as_bytes());
             assert!(
-                records(&body, false, Some("k"), &Additions::new()).is_err(),
+                records(&body, false, rules, &Additions::new()).is_err(),
                 "{body:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_schema_refuses_events_and_what_it_does_not_name_is_kept_dropped_or_refused() {
+        let schema = r#"{"properties": {"a": {"type": "integer"}}, "required": ["a"]}"#;
+        let schema = Schema::parse(schema).unwrap();
+        let additions = vec![("app".to_owned(), "\"tv\"".to_owned())];
+        let taken = |text: &'static str, unknown, additions: &Additions| {
+            let rules = Rules {
+                schema: Some(&schema),
+                unknown,
+                ..Rules::default()
+            };
+            let taken = records(&Bytes::from_static(text.as_bytes()), true, rules, additions)?;
+            let values = taken.into_iter().filter_map(|record| record.value);
+            Ok(values
+                .map(|value| String::from_utf8(value.to_vec()).unwrap())
+                .collect::<Vec<_>>())
+        };
+        let none = Additions::new();
+        let both = "{\"a\": 1}\n{\"x\":2,\"a\":3}";
+        let kept: Result<_, Problem> = taken(both, Unknown::Keep, &none);
+        assert_eq!(kept.unwrap(), ["{\"a\": 1}", "{\"x\":2,\"a\":3}"]);
+        let dropped = taken(both, Unknown::Drop, &none).unwrap();
+        assert_eq!(dropped, ["{\"a\": 1}", "{\"a\":3}"]);
+        let dropped = taken(both, Unknown::Drop, &additions).unwrap();
+        assert_eq!(dropped[1], "{\"a\":3,\"app\":\"tv\"}");
+        for (text, unknown, additions, line, path) in [
+            (both, Unknown::Refuse, &none, 2, "/x"),
+            ("{\"a\":1}\n\n{\"a\":\"1\"}", Unknown::Keep, &none, 2, "/a"),
+            ("{\"x\":1}", Unknown::Drop, &additions, 1, "/a"),
+        ] {
+            let why = taken(text, unknown, additions).unwrap_err();
+            assert_eq!(why.code, Code::Schema);
+            assert_eq!(
+                (&why.fields["line"], &why.fields["path"]),
+                (&line.into(), &path.into())
+            );
+        }
+        for twice in ["{\"a\":\"x\",\"a\":1}", "{\"a\":1,\"b\":[{\"c\":1,\"c\":2}]}"] {
+            let why = taken(twice, Unknown::Keep, &none).unwrap_err();
+            assert!(why.detail.contains("is there twice"), "{}", why.detail);
+        }
+        let app = taken("{\"a\":1,\"app\":\"own\"}", Unknown::Refuse, &additions).unwrap();
+        assert_eq!(app, ["{\"a\":1,\"app\":\"tv\"}"], "what is added needs no name");
     }
 }

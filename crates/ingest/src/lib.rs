@@ -5,13 +5,20 @@
 //!
 //! - [`definition`]: endpoints as their file declares them
 //! - [`token`]: signed tokens; pure, the clock is an argument
-//! - `events`: the events of a body, completed; pure
+//! - `events`: the events of a body, checked and completed; pure
+//! - `schema`: the part of JSON Schema that events are checked by; pure
+//! - `limit`: requests that each token may make
 //! - [`routes`]: the routes of endpoints
 
 pub mod definition;
 mod events;
+mod limit;
 pub mod routes;
+mod schema;
 pub mod token;
 
 pub use definition::{Endpoint, IngestError};
+pub use events::Unknown;
+pub use limit::Limit;
 pub use routes::{Metrics, router};
+pub use schema::Schema;

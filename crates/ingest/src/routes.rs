@@ -23,13 +23,15 @@ use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend};
 use tracing::warn;
 
 use crate::definition::{Added, Endpoint};
-use crate::events::{self, Additions};
+use crate::events::{self, Additions, Rules};
+use crate::limit::Limiter;
 use crate::token::{Claims, TokenError, TokenPlace};
 
 /// Results that are counted.
 const STORED: &str = "stored";
 const REFUSED: &str = "refused";
 const UNAUTHENTICATED: &str = "unauthenticated";
+const LIMITED: &str = "limited";
 /// Counted as stored before, as the answer does not wait with `ack = "none"`.
 const LOST: &str = "lost";
 
@@ -72,6 +74,8 @@ struct Door {
     stored: Counter,
     refused: Counter,
     unauthenticated: Counter,
+    limited: Counter,
+    limiter: Option<Limiter>,
     losses: Arc<Losses>,
 }
 
@@ -125,6 +129,7 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
             }
         };
         let path = endpoint.path.clone();
+        let limiter = endpoint.limit.map(Limiter::new);
         let door = Arc::new(Door {
             endpoint,
             broker: broker.clone(),
@@ -132,6 +137,8 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
             stored: counter(STORED),
             refused: counter(REFUSED),
             unauthenticated: counter(UNAUTHENTICATED),
+            limited: counter(LIMITED),
+            limiter,
             losses: Arc::new(Losses {
                 endpoint: Arc::clone(&name),
                 lost: counter(LOST),
@@ -152,7 +159,7 @@ async fn preflight() -> Response {
         (header::ACCESS_CONTROL_ALLOW_METHODS, "POST"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type",
+            "authorization, content-encoding, content-type",
         ),
     ];
     (StatusCode::NO_CONTENT, told).into_response()
@@ -167,6 +174,13 @@ async fn take(State(door): State<Arc<Door>>, request: Request) -> Response {
             return Problem::new(Code::Unauthenticated, why).into_response();
         }
     };
+    if let Err(wait_s) = door.limit(&claims) {
+        door.limited.inc();
+        let why = "the token made more requests than the endpoint allows";
+        let mut response = Problem::new(Code::TooMany, why).into_response();
+        response.headers_mut().insert(header::RETRY_AFTER, wait_s.into());
+        return response;
+    }
     match door.store(request, claims, now_ms).await {
         Ok(count) => {
             door.stored.inc();
@@ -232,6 +246,17 @@ impl Door {
         check.verify(&token.ok_or(TokenError::Missing)?, now_s)
     }
 
+    /// Counts a request of the token's subject, or of the token, if it has none.
+    fn limit(&self, claims: &Claims) -> Result<(), u64> {
+        let Some(limiter) = &self.limiter else {
+            return Ok(());
+        };
+        match claims.get("sub") {
+            Some(Value::String(subject)) => limiter.take(subject),
+            Some(_) | None => limiter.take(&Value::Object(claims.clone()).to_string()),
+        }
+    }
+
     fn additions(&self, claims: &Claims, headers: &HeaderMap, now_ms: i64) -> Additions {
         let added = self.endpoint.add.iter().map(|(name, source)| {
             let value = match source {
@@ -256,7 +281,12 @@ impl Door {
         };
         let packing = packing(request.headers())?;
         let body = body::read_packed(request, limit, packing).await?;
-        let records = events::records(body.bytes(), is_lines, endpoint.key_field.as_deref(), &additions)?;
+        let rules = Rules {
+            key_field: endpoint.key_field.as_deref(),
+            schema: endpoint.schema.as_deref(),
+            unknown: endpoint.unknown,
+        };
+        let records = events::records(body.bytes(), is_lines, rules, &additions)?;
         let broker = self.broker.get()?;
         let mut append = self.append_of(&broker, &endpoint.topic, &records, now_ms)?;
         let mut count = records.len() as u64;

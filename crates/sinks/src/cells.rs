@@ -14,6 +14,8 @@ use crate::rows::{Cell, Cells};
 /// Characters of `2026-11-28`; other forms of a date have fewer, or a sign in front.
 const DATE_CHARS: usize = 10;
 const DAY_MICROS: i64 = 86_400_000_000;
+/// The end of the year 9999.
+const LAST_MICROS: i64 = 253_402_300_799_999_999;
 const DATE_OF_EPOCH: Date = Date::constant(1970, 1, 1);
 
 /// Writes a value, as JSON text, as the cell of a column's kind. The error says which value does not fit.
@@ -67,7 +69,8 @@ fn cell(row: &mut Cells<'_>, kind: Kind, json: &str) -> Option<Cell> {
 fn local(text: &str) -> Option<i64> {
     // A zone is told behind the date, by one of these; most texts have none, and errors are slow to make.
     let behind = text.get(DATE_CHARS..).unwrap_or(text);
-    let has_zone = || behind.contains(['+', '-', '\u{2212}']) && text.parse::<Timestamp>().is_ok();
+    let has_offset = |pieces: Pieces<'_>| pieces.to_numeric_offset().is_some();
+    let has_zone = || behind.contains(['+', '-', '\u{2212}']) && Pieces::parse(text).is_ok_and(has_offset);
     if text.ends_with(['Z', 'z']) || has_zone() {
         return None;
     }
@@ -84,7 +87,8 @@ pub(crate) fn instant(text: &str) -> Option<i64> {
     let (date, offset) = (pieces.date(), pieces.to_numeric_offset()?);
     let is_last = date.year() == 9999 && date.month() == 12;
     let micros = micros_of(date.to_datetime(pieces.time().filter(|_| is_last)?))?;
-    Some(micros - i64::from(offset.seconds()) * 1_000_000)
+    let micros = micros - i64::from(offset.seconds()) * 1_000_000;
+    (micros <= LAST_MICROS).then_some(micros)
 }
 
 fn micros_of(at: DateTime) -> Option<i64> {
@@ -256,8 +260,8 @@ mod tests {
             ("timestamptz", r#""9999-12-31T23:59:59Z""#, "253402300799000000"),
             (
                 "timestamptz",
-                r#""9999-12-31T23:59:59-01:00""#,
-                "253402304399000000",
+                r#""9999-12-31T23:59:59+01:00""#,
+                "253402297199000000",
             ),
             (
                 "timestamp",
@@ -292,6 +296,8 @@ mod tests {
             ("timestamp", r#""2026-11-22T10:20:00Z""#),
             ("timestamp", r#""2026-11-22T10:20:00+01:00""#),
             ("timestamp", r#""2026-11-22T10-01[-01:00]""#),
+            ("timestamp", r#""9999-12-31T23:59:59+01:00""#),
+            ("timestamptz", r#""9999-12-31T23:59:59-01:00""#),
             ("timestamp", r#""20261122T102000-01""#),
             ("timestamp", r#""+002026-11-22T10:20:00+01:00""#),
             ("date", r#""2026-02-30""#),

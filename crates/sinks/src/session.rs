@@ -2,6 +2,7 @@
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ use crate::writer::{Writer, caught};
 const LOOK: Duration = Duration::from_secs(2);
 /// Time for gathered rows to be written at the end.
 const FINISH: Duration = Duration::from_secs(25);
-/// The same once a topic is gone. Transactions that were begun have to end.
+/// The same once a topic is gone, and while the target is away. Transactions that were begun have to end.
 const FINISH_LOST: Duration = Duration::from_secs(5);
 const NEWS: usize = 64;
 
@@ -430,6 +431,7 @@ impl<'a> Work<'a> {
             held.is_finishing = true;
             held.orders.send_replace(Order::Finish);
         }
+        let status = Arc::clone(&self.runner.status);
         let all = async {
             while !self.held.is_empty() {
                 let done = tokio::select! {
@@ -445,7 +447,13 @@ impl<'a> Work<'a> {
                 }
             }
         };
-        if timeout(time, all).await.is_err() {
+        let is_done = {
+            let mut all = pin!(all);
+            let soon = time.min(FINISH_LOST);
+            timeout(soon, all.as_mut()).await.is_ok()
+                || !status.is_stuck() && timeout(time - soon, all).await.is_ok()
+        };
+        if !is_done {
             warn!(
                 sink = self.definition.name,
                 "not all that was read is written; it is read again"

@@ -267,6 +267,12 @@ impl Status {
         self.troubles.lock().insert(place.clone(), found.clone()) != Some(found)
     }
 
+    /// Returns true if no partition goes on.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let (places, troubles) = (self.places.lock(), self.troubles.lock());
+        !troubles.is_empty() && places.keys().all(|place| troubles.contains_key(place))
+    }
+
     /// Notes that a partition goes on. Returns true if it did not.
     pub(crate) fn goes_on(&self, place: &Place) -> bool {
         self.troubles.lock().remove(place).is_some()
@@ -370,5 +376,23 @@ mod tests {
         assert_eq!(shown.places.get(&place).unwrap().newest_ms, Some(5000));
         assert_eq!(shown.poison, [("type", 4)].into());
         assert_eq!(shown.limited_ms, [("quiet", 7), ("rate", 0), ("turn", 0)].into());
+    }
+
+    #[test]
+    fn a_sink_is_stuck_once_no_partition_goes_on() {
+        let status = Status::default();
+        let places = [0, 1].map(|partition| Place {
+            topic: "t".to_owned(),
+            partition,
+        });
+        assert!(!status.is_stuck());
+        status.at(&places[0], 0);
+        status.trouble(&places[1], State::Retrying, "away");
+        assert!(!status.is_stuck(), "one goes on");
+        status.trouble(&places[0], State::Stopped, "refused");
+        assert!(status.is_stuck());
+        status.goes_on(&places[1]);
+        status.at(&places[1], 0);
+        assert!(!status.is_stuck());
     }
 }

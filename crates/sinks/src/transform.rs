@@ -400,7 +400,7 @@ fn flatten_into<'t>(
     if depth > 0
         && json.starts_with('{')
         && let Ok(inner) = Document::parse(json)
-        && !inner.fields.is_empty()
+        && (depth == rules.depth || !inner.fields.is_empty())
     {
         for field in &inner.fields {
             // A document that was read has the text that came.
@@ -414,7 +414,7 @@ fn flatten_into<'t>(
         && json.starts_with('[')
         && let Some(max) = rules.index_max
         && let Ok(items) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(json)
-        && !items.is_empty()
+        && (depth == rules.depth || !items.is_empty())
     {
         for (place, item) in items.iter().take(max).enumerate() {
             flatten_into(flat, below(&place.to_string()), item.get(), rules, depth - 1);
@@ -544,6 +544,8 @@ mod tests {
         }
         let empty = done(&rules(3, Some(1)), r#"{"c":{"a":{},"l":[]},"k":0}"#);
         assert_eq!(empty.as_deref(), Ok(r#"{"k":0,"c_a":{},"c_l":[]}"#));
+        let empty = done(&rules(3, Some(1)), r#"{"c":{},"k":0}"#);
+        assert_eq!(empty.as_deref(), Ok(r#"{"k":0}"#));
         assert!(done(&rules(1, None), r#"{"c":{"a":1},"c_a":2}"#).is_err());
     }
 }

@@ -20,6 +20,8 @@ use super::address::{Address, Allowed};
 use crate::RemoteError;
 
 const CONNECT: Duration = Duration::from_secs(10);
+/// Time for the body of a refusal of a large request.
+const WORDS: Duration = Duration::from_secs(5);
 
 /// An answer, as far as it is of use.
 #[derive(Debug)]
@@ -122,7 +124,13 @@ impl Link {
             self.sender.ready().await.map_err(away)?;
             let response = self.sender.send_request(request).await.map_err(away)?;
             let (parts, body) = response.into_parts();
-            let (body, is_cut) = read(body, bytes_max).await.map_err(away)?;
+            let (body, is_cut) = if parts.status == StatusCode::PAYLOAD_TOO_LARGE {
+                // It says all, and often comes ahead of the end of the request, before the connection ends.
+                let words = timeout(WORDS, read(body, bytes_max)).await;
+                words.ok().and_then(Result::ok).unwrap_or((Bytes::new(), true))
+            } else {
+                read(body, bytes_max).await.map_err(away)?
+            };
             self.is_spent = is_cut;
             Ok(Answer {
                 status: parts.status,
@@ -178,6 +186,32 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_counts_also_if_its_body_is_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/x", listener.local_addr().unwrap());
+        let mut receiver = JoinSet::new();
+        receiver.spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = Vec::new();
+            while !bytes.ends_with(b"\r\n\r\nbody") {
+                assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+            }
+            let answer = b"HTTP/1.1 413 No\r\ncontent-length: 9\r\n\r\ntoo";
+            stream.write_all(answer).await.unwrap();
+        });
+        let to = Address::parse(&url).unwrap();
+        let minute = Duration::from_mins(1);
+        let link = Link::open(&to, &Allowed::new(&["*".to_owned()]), None, minute).await;
+        let mut link = link.unwrap();
+        let headers = HeaderMap::new();
+        let answer = link
+            .ask(Method::POST, &to, headers, "body".into(), minute, 9)
+            .await;
+        assert_eq!(answer.unwrap().status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert!(!link.is_open());
+    }
 
     #[tokio::test]
     async fn an_end_of_the_connection_between_two_requests_is_seen() {

@@ -24,11 +24,26 @@ ack = "stored"
 body_bytes_max = 1000
 origins = ["https://tv.example"]
 
+[ingest.strict]
+path = "/strict"
+topic = "EventLog"
+token = "bearer"
+check = { hmac = "env:EVENT_KEY" }
+schema = "file:SCHEMA"
+unknown = "drop"
+limit = { per = "token", rate = "0.001/s", burst = 3 }
+ack = "stored"
+
 [ingest.open]
 path = "/beacon"
 topic = "EventLog"
 answer = 204
 "#;
+const SCHEMA: &str = r#"{
+    "type": "object",
+    "required": ["eventType"],
+    "properties": { "eventType": { "enum": ["PLAY", "QUIT"] }, "retentionTime": { "type": "integer", "minimum": 0 } }
+}"#;
 const KEY: &str = "a key of sixteen bytes or more";
 
 fn stafett(arguments: &[&str], server: Option<SocketAddr>) -> String {
@@ -83,13 +98,17 @@ struct Scene {
     _folder: Folder,
     running: Running,
     path: String,
+    /// Headers of two clients of `/strict`.
+    strict: [String; 2],
 }
 
 impl Scene {
     fn new() -> Self {
         let folder = Folder::new();
         let file = folder.path().join("endpoints.toml");
-        fs::write(&file, ENDPOINTS).unwrap();
+        let schema = folder.path().join("event.schema.json");
+        fs::write(&schema, SCHEMA).unwrap();
+        fs::write(&file, ENDPOINTS.replace("SCHEMA", schema.to_str().unwrap())).unwrap();
         let file = file.to_str().unwrap();
         let mut command = serve(&folder);
         command
@@ -101,7 +120,12 @@ impl Scene {
             stafett(&["topic", "create", topic, "-p", "1"], Some(kafka));
         }
         let token = stafett(&["ingest", "token", "-f", file, "log", "sub=d-1", "app=tv"], None);
+        let strict = ["sub=d-1", "sub=d-2"].map(|subject| {
+            let token = stafett(&["ingest", "token", "-f", file, "strict", subject], None);
+            format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n")
+        });
         Self {
+            strict,
             path: format!("/event/log?sessionKey={token}"),
             running,
             _folder: folder,
@@ -153,6 +177,35 @@ fn events_are_stored_as_their_endpoint_says() {
     assert_eq!(calls.len(), 2, "{calls:?}");
     let subject = calls.first().and_then(|call| call.get("subject"));
     assert_eq!(subject, Some(&"d-1".into()));
+}
+
+#[test]
+fn events_fit_their_schema_and_a_token_has_its_limit() {
+    let scene = Scene::new();
+    let [one, other] = &scene.strict;
+    let good = r#"{"eventType":"QUIT","retentionTime":100,"more":1}"#;
+    let answer = scene.post("/strict", one, good);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = scene.post("/strict", one, r#"{"eventType":"QUIT","retentionTime":-1}"#);
+    assert!(answer.starts_with("HTTP/1.1 422"), "{answer}");
+    for part in [
+        r#""code":"schema""#,
+        r#""path":"/retentionTime""#,
+        r#""expected":"at least 0""#,
+    ] {
+        assert!(answer.contains(part), "{part}: {answer}");
+    }
+    assert!(scene.post("/strict", one, good).starts_with("HTTP/1.1 200"));
+    let answer = scene.post("/strict", one, good);
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    assert!(
+        answer.contains("retry-after: ") && answer.contains(r#""code":"too_many""#),
+        "{answer}"
+    );
+    assert!(scene.post("/strict", other, good).starts_with("HTTP/1.1 200"));
+    let stored = values(scene.running.address("kafka"), "EventLog");
+    let fields = serde_json::json!({"eventType": "QUIT", "retentionTime": 100});
+    assert_eq!(stored, vec![fields; 3]);
 }
 
 #[test]

@@ -9,8 +9,7 @@ use crate::target::TargetError;
 const PASSING: &[&str] = &["08", "40", "53", "55", "57", "58", "XX"];
 
 /// Errors of making what another connection makes at the same moment, also with IF NOT EXISTS.
-const MADE_MEANWHILE: [SqlState; 4] = [
-    SqlState::UNIQUE_VIOLATION,
+const MADE_MEANWHILE: [SqlState; 3] = [
     SqlState::DUPLICATE_TABLE,
     SqlState::DUPLICATE_OBJECT,
     SqlState::DUPLICATE_SCHEMA,
@@ -46,7 +45,10 @@ pub(crate) fn stopped(error: &Error) -> TargetError {
     };
     let (code, class) = (why.code(), why.code().code().get(..2).unwrap_or_default());
     let passes = PASSING.contains(&class) && *code != SqlState::DISK_FULL;
-    if passes || MADE_MEANWHILE.contains(code) {
+    // The same, seen by the indexes of the catalogs.
+    let of_catalog = |name: &str| name.starts_with("pg_");
+    let is_double = *code == SqlState::UNIQUE_VIOLATION && why.constraint().is_some_and(of_catalog);
+    if passes || is_double || MADE_MEANWHILE.contains(code) {
         TargetError::Retry(words(error))
     } else {
         TargetError::Stop(words(error))
