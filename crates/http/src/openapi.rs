@@ -10,8 +10,14 @@ use serde_json::{Map, Value, json};
 use crate::api::{Endpoint, Kind, Parameter};
 use crate::code::Code;
 
-/// Refusals of requests that no described route takes, or that any route may give.
-pub const BEYOND_ROUTES: [Code; 2] = [Code::NoSuchPath, Code::MethodNotAllowed];
+/// Refusals of requests that no described route takes, or that any route may give. Endpoints of events, whose
+/// paths are the operator's, are not described.
+pub const BEYOND_ROUTES: [Code; 4] = [
+    Code::NoSuchPath,
+    Code::MethodNotAllowed,
+    Code::Schema,
+    Code::TooMany,
+];
 /// Refusals of every route but those that answer before a login.
 const OF_LOGINS: [Code; 3] = [Code::Unauthenticated, Code::Forbidden, Code::OverQuota];
 /// Refusals of the lab's API, which no broker gives.
