@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(taken("b"), Ok(()), "another token");
         tokio::time::advance(Duration::from_millis(500)).await;
         assert_eq!([taken("a"), taken("a")], [Ok(()), Err(1)]);
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(
             [taken("a"), taken("a"), taken("a"), taken("a")],
             [Ok(()), Ok(()), Ok(()), Err(1)]

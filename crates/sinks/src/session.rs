@@ -451,7 +451,7 @@ impl<'a> Work<'a> {
             let mut all = pin!(all);
             let soon = time.min(FINISH_LOST);
             timeout(soon, all.as_mut()).await.is_ok()
-                || !status.is_stuck() && timeout(time - soon, all).await.is_ok()
+                || !status.is_stuck() && timeout(time.saturating_sub(soon), all).await.is_ok()
         };
         if !is_done {
             warn!(
