@@ -187,20 +187,7 @@ impl Endpoint {
         if !(1..=BODY_BYTES_MAX).contains(&bytes) {
             return Err(bad(name, "body_bytes_max", "it is between 1 and 1048576"));
         }
-        let limit = wanted.limit.map(
-            |WantedLimit {
-                 per: Per::Token,
-                 rate,
-                 burst,
-             }| {
-                let why = "rate is a number such as 50/s, and burst at least 1";
-                Limit::new(&rate, burst).ok_or_else(|| bad(name, "limit", why))
-            },
-        );
-        let limit = limit.transpose()?;
-        if limit.is_some() && check.is_none() {
-            return Err(bad(name, "limit", "there is no token to which it could belong"));
-        }
+        let limit = read_limit(name, wanted.limit, check.is_some())?;
         let schema = wanted.schema.as_deref().map(|schema| read_schema(name, schema));
         let schema = schema.transpose()?.map(Arc::new);
         if wanted.unknown.is_some() && schema.is_none() {
@@ -276,6 +263,27 @@ fn added(source: &str) -> Option<Added> {
     }
     let header = source.strip_prefix("header.")?;
     header.parse().ok().map(Added::Header)
+}
+
+fn read_limit(
+    name: &str,
+    wanted: Option<WantedLimit>,
+    has_token: bool,
+) -> Result<Option<Limit>, IngestError> {
+    let Some(WantedLimit {
+        per: Per::Token,
+        rate,
+        burst,
+    }) = wanted
+    else {
+        return Ok(None);
+    };
+    if !has_token {
+        return Err(bad(name, "limit", "there is no token to which it could belong"));
+    }
+    let limit = Limit::new(&rate, burst);
+    let why = "rate is a number such as 50/s, and burst at least 1";
+    limit.map(Some).ok_or_else(|| bad(name, "limit", why))
 }
 
 fn read_schema(name: &str, reference: &str) -> Result<Schema, IngestError> {
