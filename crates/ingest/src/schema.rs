@@ -1,5 +1,5 @@
-//! The part of JSON Schema 2020-12 by which events are checked. A keyword that is not part of it is refused when
-//! the schema is read, and never ignored.
+//! The part of JSON Schema 2020-12 by which events are checked. A keyword that is not part of it is refused
+//! when the schema is read, and never ignored.
 //!
 //! ```text
 //! type enum const · minimum maximum exclusiveMinimum exclusiveMaximum multipleOf · minLength maxLength pattern
