@@ -130,7 +130,7 @@ func (f *franz) sharing() {
 	collect(2 * shared)
 	first.leave()
 
-	// What a member holds and does not settle comes to the next one as it leaves.
+	// Records that a member holds as it leaves, not settled, come to the next one.
 	produce(2*shared, 8)
 	holder := f.client(kgo.ShareGroup(group), kgo.ConsumeTopics(topic))
 	for held := 0; held == 0; {

@@ -187,59 +187,51 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_refusal_counts_also_if_its_body_is_cut() {
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    /// Opens a link to a receiver that gives these answers, each to a request, and then ends the connection.
+    async fn link_to(answers: &'static [&[u8]]) -> (Address, Link, JoinSet<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/x", listener.local_addr().unwrap());
         let mut receiver = JoinSet::new();
         receiver.spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut bytes = Vec::new();
-            while !bytes.ends_with(b"\r\n\r\nbody") {
-                assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+            for answer in answers {
+                let mut bytes = Vec::new();
+                while !bytes.ends_with(b"\r\n\r\nbody") {
+                    assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
+                }
+                stream.write_all(answer).await.unwrap();
             }
-            let answer = b"HTTP/1.1 413 No\r\ncontent-length: 9\r\n\r\ntoo";
-            stream.write_all(answer).await.unwrap();
         });
         let to = Address::parse(&url).unwrap();
-        let minute = Duration::from_mins(1);
-        let link = Link::open(&to, &Allowed::new(&["*".to_owned()]), None, minute).await;
-        let mut link = link.unwrap();
+        let allowed = Allowed::new(&["*".to_owned()]);
+        let link = Link::open(&to, &allowed, None, MINUTE).await.unwrap();
+        (to, link, receiver)
+    }
+
+    async fn ask(link: &mut Link, to: &Address) -> Answer {
         let headers = HeaderMap::new();
-        let answer = link
-            .ask(Method::POST, &to, headers, "body".into(), minute, 9)
-            .await;
-        assert_eq!(answer.unwrap().status, StatusCode::PAYLOAD_TOO_LARGE);
+        let answer = link.ask(Method::POST, to, headers, "body".into(), MINUTE, 9);
+        answer.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_refusal_counts_also_if_its_body_is_cut() {
+        let (to, mut link, _receiver) = link_to(&[b"HTTP/1.1 413 No\r\ncontent-length: 9\r\n\r\ntoo"]).await;
+        let answer = ask(&mut link, &to).await;
+        assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
         assert!(!link.is_open());
     }
 
     #[tokio::test]
     async fn an_end_of_the_connection_between_two_requests_is_seen() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/x", listener.local_addr().unwrap());
-        let mut receiver = JoinSet::new();
-        receiver.spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            for _ in 0..2 {
-                let mut bytes = Vec::new();
-                while !bytes.ends_with(b"\r\n\r\nbody") {
-                    assert!(stream.read_buf(&mut bytes).await.unwrap() > 0);
-                }
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-                stream.write_all(answer).await.unwrap();
-            }
-        });
-        let to = Address::parse(&url).unwrap();
-        let minute = Duration::from_mins(1);
-        let link = Link::open(&to, &Allowed::new(&["*".to_owned()]), None, minute).await;
-        let mut pool = Some(link.unwrap());
+        const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let (to, link, _receiver) = link_to(&[OK, OK]).await;
+        let mut pool = Some(link);
         for _ in 0..2 {
             let mut link = Link::take(&mut pool, &to).unwrap();
-            let headers = HeaderMap::new();
-            let answer = link
-                .ask(Method::POST, &to, headers, "body".into(), minute, 9)
-                .await;
-            assert_eq!(answer.unwrap().body, "ok");
+            assert_eq!(ask(&mut link, &to).await.body, "ok");
             pool = Some(link);
         }
         while pool.as_mut().is_some_and(Link::is_open) {

@@ -124,7 +124,7 @@ fn a_batch_that_was_begun_ends_at_a_marker_and_goes_on_after_a_kill() {
     let ended = command.env("STAFETT_TEST_DIE_AT", "sent:1").output().unwrap();
     assert_eq!(ended.status.code(), None, "{ended:?}");
     assert_eq!(receiver.numbers(), [0, 1, 2]);
-    // Nobody knows yet that the receiver has it.
+    // The position is stored behind the answer, so the sink still counts the batch as lag.
     let status = printed(scene.sink("status", &["--json"]).output().unwrap()).replace([' ', '\n'], "");
     assert!(
         status.contains("\"next\":{\"log\":0}") && status.contains("\"lag\":4"),

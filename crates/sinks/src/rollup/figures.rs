@@ -1,4 +1,4 @@
-//! Figures of a roll-up: what a record adds to each, and their totals.
+//! Figures of a roll-up: the part of each record, and the totals.
 
 use std::collections::BTreeSet;
 
