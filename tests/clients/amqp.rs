@@ -77,6 +77,13 @@ fn pika_reads_streams_from_where_it_wants() {
 }
 
 #[test]
+fn pika_consumes_by_filters() {
+    if is_stafett() {
+        passes("amqp_filters.py");
+    }
+}
+
+#[test]
 fn pika_settles_the_records_of_a_topic_one_by_one() {
     passes("amqp_topic_queues.py");
 }

@@ -182,7 +182,7 @@ pub(crate) fn difference(
     (name, received, current)
 }
 
-/// Argument of a binding: a condition on the content of messages.
+/// Argument of a binding or a consumer: a condition on the content of messages.
 const FILTER: &str = "x-stafett-filter";
 
 /// Converts the arguments of a binding: those of a headers exchange, and the filter.
@@ -211,7 +211,8 @@ pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> 
     Ok(HeaderMatch { mode, pairs, filter })
 }
 
-fn filter(arguments: &Table) -> Result<Option<Filter>, Exception> {
+/// Returns the condition on the content of messages, of a binding or a consumer.
+pub(crate) fn filter(arguments: &Table) -> Result<Option<Filter>, Exception> {
     let Some(value) = arguments.get(FILTER) else {
         return Ok(None);
     };

@@ -137,6 +137,7 @@ async fn drain(queue: &Arc<Queue>) {
         priority: 0,
         credit: Some(4000),
         shared_credit: None,
+        filter: None,
     };
     let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());

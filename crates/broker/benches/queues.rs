@@ -176,6 +176,7 @@ async fn consume(queue: Arc<Queue>, settles: bool, messages: u32) {
         priority: 0,
         credit: settles.then_some(5000),
         shared_credit: None,
+        filter: None,
     };
     let consumer = queue.consume(OwnerId(1), spec, Arc::clone(&outbox), 1).unwrap();
     let (mut runs, mut events) = (Vec::new(), Vec::new());

@@ -6,6 +6,7 @@ use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
 use super::dispatcher::Dispatcher;
+use super::filtered::{self, MessageFilter};
 use super::grown_lanes::GrownLanes;
 use super::outbox::{Delivery, Event, Outbox, Withdrawn};
 use super::shared_credit::Credit;
@@ -21,6 +22,8 @@ pub(super) struct ConsumerLink {
     /// Deliveries about to be put into the outbox.
     pub(super) pending: Vec<Delivery>,
     pub(super) pending_bytes: usize,
+    /// Bytes of the messages chosen for it that are not in `pending` yet.
+    pub(super) chosen_bytes: usize,
 }
 
 /// Parameters of a consumer.
@@ -37,6 +40,8 @@ pub struct ConsumerSpec {
     /// Credit shared with other consumers. A message settled by delivery takes none, but waits until there is
     /// some.
     pub shared_credit: Option<Arc<Credit>>,
+    /// Condition on the messages that it gets; others stay for other consumers.
+    pub filter: Option<Arc<dyn MessageFilter>>,
 }
 
 /// A consumer; dropping it ends it. Deliveries waiting in its outbox are then returned; those already taken
@@ -74,7 +79,7 @@ impl Dispatcher {
         let Some(context) = self.context.upgrade() else {
             return Ok(None);
         };
-        let key = {
+        let (key, new_group) = {
             let mut inner = self.lock();
             if self.is_ended() {
                 return Ok(None);
@@ -88,6 +93,7 @@ impl Dispatcher {
                 credit: spec.credit.filter(|_| spec.settles),
                 settles: spec.settles,
                 exclusive: spec.exclusive,
+                has_choice: spec.filter.is_some(),
             })?;
             let link = ConsumerLink {
                 outbox,
@@ -96,12 +102,19 @@ impl Dispatcher {
                 settles: spec.settles,
                 pending: Vec::new(),
                 pending_bytes: 0,
+                chosen_bytes: 0,
             };
             inner.links.insert(key, link);
             inner.grown = GrownLanes::All;
             inner.used_ms = now_ms;
-            key
+            let new_group = spec
+                .filter
+                .filter(|filter| inner.join_group(key, spec.priority, filter));
+            (key, new_group)
         };
+        if let Some(filter) = new_group {
+            filtered::spawn(self, &context, key, filter);
+        }
         self.dispatch();
         Ok(Some(Consumer {
             dispatcher: Arc::clone(self),
@@ -120,14 +133,17 @@ impl Dispatcher {
                 return;
             };
             inner.state.consumers.remove(key);
+            inner.leave_group(key);
             // Without the link nothing more is put in. Deliveries that are settled by delivery stay in the
             // outbox, as no other consumer would get them.
             let withdrawn = link.settles.then(|| link.outbox.withdraw(link.token));
             let back = withdrawn.iter().flat_map(|withdrawn| &withdrawn.deliveries);
-            for delivery in back.rev() {
+            for delivery in back.clone().rev() {
                 let (state, changes) = inner.parts();
                 state.return_unseen(delivery.id, changes);
             }
+            let back: Vec<_> = back.map(|delivery| delivery.id).collect();
+            inner.on_put_back(&back);
             inner.used_ms = context.clock.now_ms();
             let last = inner.state.consumers.is_empty();
             if last {

@@ -206,6 +206,18 @@ impl Dispatcher {
         self.count(context, [(GOT, 1), (REDELIVERED, redelivered)]);
     }
 
+    /// Counts a message that was chosen for a consumer.
+    pub(super) fn count_given(
+        self: &Arc<Self>,
+        context: &DeliveryContext,
+        settles: bool,
+        handed: DeliveryInfo,
+    ) {
+        let kind = if settles { DELIVERED } else { DELIVERED_UNSETTLED };
+        let redelivered = u64::from(handed.redelivered);
+        self.count(context, [(kind, 1), (REDELIVERED, redelivered)]);
+    }
+
     pub(super) fn count_settled(
         self: &Arc<Self>,
         context: &DeliveryContext,

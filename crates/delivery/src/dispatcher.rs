@@ -22,6 +22,7 @@ use super::consumers::ConsumerLink;
 use super::context::DeliveryContext;
 use super::counts::COUNTERS;
 use super::dead_letters::DeadLetterQueue;
+use super::filtered::FilterGroup;
 use super::grown_lanes::GrownLanes;
 use super::hand_out::IN_FLIGHT_MAX;
 use super::lanes::{LaneLog, LogOwnership};
@@ -106,6 +107,8 @@ pub struct DeliveryState {
     /// Logs of the lanes, with the offsets up to which they are freed.
     pub logs: SmallVec<[LaneLog; 1]>,
     pub(super) links: BTreeMap<ConsumerKey, ConsumerLink>,
+    /// Consumers with filters.
+    pub(super) groups: Vec<FilterGroup>,
     pub(super) getters: VecDeque<GetRequest>,
     pub(super) read_ahead: ReadAhead,
     /// True if a hand-out is in progress.
@@ -172,6 +175,7 @@ impl Dispatcher {
                 grown: GrownLanes::All,
                 logs: spec.logs,
                 links: BTreeMap::new(),
+                groups: Vec::new(),
                 getters: VecDeque::new(),
                 read_ahead: ReadAhead::default(),
                 hands_out: false,
@@ -292,6 +296,7 @@ impl Dispatcher {
         inner.getters.clear();
         inner.leases = None;
         inner.selections = Vec::new();
+        inner.groups = Vec::new();
         inner.wake_searches();
         inner.dead_letters.dismiss();
         inner.read_ahead.clear();

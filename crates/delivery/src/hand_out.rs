@@ -338,7 +338,7 @@ impl DeliveryState {
     }
 
     /// Moves the pending deliveries to the outboxes.
-    fn fill_outboxes(&mut self, dispatcher: &Arc<Dispatcher>) {
+    pub(super) fn fill_outboxes(&mut self, dispatcher: &Arc<Dispatcher>) {
         for link in self.links.values_mut() {
             let bytes = std::mem::take(&mut link.pending_bytes);
             link.outbox

@@ -7,7 +7,7 @@
 //! - `context`: journal, clock, tasks and lists of work of all dispatchers of one kind
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
-//! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `consumers`: consumers; `filtered`: those with a filter; `pull`: messages pulled by a caller; `search`: reads without effect
 //! - `selection`: an index of messages by the value of a header
 //! - `leases`: messages in flight that return after a time; `held`: messages in flight with their holders
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
@@ -28,6 +28,7 @@ mod dead_letters;
 mod dispatcher;
 mod expire;
 mod expiry_timer;
+mod filtered;
 mod grown_lanes;
 mod hand_out;
 mod held;
@@ -57,6 +58,7 @@ pub use context::DeliveryContext;
 pub use counts::{MessageCounts, QueueSeries};
 pub use dispatcher::{Counts, Dispatcher};
 pub use dispatcher::{DeliveryState, DispatcherOwner, DispatcherSpec, StoringLetters};
+pub use filtered::MessageFilter;
 pub use held::{Held, Holder};
 pub use lanes::{LaneLog, LogOwnership};
 pub use leases::LeaseId;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stafett_journal::{Append, Refusal, StateWait};
 use stafett_model::StoredMessage;
-use stafett_queue::{Changes, DeliveryId};
+use stafett_queue::{Changes, DeliveryId, DeliveryInfo};
 use stafett_store::{NotStored, StageOutcome, only_outcome};
 use tokio::sync::{Notify, oneshot};
 
@@ -106,6 +106,21 @@ impl PulledBatch {
 
     pub fn ids(&self) -> Vec<DeliveryId> {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
+    }
+
+    /// Adds a message that was taken out of its turn.
+    pub(super) fn add(&mut self, id: DeliveryId, message: StoredMessage, handed: DeliveryInfo) {
+        self.deliveries.push(Delivery {
+            id,
+            message,
+            redelivered: handed.redelivered,
+            delivery_count: handed.returns,
+        });
+    }
+
+    /// Returns the changes that tell of its deliveries, which are added to.
+    pub(super) fn marks(&mut self) -> &mut Changes {
+        &mut self.marks
     }
 
     /// Returns all but the first `count` messages to their places.
@@ -331,17 +346,12 @@ impl Dispatcher {
         }
         inner.used_ms = context.clock.now_ms();
         let bytes = value_bytes(&message);
-        let Some(handed) = inner.state.choose(id, bytes, &mut pulled.marks) else {
+        let Some(handed) = inner.state.choose(id, None, bytes, &mut pulled.marks) else {
             return Chosen::Lost;
         };
         context.metrics.delivered.inc();
         self.count_chosen(&context, handed);
-        pulled.deliveries.push(Delivery {
-            id,
-            message,
-            redelivered: handed.redelivered,
-            delivery_count: handed.returns,
-        });
+        pulled.add(id, message, handed);
         Chosen::Taken
     }
 
@@ -357,7 +367,7 @@ impl Dispatcher {
     }
 
     /// Returns messages in flight to their places, as if they had never been taken.
-    fn return_unseen(self: &Arc<Self>, ids: &[DeliveryId]) {
+    pub(super) fn return_unseen(self: &Arc<Self>, ids: &[DeliveryId]) {
         let Some(context) = self.context.upgrade() else {
             return;
         };
@@ -367,7 +377,7 @@ impl Dispatcher {
             for id in ids.iter().rev() {
                 state.return_unseen(*id, changes);
             }
-            inner.on_put_back();
+            inner.on_put_back(ids);
             context.mark_dirty(self, &mut inner);
             self.touch(&context);
         }
@@ -408,8 +418,9 @@ impl DeliveryState {
     }
 
     /// Notes that messages have returned to their places: searches look at them again.
-    pub(super) fn on_put_back(&mut self) {
+    pub(super) fn on_put_back(&mut self, ids: &[DeliveryId]) {
         self.put_back += 1;
+        self.put_back_for_groups(ids);
         self.wake_searches();
     }
 }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use stafett_journal::Journal;
 use stafett_model::{Arrival, Epoch, Offset, StoredMessage};
-use stafett_queue::{DeliveryId, Lane};
+use stafett_queue::{DeliveryId, Lane, QueueSettings};
 use stafett_topics::{ReadEnd, Tail, TailItem};
 
 use super::context::DeliveryContext;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{DeliveryState, Dispatcher};
 use super::selection::Selected;
 
 /// Messages examined before other tasks get their turns.
@@ -71,7 +71,16 @@ struct SearchedLane {
     from: u64,
     tail: Tail,
     /// Message that was found, and not returned yet.
-    found: Option<(u64, StoredMessage)>,
+    found: Option<(u64, StoredMessage, Epoch)>,
+}
+
+/// A message that a search has found.
+#[derive(Debug)]
+pub(super) struct FoundMessage {
+    pub(super) id: DeliveryId,
+    pub(super) message: StoredMessage,
+    /// Epoch that stored the message.
+    pub(super) stored_by: Epoch,
 }
 
 /// State of a message.
@@ -116,12 +125,8 @@ impl Dispatcher {
         };
         let lanes = numbers.into_iter().filter_map(|lane| {
             let known = after.iter().find(|place| place.lane == lane);
-            Some(SearchedLane {
-                lane,
-                from: known.map_or(0, |place| place.offset),
-                tail: self.messages_of(&context, lane)?,
-                found: None,
-            })
+            let from = known.map_or(0, |place| place.offset);
+            Some(SearchedLane::begin(lane, from, self.messages_of(&context, lane)?))
         });
         Some(Search {
             lanes: lanes.collect(),
@@ -249,7 +254,7 @@ impl Search {
     pub fn place(&self) -> SearchPlace {
         let place = |lane: &SearchedLane| DeliveryId {
             lane: lane.lane,
-            offset: lane.found.as_ref().map_or(lane.from, |(offset, _)| *offset),
+            offset: lane.found.as_ref().map_or(lane.from, |(offset, ..)| *offset),
         };
         self.lanes.iter().map(place).collect()
     }
@@ -257,10 +262,22 @@ impl Search {
     /// Returns the next message that `wants` accepts. `None` if there are no more, or at a bound.
     pub async fn next(
         &mut self,
-        mut wants: impl FnMut(&StoredMessage) -> bool,
+        wants: impl FnMut(&StoredMessage) -> bool,
     ) -> Option<(DeliveryId, StoredMessage)> {
+        let found = self.next_above(None, wants).await?;
+        Some((found.id, found.message))
+    }
+
+    /// Does the same in the lanes above `lane` alone.
+    pub(super) async fn next_above(
+        &mut self,
+        lane: Option<u32>,
+        mut wants: impl FnMut(&StoredMessage) -> bool,
+    ) -> Option<FoundMessage> {
         let mut first: Option<usize> = None;
-        for at in 0..self.lanes.len() {
+        let is_above = |known: &SearchedLane| lane.is_none_or(|lane| known.lane > lane);
+        let lanes = self.lanes.iter().take_while(|known| is_above(known)).count();
+        for at in 0..lanes {
             match self.search_lane(at, &mut wants).await {
                 LaneEnd::AtBound => return None,
                 LaneEnd::AtEnd => {}
@@ -275,16 +292,81 @@ impl Search {
             }
         }
         let lane = self.lanes.get_mut(first?)?;
-        let (offset, message) = lane.found.take()?;
-        let id = DeliveryId {
-            lane: lane.lane,
-            offset,
+        let (offset, message, stored_by) = lane.found.take()?;
+        Some(FoundMessage {
+            id: DeliveryId {
+                lane: lane.lane,
+                offset,
+            },
+            message,
+            stored_by,
+        })
+    }
+
+    /// Returns a message that the search has passed, if it is ready and `wants` accepts it.
+    pub(super) async fn again(
+        &mut self,
+        id: DeliveryId,
+        wants: impl FnOnce(&StoredMessage) -> bool,
+    ) -> Option<FoundMessage> {
+        let mut lanes = self.lanes.iter_mut();
+        let lane = lanes.find(|known| known.lane == id.lane && id.offset < known.from)?;
+        let is_ready = |inner: &DeliveryState| {
+            let state = inner.state.lane(id.lane);
+            state.is_some_and(|state| state.ready_from(id.offset) == Some(id.offset))
         };
-        Some((id, message))
+        let settings = {
+            let inner = self.dispatcher.lock();
+            is_ready(&inner).then(|| Arc::clone(&inner.settings))?
+        };
+        let from = lane.from;
+        let read = lane.read(&*self.context.journal, id.offset).await;
+        lane.from = from;
+        let (_, message, stored_by) = read.ok()?;
+        let found = FoundMessage {
+            id,
+            message: message?,
+            stored_by,
+        };
+        let is_there = found.is_deliverable(&self.dispatcher, &self.context, &settings);
+        (is_there && wants(&found.message)).then_some(found)
+    }
+
+    /// Begins a further part of the search, with new bounds. It finds new messages too.
+    pub(super) fn go_on(&mut self, bounds: SearchBounds) {
+        self.left = bounds;
+        self.is_unreadable = false;
+        let numbers: Vec<u32> = {
+            let mut inner = self.dispatcher.lock();
+            inner.look_at_logs(&self.dispatcher, &self.context);
+            inner.state.lanes().map(|(number, _)| number).collect()
+        };
+        for (at, number) in numbers.into_iter().enumerate() {
+            let is_known = |lane: &SearchedLane| lane.lane == number;
+            if !self.lanes.iter().any(is_known)
+                && let Some(tail) = self.dispatcher.messages_of(&self.context, number)
+            {
+                let lane = SearchedLane::begin(number, 0, tail);
+                self.lanes.insert(at.min(self.lanes.len()), lane);
+            }
+        }
+    }
+
+    /// Begins anew with the first message.
+    pub(super) fn restart(&mut self) {
+        for lane in &mut self.lanes {
+            lane.from = 0;
+            lane.found = None;
+        }
+    }
+
+    /// Returns true if there is more than one lane.
+    pub(super) fn has_lanes(&self) -> bool {
+        self.lanes.len() > 1
     }
 
     fn arrived(&self, at: usize) -> Option<Arrival> {
-        let (_, message) = self.lanes.get(at)?.found.as_ref()?;
+        let (_, message, _) = self.lanes.get(at)?.found.as_ref()?;
         Some(message.arrived())
     }
 
@@ -334,7 +416,7 @@ impl Search {
                     .dispatcher
                     .is_deliverable(&settings, &self.context, &message, stored_by);
             if is_there && wants(&message) {
-                lane.found = Some((offset, message));
+                lane.found = Some((offset, message, stored_by));
             }
         }
         LaneEnd::Found
@@ -349,7 +431,28 @@ enum NextPlace {
     AtEnd,
 }
 
+impl FoundMessage {
+    /// Returns true if it is neither expired nor one that ended with an earlier run.
+    pub(super) fn is_deliverable(
+        &self,
+        dispatcher: &Dispatcher,
+        context: &DeliveryContext,
+        settings: &QueueSettings,
+    ) -> bool {
+        dispatcher.is_deliverable(settings, context, &self.message, self.stored_by)
+    }
+}
+
 impl SearchedLane {
+    fn begin(lane: u32, from: u64, tail: Tail) -> Self {
+        Self {
+            lane,
+            from,
+            tail,
+            found: None,
+        }
+    }
+
     /// Moves to the next message that may be wanted.
     fn next(&mut self, state: &Lane, selected: Option<&Selected>) -> NextPlace {
         let Some(selected) = selected else {

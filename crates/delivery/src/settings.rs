@@ -125,7 +125,7 @@ impl Dispatcher {
         inner.state.consumers.set_paused(is_paused);
         inner.grown = GrownLanes::All;
         inner.note_use(context, self);
-        inner.on_put_back();
+        inner.on_put_back(&[]);
     }
 }
 

@@ -84,9 +84,14 @@ impl Dispatcher {
             }
             context.mark_dirty(self, &mut inner);
             self.count_settled(&context, (completed, requeued, discarded));
-            let goes_back = settlements.iter().any(|(_, what)| *what == Settle::Requeue);
+            let back = settlements.iter().filter(|(_, what)| *what == Settle::Requeue);
+            let back: Vec<_> = back.map(|(id, _)| *id).collect();
+            let goes_back = !back.is_empty();
             if goes_back {
-                inner.on_put_back();
+                inner.on_put_back(&back);
+            } else if inner.has_groups() {
+                // Their consumers have credit again.
+                inner.wake_searches();
             }
             let is_limited = inner.settings.has_limits() && goes_back;
             if is_limited {

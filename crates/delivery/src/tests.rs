@@ -1,5 +1,7 @@
 //! Tests of dispatchers without queues.
 
+mod filtered;
+
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -156,6 +158,7 @@ impl World {
             priority: 0,
             credit: None,
             shared_credit: None,
+            filter: None,
         };
         let consumer = self.dispatcher.add_consumer(spec, Arc::clone(&outbox), 1);
         (consumer.unwrap().unwrap(), outbox)

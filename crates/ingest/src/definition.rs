@@ -8,6 +8,8 @@ use axum::http::{HeaderName, StatusCode};
 use serde::Deserialize;
 
 use crate::events::Unknown;
+use crate::filter::Filter;
+use crate::keys::Key;
 use crate::limit::Limit;
 use crate::schema::Schema;
 use crate::token::{Check, TokenPlace};
@@ -15,8 +17,6 @@ use crate::token::{Check, TokenPlace};
 const BODY_BYTES: usize = 64 << 10;
 /// A parsed body takes several times its bytes.
 const BODY_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a key, at least: a shorter one can be guessed.
-const KEY_BYTES_MIN: usize = 16;
 /// Paths of the broker's own routes.
 const OWN_PATHS: [&str; 7] = [
     "/v1", "/api", "/live", "/metrics", "/health", "/console", "/assets",
@@ -42,7 +42,9 @@ pub enum IngestError {
 pub struct Endpoint {
     pub name: String,
     pub path: String,
-    pub topic: String,
+    pub target: Target,
+    /// Condition on the events that are stored, as they are stored; none: all.
+    pub filter: Option<Arc<Filter>>,
     /// Field of the value that is the record's key.
     pub key_field: Option<String>,
     pub schema: Option<Arc<Schema>>,
@@ -61,6 +63,27 @@ pub struct Endpoint {
     pub body_bytes_max: usize,
     /// Sites whose pages may post; none: programs only.
     pub origins: Vec<String>,
+}
+
+/// Where the events of an endpoint are stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Topic(String),
+    /// One of several topics, which a field of the event names.
+    Field {
+        name: String,
+        topics: Vec<String>,
+    },
+}
+
+impl Target {
+    /// Returns all topics.
+    pub fn topics(&self) -> &[String] {
+        match self {
+            Self::Topic(topic) => std::slice::from_ref(topic),
+            Self::Field { topics, .. } => topics,
+        }
+    }
 }
 
 /// Source of a field that is added.
@@ -87,7 +110,11 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Wanted {
     path: String,
-    topic: String,
+    topic: Option<String>,
+    topic_field: Option<String>,
+    #[serde(default)]
+    topics: Vec<String>,
+    filter: Option<String>,
     key_field: Option<String>,
     schema: Option<String>,
     unknown: Option<Unknown>,
@@ -128,8 +155,10 @@ enum Per {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WantedCheck {
-    /// One key, or two while they change.
-    hmac: Keys,
+    /// A secret, or two while they change.
+    hmac: Option<Keys>,
+    /// A public key, or two.
+    public_key: Option<Keys>,
     issuer: Option<String>,
     audience: Option<String>,
     /// Age of a token, at most.
@@ -197,6 +226,10 @@ impl Endpoint {
                 "it says what becomes of fields that a schema does not name",
             ));
         }
+        let target = read_target(name, wanted.topic, wanted.topic_field, wanted.topics)?;
+        let filter = wanted.filter.as_deref().map(Filter::compile).transpose();
+        let filter = filter.map_err(|why| bad(name, "filter", &why.to_string()))?;
+        let filter = filter.map(Arc::new);
         let mut add = Vec::new();
         for (field, source) in wanted.add {
             let added = added(&source).ok_or_else(|| {
@@ -211,7 +244,8 @@ impl Endpoint {
         Ok(Self {
             name: name.to_owned(),
             path: wanted.path,
-            topic: wanted.topic,
+            target,
+            filter,
             key_field: wanted.key_field,
             schema,
             unknown: wanted.unknown.unwrap_or_default(),
@@ -295,37 +329,68 @@ fn read_schema(name: &str, reference: &str) -> Result<Schema, IngestError> {
     Schema::parse(&text).map_err(|why| bad(&format!("{path}: {why}")))
 }
 
-fn read_check(name: &str, wanted: WantedCheck) -> Result<Check, IngestError> {
-    let references = match wanted.hmac {
-        Keys::One(key) => vec![key],
-        Keys::Several(keys) => keys,
-    };
-    if !(1..=2).contains(&references.len()) {
-        return Err(bad(name, "check", "there is one key, or two while they change"));
+fn read_target(
+    name: &str,
+    topic: Option<String>,
+    field: Option<String>,
+    topics: Vec<String>,
+) -> Result<Target, IngestError> {
+    match (topic, field) {
+        (Some(topic), None) if topics.is_empty() => Ok(Target::Topic(topic)),
+        (None, Some(field)) if !topics.is_empty() => Ok(Target::Field { name: field, topics }),
+        (Some(_) | None, _) => Err(bad(
+            name,
+            "topic",
+            "there is one topic; or topics, and the topic_field that chooses among them",
+        )),
     }
-    let mut keys = Vec::new();
-    for reference in references {
-        let key = if let Some(variable) = reference.strip_prefix("env:") {
-            std::env::var(variable).map_err(|_| format!("the environment has no {variable}"))
-        } else if let Some(path) = reference.strip_prefix("file:") {
-            let read = std::fs::read_to_string(path);
-            read.map(|text| text.trim_end().to_owned())
-                .map_err(|why| format!("{path} cannot be read: {why}"))
-        } else {
-            Err("a key is env:NAME or file:PATH, and never stands in the file itself".to_owned())
-        };
-        let key = key.map_err(|why| bad(name, "check", &why))?;
-        if key.len() < KEY_BYTES_MIN {
-            return Err(bad(name, "check", "a key has at least 16 bytes"));
-        }
-        keys.push(key.into_bytes());
+}
+
+fn read_check(name: &str, wanted: WantedCheck) -> Result<Check, IngestError> {
+    let secrets = read_keys(name, wanted.hmac, Key::secret)?;
+    let public = read_keys(name, wanted.public_key, Key::public)?;
+    if secrets.is_empty() && public.is_empty() {
+        return Err(bad(name, "check", "it has hmac or public_key"));
     }
     Ok(Check {
-        keys,
+        keys: secrets.into_iter().chain(public).collect(),
         issuer: wanted.issuer,
         audience: wanted.audience,
         age_s: wanted.age_s,
     })
+}
+
+fn read_keys(
+    name: &str,
+    wanted: Option<Keys>,
+    read: fn(&str) -> Result<Key, &'static str>,
+) -> Result<Vec<Key>, IngestError> {
+    let references = match wanted {
+        None => return Ok(Vec::new()),
+        Some(Keys::One(key)) => vec![key],
+        Some(Keys::Several(keys)) => keys,
+    };
+    if !(1..=2).contains(&references.len()) {
+        return Err(bad(name, "check", "there is one key, or two while they change"));
+    }
+    let key = |reference: &String| {
+        let text = key_text(reference).map_err(|why| bad(name, "check", &why))?;
+        read(&text).map_err(|why| bad(name, "check", why))
+    };
+    references.iter().map(key).collect()
+}
+
+/// Reads a key from the place that it is said to be at.
+fn key_text(reference: &str) -> Result<String, String> {
+    if let Some(variable) = reference.strip_prefix("env:") {
+        return std::env::var(variable).map_err(|_| format!("the environment has no {variable}"));
+    }
+    let Some(path) = reference.strip_prefix("file:") else {
+        return Err("a key is env:NAME or file:PATH, and never stands in the file itself".to_owned());
+    };
+    let read = std::fs::read_to_string(path);
+    read.map(|text| text.trim_end().to_owned())
+        .map_err(|why| format!("{path} cannot be read: {why}"))
 }
 
 #[cfg(test)]
@@ -374,6 +439,16 @@ mod tests {
                 "answer = 204",
                 "unknown = \"drop\"",
                 "ingest.log.unknown: it says what becomes of fields that a schema does not name",
+            ),
+            (
+                "topic = ",
+                "topics = [\"a\"]\ntopic = ",
+                "ingest.log.topic: there is one topic; or topics, and the topic_field that chooses among them",
+            ),
+            (
+                "answer = 204",
+                "filter = \"value.a ==\"",
+                "ingest.log.filter: an expression ends too early, at byte 10",
             ),
             (
                 "answer = 204",

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use stafett_http::{Code, Problem};
 use stafett_topics::NewRecord;
 
+use crate::filter::{Filter, Verdict};
 use crate::schema::{Misfit, Schema};
 
 /// Events of a body, at most.
@@ -31,8 +32,30 @@ pub enum Unknown {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rules<'a> {
     pub(crate) key_field: Option<&'a str>,
+    /// Field that names one of the topics; none: there is one topic.
+    pub(crate) topic_field: Option<(&'a str, &'a [String])>,
+    pub(crate) filter: Option<&'a Filter>,
     pub(crate) schema: Option<&'a Schema>,
     pub(crate) unknown: Unknown,
+}
+
+/// Records of a body.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) records: Vec<Event>,
+    /// Events that the filter leaves out, and those of them for which it failed.
+    pub(crate) left_out: u64,
+    pub(crate) failed: u64,
+}
+
+/// A record of a body.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Number of its event in the body, from 1.
+    pub(crate) line: usize,
+    /// Number of its topic.
+    pub(crate) topic: usize,
+    pub(crate) record: NewRecord,
 }
 
 /// Returns the records of a body.
@@ -41,7 +64,7 @@ pub(crate) fn records(
     is_lines: bool,
     rules: Rules<'_>,
     additions: &Additions,
-) -> Result<Vec<NewRecord>, Problem> {
+) -> Result<Events, Problem> {
     let text = std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let mut documents: Vec<&RawValue> = Vec::new();
     if is_lines {
@@ -63,47 +86,67 @@ pub(crate) fn records(
             "a body has {EVENTS_MAX} events at most"
         )));
     }
-    let records = documents.iter().enumerate();
-    records
-        .map(|(at, document)| record(body, at + 1, document, rules, additions))
-        .collect()
+    let mut events = Events::default();
+    for (at, document) in documents.into_iter().enumerate() {
+        let event = event(body, at + 1, document, rules, additions)?;
+        let value = event.record.value.as_deref().unwrap_or_default();
+        let verdict = rules.filter.map_or(Verdict::Stored, |filter| filter.judge(value));
+        if verdict == Verdict::Stored {
+            events.records.push(event);
+            continue;
+        }
+        events.left_out += 1;
+        events.failed += u64::from(verdict == Verdict::Failed);
+    }
+    Ok(events)
 }
 
 fn not_json(line: usize, why: &serde_json::Error) -> Problem {
     Problem::bad_request(format!("line {line}: not JSON: {why}")).with("line", line)
 }
 
-fn record(
+fn event(
     body: &Bytes,
     line: usize,
     document: &RawValue,
     rules: Rules<'_>,
     additions: &Additions,
-) -> Result<NewRecord, Problem> {
+) -> Result<Event, Problem> {
     let mut fields: Fields<'_> = serde_json::from_str(document.get()).map_err(|_| {
         Problem::bad_request(format!("line {line}: an event is a JSON object")).with("line", line)
     })?;
     let added = |name: &str| additions.iter().any(|(added, _)| added == name);
+    let of_field = |name: &str| {
+        let mut own = fields.0.iter().rev();
+        let own = own.find(|(field, _)| field == name).map(|(_, json)| json.get());
+        let mut set = additions.iter();
+        let set = set.find(|(field, _)| field == name).map(|(_, json)| &**json);
+        set.or(own).and_then(key_of)
+    };
     let key = match rules.key_field {
         None => None,
-        Some(name) => {
-            let own = fields
-                .0
+        Some(name) => Some(of_field(name).ok_or_else(|| {
+            let why = format!("line {line}: the field {name} is missing, or neither a text nor a number");
+            Problem::new(Code::NoKey, why)
+                .with("line", line)
+                .with("path", name)
+        })?),
+    };
+    let topic = match rules.topic_field {
+        None => 0,
+        Some((name, topics)) => {
+            let wanted = of_field(name);
+            let place = topics
                 .iter()
-                .rev()
-                .find(|(field, _)| field == name)
-                .map(|(_, json)| json.get());
-            let set = additions
-                .iter()
-                .find(|(field, _)| field == name)
-                .map(|(_, json)| &**json);
-            let key = set.or(own).and_then(key_of);
-            Some(key.ok_or_else(|| {
-                let why = format!("line {line}: the field {name} is missing, or neither a text nor a number");
-                Problem::new(Code::NoKey, why)
-                    .with("line", line)
-                    .with("path", name)
-            })?)
+                .position(|topic| wanted.as_deref() == Some(topic.as_bytes()));
+            place.ok_or_else(|| {
+                let expected = format!("one of {}", topics.join(", "));
+                let why = format!("line {line}: the field {name} is not {expected}");
+                let problem = Problem::new(Code::Schema, why).with("line", line);
+                problem
+                    .with("path", format!("/{name}"))
+                    .with("expected", expected)
+            })?
         }
     };
     let count = fields.0.len();
@@ -130,10 +173,14 @@ fn record(
         let own = own.map(|(name, json)| (&**name, json.get()));
         object(own.chain(additions.iter().map(|(name, json)| (&**name, &**json))))
     };
-    Ok(NewRecord {
-        key,
-        value: Some(value),
-        ..NewRecord::default()
+    Ok(Event {
+        line,
+        topic,
+        record: NewRecord {
+            key,
+            value: Some(value),
+            ..NewRecord::default()
+        },
     })
 }
 
@@ -263,11 +310,14 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 mod tests {
     use super::*;
 
+    fn text_of(event: Event) -> String {
+        String::from_utf8(event.record.value.unwrap().to_vec()).unwrap()
+    }
+
     fn values(body: &'static str, is_lines: bool, additions: &Additions) -> Vec<String> {
         let body = Bytes::from_static(body.as_bytes());
         let records = records(&body, is_lines, Rules::default(), additions).unwrap();
-        let text = |record: NewRecord| String::from_utf8(record.value.unwrap().to_vec()).unwrap();
-        records.into_iter().map(text).collect()
+        records.records.into_iter().map(text_of).collect()
     }
 
     #[test]
@@ -298,8 +348,8 @@ mod tests {
             key_field: Some("k"),
             ..Rules::default()
         };
-        let keys: Vec<_> = records(&body, false, rules, &Additions::new()).unwrap();
-        let keys: Vec<_> = keys.into_iter().map(|record| record.key.unwrap()).collect();
+        let keys = records(&body, false, rules, &Additions::new()).unwrap().records;
+        let keys: Vec<_> = keys.into_iter().map(|event| event.record.key.unwrap()).collect();
         assert_eq!(keys, ["a", "7"]);
         for body in [
             r#"{"x":1}"#,
@@ -320,6 +370,29 @@ mod tests {
     }
 
     #[test]
+    fn a_field_chooses_the_topic_and_a_filter_leaves_events_out() {
+        let topics = ["Plays".to_owned(), "Errors".to_owned()];
+        let filter = Filter::compile("value.n > 1 && value.app == 'tv'").unwrap();
+        let rules = Rules {
+            topic_field: Some(("kind", &topics)),
+            filter: Some(&filter),
+            ..Rules::default()
+        };
+        let additions = vec![("app".to_owned(), "\"tv\"".to_owned())];
+        let body =
+            br#"[{"kind":"Errors","n":2},{"kind":"Plays","n":1},{"kind":"Plays","n":3},{"kind":"Plays"}]"#;
+        let events = records(&Bytes::from_static(body), false, rules, &additions).unwrap();
+        assert_eq!((events.left_out, events.failed), (2, 1));
+        let places = events.records.iter().map(|event| (event.line, event.topic));
+        assert_eq!(places.collect::<Vec<_>>(), [(1, 1), (3, 0)]);
+        for other in ["{}", r#"{"kind":"Other"}"#, r#"{"kind":["Plays"]}"#] {
+            let why = records(&other.into(), false, rules, &additions).unwrap_err();
+            assert_eq!((why.code, &why.fields["path"]), (Code::Schema, &"/kind".into()));
+            assert_eq!(why.fields["expected"], "one of Plays, Errors");
+        }
+    }
+
+    #[test]
     fn a_schema_refuses_events_and_what_it_does_not_name_is_kept_dropped_or_refused() {
         let schema = r#"{"properties": {"a": {"type": "integer"}}, "required": ["a"]}"#;
         let schema = Schema::parse(schema).unwrap();
@@ -331,10 +404,7 @@ mod tests {
                 ..Rules::default()
             };
             let taken = records(&Bytes::from_static(text.as_bytes()), true, rules, additions)?;
-            let values = taken.into_iter().filter_map(|record| record.value);
-            Ok(values
-                .map(|value| String::from_utf8(value.to_vec()).unwrap())
-                .collect::<Vec<_>>())
+            Ok(taken.records.into_iter().map(text_of).collect::<Vec<_>>())
         };
         let none = Additions::new();
         let both = "{\"a\": 1}\n{\"x\":2,\"a\":3}";

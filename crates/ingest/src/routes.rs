@@ -19,10 +19,10 @@ use stafett_http::coding::packing;
 use stafett_http::query::decoded;
 use stafett_http::{Code, Origins, Policy, Problem, Slot, body};
 use stafett_store::{NotStored, NotStoredKind, wall_ms};
-use stafett_topics::{NewRecord, Outcome, RecordError, RecordsAppend};
+use stafett_topics::{Append, NewRecord, Outcome, RecordError, RecordsAppend};
 use tracing::warn;
 
-use crate::definition::{Added, Endpoint};
+use crate::definition::{Added, Endpoint, Target};
 use crate::events::{self, Additions, Rules};
 use crate::limit::Limiter;
 use crate::token::{Claims, TokenError, TokenPlace};
@@ -42,11 +42,26 @@ struct Labels {
     result: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndpointLabel {
+    endpoint: Arc<str>,
+}
+
 /// Counters of all endpoints.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     requests: Family<Labels, Counter>,
     records: Counter,
+    left_out: Family<EndpointLabel, Counter>,
+    filter_errors: Family<EndpointLabel, Counter>,
+}
+
+/// Records of one topic.
+#[derive(Debug, Clone, Default)]
+struct Batch {
+    /// Numbers of their events in the body.
+    lines: Vec<usize>,
+    records: Vec<NewRecord>,
 }
 
 impl Metrics {
@@ -62,6 +77,16 @@ impl Metrics {
             "Records that endpoints took",
             metrics.records.clone(),
         );
+        registry.register(
+            "ingest_left_out",
+            "Events that the filter of their endpoint left out",
+            metrics.left_out.clone(),
+        );
+        registry.register(
+            "ingest_filter_errors",
+            "Evaluations of an endpoint's filter that was neither true nor false",
+            metrics.filter_errors.clone(),
+        );
         metrics
     }
 }
@@ -71,6 +96,8 @@ struct Door {
     endpoint: Endpoint,
     broker: Slot<Broker>,
     records: Counter,
+    left_out: Counter,
+    filter_errors: Counter,
     stored: Counter,
     refused: Counter,
     unauthenticated: Counter,
@@ -117,6 +144,10 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
                 .get_or_create(&Labels { endpoint, result })
                 .clone()
         };
+        let of_endpoint = |family: &Family<EndpointLabel, Counter>| {
+            let endpoint = Arc::clone(&name);
+            family.get_or_create(&EndpointLabel { endpoint }).clone()
+        };
         let policy = if endpoint.origins.is_empty() {
             Policy::Origins {
                 allowed: Origins::Near,
@@ -134,6 +165,8 @@ pub fn router(endpoints: Vec<Endpoint>, broker: &Slot<Broker>, metrics: &Metrics
             endpoint,
             broker: broker.clone(),
             records: metrics.records.clone(),
+            left_out: of_endpoint(&metrics.left_out),
+            filter_errors: of_endpoint(&metrics.filter_errors),
             stored: counter(STORED),
             refused: counter(REFUSED),
             unauthenticated: counter(UNAUTHENTICATED),
@@ -285,29 +318,40 @@ impl Door {
             key_field: endpoint.key_field.as_deref(),
             schema: endpoint.schema.as_deref(),
             unknown: endpoint.unknown,
+            topic_field: match &endpoint.target {
+                Target::Topic(_) => None,
+                Target::Field { name, topics } => Some((name, topics)),
+            },
+            filter: endpoint.filter.as_deref(),
         };
-        let records = events::records(body.bytes(), is_lines, rules, &additions)?;
+        let events = events::records(body.bytes(), is_lines, rules, &additions)?;
         let broker = self.broker.get()?;
-        let mut append = self.append_of(&broker, &endpoint.topic, &records, now_ms)?;
-        let mut count = records.len() as u64;
-        if let (Some(topic), Some(call)) = (&endpoint.calls, call) {
-            let more = self.append_of(&broker, topic, &[call], now_ms)?;
-            append.append.frames.extend(more.append.frames);
-            append.append.pinned_bytes += more.append.pinned_bytes;
-            append.append.is_divisible |= more.append.is_divisible;
-            count += 1;
+        let mut batches = vec![Batch::default(); endpoint.target.topics().len()];
+        for event in events.records {
+            if let Some(batch) = batches.get_mut(event.topic) {
+                batch.lines.push(event.line);
+                batch.records.push(event.record);
+            }
         }
-        if append.append.frames.is_empty() {
+        let mut batches: Vec<_> = endpoint.target.topics().iter().zip(batches).collect();
+        if let (Some(topic), Some(call)) = (&endpoint.calls, call) {
+            let (lines, records) = (vec![1], vec![call]);
+            batches.push((topic, Batch { lines, records }));
+        }
+        let count = batches.iter().map(|(_, batch)| batch.records.len() as u64).sum();
+        let append = self.append_of(&broker, &batches, now_ms)?;
+        self.left_out.inc_by(events.left_out);
+        self.filter_errors.inc_by(events.failed);
+        if append.frames.is_empty() {
             return Ok(0);
         }
-        let topics = [Some(&endpoint.topic), endpoint.calls.as_ref()]
-            .into_iter()
-            .flatten();
-        for topic in topics.filter_map(|name| broker.topics().named(name)) {
-            // A topic that was just created comes to other cells a moment later.
-            broker.catalog().reach(&topic).await;
+        for (name, _) in &batches {
+            if let Some(topic) = broker.topics().named(name) {
+                // A topic that was just created comes to other cells a moment later.
+                broker.catalog().reach(&topic).await;
+            }
         }
-        let ticket = broker.catalog().append(vec![append.append]);
+        let ticket = broker.catalog().append(vec![append]);
         if endpoint.waits || ticket.glance().committed() == Some(false) {
             stored(ticket.await)?;
             return Ok(count);
@@ -322,27 +366,40 @@ impl Door {
         Ok(count)
     }
 
+    /// Returns one append of all batches.
     fn append_of(
         &self,
         broker: &Broker,
-        name: &str,
-        records: &[NewRecord],
+        batches: &[(&String, Batch)],
         now_ms: i64,
-    ) -> Result<RecordsAppend, Problem> {
-        let topic = broker.topics().named(name).ok_or_else(|| {
-            let why = format!(
-                "the endpoint {} writes into the topic {name}, which does not exist",
-                self.endpoint.name
-            );
-            Problem::new(Code::NoSuchTopic, why).with("topic", name)
-        })?;
-        let keyless = uuid::Uuid::new_v4().into_bytes();
-        let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
-        let built = broker.catalog().records_append(&topic, records, keyless, now_ms);
-        built.map_err(|RecordError { index, why }| {
-            let line = index + 1;
-            Problem::bad_request(format!("line {line}: {why}")).with("line", line)
-        })
+    ) -> Result<Append, Problem> {
+        let mut all: Option<Append> = None;
+        for (name, batch) in batches.iter().filter(|(_, batch)| !batch.records.is_empty()) {
+            let topic = broker.topics().named(name).ok_or_else(|| {
+                let why = format!(
+                    "the endpoint {} writes into the topic {name}, which does not exist",
+                    self.endpoint.name
+                );
+                Problem::new(Code::NoSuchTopic, why).with("topic", name.as_str())
+            })?;
+            let keyless = uuid::Uuid::new_v4().into_bytes();
+            let keyless = keyless.first_chunk().copied().map_or(0, u32::from_le_bytes);
+            let catalog = broker.catalog();
+            let built = catalog.records_append(&topic, &batch.records, keyless, now_ms);
+            let RecordsAppend { append, .. } = built.map_err(|RecordError { index, why }| {
+                let line = batch.lines.get(index).copied().unwrap_or(index + 1);
+                Problem::bad_request(format!("line {line}: {why}")).with("line", line)
+            })?;
+            match &mut all {
+                None => all = Some(append),
+                Some(all) => {
+                    all.frames.extend(append.frames);
+                    all.pinned_bytes += append.pinned_bytes;
+                    all.is_divisible |= append.is_divisible;
+                }
+            }
+        }
+        Ok(all.unwrap_or_default())
     }
 
     /// Returns the record of the call: method, path, status and the token's subject.

@@ -2,6 +2,7 @@
 //!
 //! - `messaging`: opens and stops all parts together
 //! - `consumers`: all consumers, with whose they are
+//! - `content_filter`: the filter of a consumer
 //! - `publish`: messages are routed and stored: published ones, delayed ones, and those that are moved
 //! - [`exchanges`]: exchanges and bindings of each namespace
 //! - `delayed`: messages that are routed at a later time
@@ -10,6 +11,7 @@
 //! No folder uses one that is listed above it.
 
 mod consumers;
+mod content_filter;
 mod delayed;
 pub mod exchanges;
 mod messaging;

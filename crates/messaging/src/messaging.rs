@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use stafett_delivery::DeliveryId;
+use stafett_delivery::{DeliveryId, MessageFilter};
 use stafett_journal::{DiskSpace, Journal, RequestId, StateUnreadable};
 use stafett_model::Namespace;
-use stafett_routing::AttributeReaders;
+use stafett_routing::{AttributeReaders, Filter};
 use stafett_store::{Changing, Clock, NotStored, Stored};
 use stafett_topics::{Topic, TopicCatalog};
 
 use crate::consumers::Consumers;
+use crate::content_filter::ContentFilter;
 use crate::delayed::{Delayed, StoredBuckets};
 use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
@@ -35,6 +37,7 @@ pub struct Messaging {
     delayed: ReleaseTask,
     /// Contexts given out in this run.
     last_context: AtomicU64,
+    filter_errors: Counter,
 }
 
 impl Messaging {
@@ -78,6 +81,7 @@ impl Messaging {
             consumers: Arc::default(),
             delayed: releasing,
             last_context: AtomicU64::new(0),
+            filter_errors: Counter::default(),
         })
     }
 
@@ -86,6 +90,20 @@ impl Messaging {
         self.resolver.exchanges.metrics.register(registry);
         self.delayed.metrics().register(registry);
         self.readers.register_metrics(registry);
+        registry.sub_registry_with_prefix("consumers").register(
+            "filter_errors",
+            "Evaluations of a consumer's filter that was neither true nor false",
+            self.filter_errors.clone(),
+        );
+    }
+
+    /// Returns a condition on stored messages for a consumer.
+    pub fn filter(&self, filter: Filter) -> Arc<dyn MessageFilter> {
+        Arc::new(ContentFilter {
+            filter,
+            facts: self.resolver.exchanges.facts().clone(),
+            errors: self.filter_errors.clone(),
+        })
     }
 
     /// Waits for deletions and releases, stores everything unstored, and stops.

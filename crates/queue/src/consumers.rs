@@ -20,6 +20,8 @@ pub struct ConsumerRules {
     pub settles: bool,
     /// True if no other consumer is allowed.
     pub exclusive: bool,
+    /// True if it has no turns, as messages are chosen for it ([`Consumers::may_take`]).
+    pub has_choice: bool,
 }
 
 /// The consumers of a queue.
@@ -62,6 +64,10 @@ pub enum ConsumerConflict {
 impl Consumer {
     fn can_take(&self) -> bool {
         !self.blocked && self.rules.credit.is_none_or(|credit| self.in_flight < credit)
+    }
+
+    fn has_turns(&self) -> bool {
+        !self.rules.has_choice && self.can_take()
     }
 }
 
@@ -247,7 +253,7 @@ impl Consumers {
         if consumer.rules.settles {
             consumer.in_flight += 1;
         }
-        let (priority, goes_on) = (consumer.rules.priority, consumer.can_take());
+        let (priority, goes_on) = (consumer.rules.priority, consumer.has_turns());
         let Some(ring) = self.rings.get_mut(&priority) else {
             return;
         };
@@ -313,13 +319,23 @@ impl Consumers {
         was_blocked
     }
 
+    /// Returns true if a consumer can take a chosen message.
+    pub fn may_take(&self, key: ConsumerKey) -> bool {
+        !self.is_paused && !self.is_passive(key) && self.list.get(&key).is_some_and(Consumer::can_take)
+    }
+
+    /// Returns true if another consumer gets all messages, or is about to.
+    fn is_passive(&self, key: ConsumerKey) -> bool {
+        self.single_active && (self.active != Some(key) || self.giving_way)
+    }
+
     fn list_again(&mut self, key: ConsumerKey) {
-        if self.single_active && (self.active != Some(key) || self.giving_way) {
+        if self.is_passive(key) {
             return;
         }
         if let Some(consumer) = self.list.get_mut(&key)
             && !consumer.listed
-            && consumer.can_take()
+            && consumer.has_turns()
         {
             consumer.listed = true;
             self.rings
@@ -339,7 +355,7 @@ mod tests {
             priority,
             credit,
             settles: true,
-            exclusive: false,
+            ..ConsumerRules::default()
         }
     }
 
@@ -445,6 +461,38 @@ mod tests {
         assert_eq!(consumers.active(), Some(idle), "at once, as nothing is in flight");
         assert!(!consumers.remove(equal) && consumers.remove(idle));
         assert_eq!(give(&mut consumers, 1), [first.0]);
+    }
+
+    #[test]
+    fn a_consumer_with_a_choice_has_no_turns() {
+        let choosing = |credit| ConsumerRules {
+            has_choice: true,
+            ..rules(9, credit)
+        };
+        let mut consumers = Consumers::new(false);
+        let chooses = consumers.add(choosing(Some(2))).unwrap();
+        assert!(!consumers.any_ready() && !consumers.can_take(1));
+        let other = consumers.add(rules(0, None)).unwrap();
+        assert_eq!(give(&mut consumers, 2), [other.0; 2]);
+        consumers.gave(chooses);
+        assert!(consumers.may_take(chooses));
+        consumers.gave(chooses);
+        assert!(!consumers.may_take(chooses), "its credit is used up");
+        consumers.released(chooses);
+        assert!(consumers.may_take(chooses));
+        consumers.block(chooses);
+        assert!(!consumers.may_take(chooses) && consumers.unblock(chooses));
+        consumers.set_paused(true);
+        assert!(!consumers.may_take(chooses));
+        consumers.set_paused(false);
+        assert_eq!(give(&mut consumers, 2), [other.0; 2], "it is in no ring");
+
+        let mut consumers = Consumers::new(true);
+        let first = consumers.add(choosing(None)).unwrap();
+        let second = consumers.add(choosing(None)).unwrap();
+        assert!(consumers.may_take(first) && !consumers.may_take(second));
+        consumers.remove(first);
+        assert!(consumers.may_take(second));
     }
 
     #[test]

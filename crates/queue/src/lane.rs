@@ -216,7 +216,7 @@ impl Lane {
 
     /// Takes a ready message out of its turn: it is in flight then, with its return count. `None` if it is
     /// not ready.
-    pub fn choose(&mut self, at: u64, bytes: u32) -> Option<InFlight> {
+    pub fn choose(&mut self, at: u64, consumer: Option<ConsumerKey>, bytes: u32) -> Option<InFlight> {
         if self.ready_from(at) != Some(at) {
             return None;
         }
@@ -225,7 +225,7 @@ impl Lane {
         }
         self.chosen.insert(at);
         let entry = InFlight {
-            consumer: None,
+            consumer,
             bytes,
             returns: self.past(at),
         };

@@ -303,15 +303,24 @@ impl QueueState {
 
     /// Delivers a ready message out of its turn; it has to be settled. `None` if it is not ready. The
     /// change added to `marks` tells of the delivery, and is to be stored before it.
-    pub fn choose(&mut self, id: DeliveryId, bytes: u32, marks: &mut Changes) -> Option<DeliveryInfo> {
+    pub fn choose(
+        &mut self,
+        id: DeliveryId,
+        consumer: Option<ConsumerKey>,
+        bytes: u32,
+        marks: &mut Changes,
+    ) -> Option<DeliveryInfo> {
         let lane = self.lane_mut(id.lane);
         let redelivered = lane.was_handed_out(id.offset);
         let was_returned = lane.was_returned(id.offset);
-        let returns = lane.choose(id.offset, bytes)?.returns;
+        let returns = lane.choose(id.offset, consumer, bytes)?.returns;
         marks.returned(id.lane, id.offset, returns.saturating_add(1));
         self.in_flight += 1;
         if was_returned {
             self.back.retain(|known| *known != id);
+        }
+        if let Some(consumer) = consumer {
+            self.consumers.gave(consumer);
         }
         self.take_bytes(id, bytes);
         Some(DeliveryInfo { redelivered, returns })

@@ -325,8 +325,12 @@ impl Both {
         let Some(id) = (!waiting.is_empty()).then(|| waiting[which % waiting.len()]) else {
             return;
         };
-        let handed = self.state.choose(id, 1, changes).unwrap();
-        assert_eq!(self.state.choose(id, 1, &mut Changes::default()), None, "once");
+        let handed = self.state.choose(id, None, 1, changes).unwrap();
+        assert_eq!(
+            self.state.choose(id, None, 1, &mut Changes::default()),
+            None,
+            "once"
+        );
         self.naive.back.retain(|back| *back != id);
         let place = self.naive.place(id).unwrap();
         let Place::Waits { returns, .. } = *place else {

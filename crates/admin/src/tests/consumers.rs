@@ -40,6 +40,7 @@ impl World {
             priority: 0,
             credit: Some(10),
             shared_credit: None,
+            filter: None,
         };
         let owner = messaging.queues().new_owner();
         let made = queue.consume(owner, spec, Arc::clone(outbox), 7).unwrap();

@@ -7,10 +7,13 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_access::{Action, Caller, Resource};
-use stafett_delivery::{Consumer, ConsumerSpec, Delivery, DeliveryBatch, DeliveryId, Event, Outbox, Settle};
+use stafett_delivery::{
+    Consumer, ConsumerSpec, Delivery, DeliveryBatch, DeliveryId, Event, MessageFilter, Outbox, Settle,
+};
 use stafett_http::Problem;
 use stafett_messaging::queues::{OwnerId, Queue};
 use stafett_messaging::{ConsumerFacts, ConsumerHolder, ConsumerSource, ListedConsumer, Messaging};
+use stafett_routing::Filter;
 use tokio::sync::Notify;
 
 use crate::caller::queue_name;
@@ -40,6 +43,8 @@ pub(super) struct Consume {
     exclusive: bool,
     /// The highest is served first.
     priority: i32,
+    /// Condition on the messages that it gets; others stay for other consumers.
+    filter: Option<String>,
     #[serde(rename = "as")]
     form: Option<String>,
 }
@@ -103,6 +108,14 @@ struct Ended {
     ended: &'static str,
 }
 
+impl Consume {
+    fn filter(&self, messaging: &Messaging) -> Result<Option<Arc<dyn MessageFilter>>, Problem> {
+        let filter = self.filter.as_deref().map(Filter::compile).transpose();
+        let filter = filter.map_err(|why| Problem::bad_request(format!("filter: {why}")))?;
+        Ok(filter.map(|filter| messaging.filter(filter)))
+    }
+}
+
 impl Consumers {
     pub(super) fn new(owner: OwnerId, connection: u64, wake: Arc<Notify>) -> Self {
         Self {
@@ -148,6 +161,7 @@ impl Consumers {
             priority: wanted.priority,
             credit: settles.then_some(credit),
             shared_credit: None,
+            filter: wanted.filter(messaging)?,
         };
         self.last += 1;
         let number = self.last;

@@ -197,6 +197,33 @@ async fn a_consumer_gets_messages_within_its_credit_and_settles_them() {
 }
 
 #[tokio::test]
+async fn a_consumer_with_a_filter_leaves_other_messages() {
+    let world = World::new().await;
+    world.queue("/", "work").await;
+    let mut client = Client::new(&world, None);
+    let sends: Vec<String> = (0..6).map(|id| send(id, "work", &json!({"n": id}))).collect();
+    client.all(&sends).await;
+    let wrong = client
+        .ask(json!({"op": "consume", "queue": "work", "filter": "value.n >"}))
+        .await;
+    assert_eq!(wrong["error"]["code"], "bad_request");
+    let why = wrong["error"]["message"].as_str().unwrap();
+    assert!(why.starts_with("filter: "), "{why}");
+    client
+        .ask(json!({"op": "consume", "queue": "work", "filter": "value.n % 2 == 1"}))
+        .await;
+    let odd = client.pushed(3).await;
+    let numbers: Vec<_> = odd.iter().map(|it| &it["message"]["content"]["n"]).collect();
+    assert_eq!(numbers, [&json!(1), &json!(3), &json!(5)]);
+    client.ask(json!({"op": "consume", "queue": "work"})).await;
+    let rest = client.pushed(3).await;
+    assert!(
+        rest.iter().all(|it| it["consumer"] == 3 || it["consumer"] == 2),
+        "{rest:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_consumer_that_ends_leaves_nothing_in_flight() {
     let world = World::new().await;
     world.queue("/", "work").await;

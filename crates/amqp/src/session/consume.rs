@@ -6,7 +6,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use stafett_amqp_wire::methods::basic;
 use stafett_amqp_wire::{ReplyCode, Table, Value};
-use stafett_delivery::{ConsumerSpec, Credit};
+use stafett_delivery::{ConsumerSpec, Credit, MessageFilter};
 use stafett_messaging::queues::{ConsumeError, Queue};
 use stafett_messaging::{ConsumerFacts, ConsumerSource};
 
@@ -17,6 +17,7 @@ use crate::arguments::QueueType;
 use crate::context::AmqpContext;
 use crate::error;
 use crate::exception::Exception;
+use crate::exchange_kinds;
 
 /// A consumer by its token, with its channel.
 #[derive(Debug, Clone)]
@@ -205,6 +206,7 @@ impl Session {
             None => 0,
             Some(value) => consumer_priority(&value, what)?,
         };
+        let filter = self.filter(arguments)?;
         let prefetch = &self.channel(number)?.prefetch;
         Ok(ConsumerSpec {
             settles: !no_ack,
@@ -212,7 +214,14 @@ impl Session {
             priority,
             credit: if no_ack { None } else { prefetch.each },
             shared_credit: prefetch.shared.clone(),
+            filter,
         })
+    }
+
+    /// Returns the condition of a consumer on the content of messages.
+    pub(super) fn filter(&self, arguments: &Table) -> Result<Option<Arc<dyn MessageFilter>>, Exception> {
+        let filter = exchange_kinds::filter(arguments)?;
+        Ok(filter.map(|filter| self.context.broker.messaging().filter(filter)))
     }
 
     /// Returns true if the consumers of a channel share a limit.

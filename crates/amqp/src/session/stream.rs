@@ -194,6 +194,7 @@ impl Session {
     ) -> Result<ReaderSpec, MethodError> {
         let start = stream_arguments::start(arguments, wall_ms(), what)?;
         let partition = stream_arguments::partition(arguments, topic.partitions(), what)?;
+        let filter = self.filter(arguments)?;
         let prefetch = &self.channel(number)?.prefetch;
         let Some(credit) = prefetch.each else {
             let text = format!("consumer prefetch count is not set for stream {what}");
@@ -211,6 +212,7 @@ impl Session {
             partition,
             credit: Some(credit),
             wanted: stream_arguments::wanted(arguments),
+            filter,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A message as exchanges see it.
+//! A message as exchanges and filters see it.
 
 use std::borrow::Cow;
 
@@ -26,6 +26,14 @@ pub(crate) struct RoutedMessage<'a> {
     pub(crate) metrics: &'a ExchangeMetrics,
 }
 
+/// A message as seen by filters.
+#[derive(Debug)]
+pub(crate) struct FilteredMessage<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) message: &'a Message,
+    pub(crate) facts: &'a AttributeReaders,
+}
+
 impl MessageView for RoutedMessage<'_> {
     fn key(&self) -> &[u8] {
         self.key.as_bytes()
@@ -36,14 +44,7 @@ impl MessageView for RoutedMessage<'_> {
     }
 
     fn headers(&self, visit: &mut dyn FnMut(&[u8], HeaderValue)) {
-        if let Some((reader, kept)) = self.facts.of(self.message) {
-            reader.headers(kept, visit);
-            return;
-        }
-        for (name, value) in &self.message.headers {
-            let value = value.clone().map_or(HeaderValue::Nothing, HeaderValue::Text);
-            visit(name.as_bytes(), value);
-        }
+        self.content().headers(visit);
     }
 
     fn property(&self, property: Property) -> Option<Bytes> {
@@ -52,7 +53,7 @@ impl MessageView for RoutedMessage<'_> {
     }
 
     fn admits(&self, filter: &Filter, work: &mut FilterWork) -> bool {
-        let verdict = filter.is_true(self, work);
+        let verdict = filter.is_true(&self.content(), work);
         if verdict.is_err() {
             self.metrics.filter_errors.inc();
         }
@@ -64,8 +65,30 @@ impl MessageView for RoutedMessage<'_> {
     }
 }
 
-/// The message as filters see it.
-impl Record for RoutedMessage<'_> {
+impl RoutedMessage<'_> {
+    fn content(&self) -> FilteredMessage<'_> {
+        FilteredMessage {
+            key: self.key,
+            message: self.message,
+            facts: self.facts,
+        }
+    }
+}
+
+impl FilteredMessage<'_> {
+    fn headers(&self, visit: &mut dyn FnMut(&[u8], HeaderValue)) {
+        if let Some((reader, kept)) = self.facts.of(self.message) {
+            reader.headers(kept, visit);
+            return;
+        }
+        for (name, value) in &self.message.headers {
+            let value = value.clone().map_or(HeaderValue::Nothing, HeaderValue::Text);
+            visit(name.as_bytes(), value);
+        }
+    }
+}
+
+impl Record for FilteredMessage<'_> {
     fn variable(&self, variable: Variable) -> Value<'_> {
         let message = self.message;
         match variable {

@@ -11,18 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::Readers;
 use super::header_filter::HeaderFilter;
-use stafett_delivery::{ConsumerState, Event, Outbox, ReadSource};
+use stafett_delivery::{ConsumerState, Event, MessageFilter, Outbox, ReadSource};
 
 /// Parameters of a reader.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ReaderSpec {
     pub start: StartPosition,
     /// The only partition to read; `None` for all of them, each in order.
     pub partition: Option<u32>,
     /// Bound on the messages in flight; `None` for no bound.
     pub credit: Option<u32>,
-    /// Filter of messages; `None` for all.
+    /// Filter of messages by a header; `None` for all.
     pub wanted: Option<HeaderFilter>,
+    /// Condition on the messages; `None` for all.
+    pub filter: Option<Arc<dyn MessageFilter>>,
 }
 
 /// A reader of a topic.
@@ -32,6 +34,7 @@ pub struct Reader {
     pub(super) outbox: Arc<Outbox>,
     credit: Option<u32>,
     wanted: Option<HeaderFilter>,
+    filter: Option<Arc<dyn MessageFilter>>,
     in_flight: AtomicU32,
     pub(super) wake: Notify,
     pub(super) ended: CancellationToken,
@@ -54,6 +57,7 @@ impl Reader {
             outbox,
             credit: spec.credit,
             wanted: spec.wanted.clone(),
+            filter: spec.filter.clone(),
             in_flight: AtomicU32::new(0),
             wake: Notify::new(),
             ended: CancellationToken::new(),
@@ -73,6 +77,10 @@ impl Reader {
 
     pub(super) fn wants(&self, message: &StoredMessage) -> bool {
         self.wanted.as_ref().is_none_or(|wanted| wanted.has(message))
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filter| filter.is_true_of(message))
     }
 
     pub(super) fn follow(&self, topic: &Arc<Topic>) {

@@ -16,6 +16,8 @@ use stafett_delivery::{Source, Waiter};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
+/// Messages passed over before other tasks get their turns.
+const TURN_MESSAGES: usize = 256;
 /// Pause of a stalled reader, whose log could not be read.
 const STALLED: Duration = Duration::from_secs(1);
 
@@ -143,10 +145,15 @@ impl ReaderTask {
     /// Delivers read-ahead messages; reads first if there are none.
     async fn deliver_read(&mut self, place: PartitionCursor, tail: &mut Tail) -> ReadStep {
         let mut has_read = false;
+        let mut passed_over = 0_usize;
         loop {
             match tail.item() {
                 Some(TailItem::Message(_, message, _)) if !self.reader.wants(&message) => {
                     self.passed_over += 1;
+                    passed_over += 1;
+                    if passed_over.is_multiple_of(TURN_MESSAGES) {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Some(TailItem::Message(at, message, stored_by)) => {
                     if !self.has_room() {

@@ -76,7 +76,7 @@ fn list(endpoints: &[Endpoint]) -> anyhow::Result<()> {
             "{}  POST {}  -> {}  {token}",
             endpoint.name,
             endpoint.path,
-            endpoint.topic
+            endpoint.target.topics().join(", ")
         )?;
     }
     Ok(())
@@ -106,7 +106,10 @@ fn token(matches: &ArgMatches, endpoints: &[Endpoint]) -> anyhow::Result<()> {
             .with_context(|| format!("{text:?} is not CLAIM=VALUE"))?;
         claims.insert(claim.to_owned(), value.into());
     }
-    let token = check.sign(&claims).context("the token cannot be signed")?;
+    let token = check.sign(&claims);
+    let token = token.with_context(|| {
+        format!("the endpoint {name} has a public key alone: its program signs the tokens")
+    })?;
     writeln!(io::stdout(), "{token}")?;
     Ok(())
 }

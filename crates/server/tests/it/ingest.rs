@@ -34,6 +34,15 @@ unknown = "drop"
 limit = { per = "token", rate = "0.001/s", burst = 3 }
 ack = "stored"
 
+[ingest.kinds]
+path = "/kinds"
+topic_field = "kind"
+topics = ["Plays", "Errors"]
+filter = "value.n > 1"
+token = "bearer"
+check = { public_key = "file:PEM" }
+ack = "stored"
+
 [ingest.open]
 path = "/beacon"
 topic = "EventLog"
@@ -44,6 +53,9 @@ const SCHEMA: &str = r#"{
     "required": ["eventType"],
     "properties": { "eventType": { "enum": ["PLAY", "QUIT"] }, "retentionTime": { "type": "integer", "minimum": 0 } }
 }"#;
+/// A public key on P-256, and a token that was signed with its private key.
+const PEM: &str = include_str!("ingest.pem");
+const ES256: &str = "eyJhbGciOiAiRVMyNTYiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZC0xIiwgImlzcyI6ICJhcHBzIiwgImlhdCI6IDEwMDB9.4lGitoRFFNM4WiwhppRCKJr1M_SYfYmmOrlEJY9edpv3K_n7gmRwJcPRNKR6mZNkhPqb_UhLQJGWS1QAY1GX9A";
 const KEY: &str = "a key of sixteen bytes or more";
 
 fn stafett(arguments: &[&str], server: Option<SocketAddr>) -> String {
@@ -108,14 +120,17 @@ impl Scene {
         let file = folder.path().join("endpoints.toml");
         let schema = folder.path().join("event.schema.json");
         fs::write(&schema, SCHEMA).unwrap();
-        fs::write(&file, ENDPOINTS.replace("SCHEMA", schema.to_str().unwrap())).unwrap();
+        let pem = folder.path().join("key.pem");
+        fs::write(&pem, PEM).unwrap();
+        let endpoints = ENDPOINTS.replace("SCHEMA", schema.to_str().unwrap());
+        fs::write(&file, endpoints.replace("PEM", pem.to_str().unwrap())).unwrap();
         let file = file.to_str().unwrap();
         let mut command = serve(&folder);
         command
             .env("EVENT_KEY", KEY)
             .env("STAFETT_INGEST_ENDPOINTS", file);
         let running = Running::start(command);
-        for topic in ["EventLog", "ApiLog"] {
+        for topic in ["EventLog", "ApiLog", "Plays", "Errors"] {
             let kafka = running.address("kafka");
             stafett(&["topic", "create", topic, "-p", "1"], Some(kafka));
         }
@@ -177,6 +192,34 @@ fn events_are_stored_as_their_endpoint_says() {
     assert_eq!(calls.len(), 2, "{calls:?}");
     let subject = calls.first().and_then(|call| call.get("subject"));
     assert_eq!(subject, Some(&"d-1".into()));
+}
+
+#[test]
+fn a_field_chooses_the_topic_and_a_public_key_checks_tokens() {
+    let scene = Scene::new();
+    let headers = format!("{JSON}authorization: Bearer {ES256}\r\n");
+    let body = r#"[{"kind":"Errors","n":2},{"kind":"Plays","n":1},{"kind":"Plays","n":3}]"#;
+    let answer = scene.post("/kinds", &headers, body);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let other = scene.post(
+        "/kinds",
+        &headers,
+        r#"[{"kind":"Plays","n":4},{"kind":"ApiLog","n":4}]"#,
+    );
+    assert!(other.starts_with("HTTP/1.1 422"), "{other}");
+    assert!(other.contains(r#""expected":"one of Plays, Errors""#), "{other}");
+    let kafka = scene.running.address("kafka");
+    assert_eq!(
+        values(kafka, "Plays"),
+        [serde_json::json!({"kind": "Plays", "n": 3})]
+    );
+    assert_eq!(
+        values(kafka, "Errors"),
+        [serde_json::json!({"kind": "Errors", "n": 2})]
+    );
+    let metrics = crate::common::get(scene.running.address("http"), "/metrics");
+    let line = "stafett_ingest_left_out_total{endpoint=\"kinds\"} 1";
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
 
 #[test]

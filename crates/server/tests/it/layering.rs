@@ -144,7 +144,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("perflog", &["charts"]),
     ("statistics", &[]),
     ("live", &["access", "http", "live-topics", "net", "ws"]),
-    ("ingest", &["broker", "http", "model", "store", "topics"]),
+    ("ingest", &["broker", "expr", "http", "model", "store", "topics"]),
     ("console", &["http"]),
     ("ws", &["net"]),
     (

@@ -60,6 +60,7 @@ async fn credit_that_consumers_share_comes_back_with_what_was_never_taken() {
     let credit = Credit::new(6);
     let shared = ConsumerSpec {
         shared_credit: Some(Arc::clone(&credit)),
+        filter: None,
         ..spec()
     };
     let outbox = Outbox::new(1 << 20);
@@ -152,6 +153,7 @@ async fn come_and_go(queue: &Arc<Queue>, done: &Done, seed: u64) {
     let spec = ConsumerSpec {
         credit: (!seed.is_multiple_of(5)).then_some(7),
         shared_credit: seed.is_multiple_of(2).then(|| Credit::new(5)),
+        filter: None,
         ..spec()
     };
     let credit = spec.shared_credit.clone();

@@ -152,6 +152,7 @@ pub(crate) fn spec() -> ConsumerSpec {
         priority: 0,
         credit: None,
         shared_credit: None,
+        filter: None,
     }
 }
 

@@ -58,6 +58,10 @@ fn name() -> Arg {
     Arg::new(NAME).help("Only the sink of this name")
 }
 
+fn of_file() -> Arg {
+    Arg::new(NAME).num_args(0..).help("Only the sinks of these names")
+}
+
 /// Names of the sinks of which roll-ups or stores are compared.
 fn names() -> Arg {
     Arg::new(NAME)
@@ -86,7 +90,7 @@ fn of(word: &'static str, about: &'static str) -> Command {
     Command::new(word)
         .about(about)
         .arg(file().required(true))
-        .arg(name())
+        .arg(of_file())
 }
 
 pub(super) fn describe() -> Command {
@@ -247,12 +251,12 @@ fn all(matches: &ArgMatches) -> anyhow::Result<Vec<Definition>> {
 /// As [`definitions`], each with its fields as JSON.
 fn documents(matches: &ArgMatches) -> anyhow::Result<Vec<(Definition, String)>> {
     let mut sinks = all_documents(matches)?;
-    if let Some(name) = matches.get_one::<String>(NAME) {
-        sinks.retain(|(sink, _)| sink.name == *name);
-        if sinks.is_empty() {
-            bail!("the file has no sink {name}");
-        }
+    let names: Vec<&String> = matches.get_many(NAME).into_iter().flatten().collect();
+    let is_there = |name: &str| sinks.iter().any(|(sink, _)| sink.name == name);
+    if let Some(absent) = names.iter().find(|name| !is_there(name)) {
+        bail!("the file has no sink {absent}");
     }
+    sinks.retain(|(sink, _)| names.is_empty() || names.contains(&&sink.name));
     Ok(sinks)
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::ArgMatches;
-use stafett_kafka_client::{Client, Options};
+use stafett_kafka_client::{Client, ClientError, Options};
 use stafett_sinks::Definition;
 use stafett_sinks::broker::Servers;
 use stafett_sinks::http::Http;
@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::metrics::{self, Known};
 use super::{METRICS, WEBHOOK_ALLOW};
@@ -26,6 +26,8 @@ use crate::limits;
 
 /// For tests: the step of a flush at which the process ends, as `STEP:N`.
 const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
+/// Pause between two attempts to reach the broker.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// Milliseconds since the first call.
 pub(super) fn now_ms() -> u64 {
@@ -52,11 +54,35 @@ pub(super) fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyh
 }
 
 pub(super) async fn connect(matches: &ArgMatches) -> anyhow::Result<Client> {
-    let options = Options {
+    client::connect(matches, options()).await
+}
+
+/// Connects; waits for a broker that cannot be reached.
+async fn connect_patiently(matches: &ArgMatches) -> anyhow::Result<Client> {
+    let (servers, options) = client::connection(matches, options())?;
+    let mut waits = false;
+    loop {
+        match Client::connect(&servers, options.clone()).await {
+            Ok(client) => return Ok(client),
+            Err(
+                why
+                @ (ClientError::Connect { .. } | ClientError::Closed { .. } | ClientError::Timeout { .. }),
+            ) => {
+                if !std::mem::replace(&mut waits, true) {
+                    warn!("waiting for the broker: {why}");
+                }
+            }
+            Err(why) => return Err(why.into()),
+        }
+        tokio::time::sleep(AWAY).await;
+    }
+}
+
+fn options() -> Options {
+    Options {
         client_id: "stafett-sink".to_owned(),
         ..Options::default()
-    };
-    client::connect(matches, options).await
+    }
 }
 
 pub(super) fn broker(matches: &ArgMatches) -> anyhow::Result<Http> {
@@ -102,7 +128,13 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
     let http = broker(matches)?;
     let surroundings = surroundings(matches, steps()?)?;
     block_on(async {
-        let client = connect(matches).await?;
+        let (mut terminate, mut interrupt) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let client = tokio::select! {
+            client = connect_patiently(matches) => client?,
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
         let states: Vec<_> = sinks.iter().map(|_| Arc::new(Status::default())).collect();
@@ -145,8 +177,6 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         }
         tasks.close();
         writeln!(io::stdout(), "ready")?;
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}

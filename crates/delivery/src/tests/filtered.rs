@@ -1,0 +1,218 @@
+//! Consumers with filters.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// Accepts bodies with a beginning, and counts the messages that it is asked about.
+#[derive(Debug)]
+struct Begins(&'static str, AtomicUsize);
+
+impl Begins {
+    fn new(with: &'static str) -> Arc<Self> {
+        Arc::new(Self(with, AtomicUsize::new(0)))
+    }
+}
+
+impl MessageFilter for Begins {
+    fn source(&self) -> &str {
+        self.0
+    }
+
+    fn is_true_of(&self, message: &StoredMessage) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        message.value().starts_with(self.0.as_bytes())
+    }
+}
+
+fn spec(filter: &Arc<Begins>, credit: Option<u32>) -> ConsumerSpec {
+    ConsumerSpec {
+        settles: true,
+        exclusive: false,
+        priority: 0,
+        credit,
+        shared_credit: None,
+        filter: Some(Arc::<Begins>::clone(filter)),
+    }
+}
+
+impl World {
+    fn filtered(&self, spec: ConsumerSpec) -> (Consumer, Arc<Outbox>) {
+        let outbox = Outbox::new(1 << 20);
+        let consumer = self.dispatcher.add_consumer(spec, Arc::clone(&outbox), 1);
+        (consumer.unwrap().unwrap(), outbox)
+    }
+}
+
+async fn taken(outbox: &Outbox) -> Vec<String> {
+    let taken = take(outbox).await;
+    taken.into_iter().map(|(body, _)| body).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_leaves_other_messages_for_other_consumers() {
+    for ownership in [LogOwnership::Own, LogOwnership::Topic] {
+        let world = World::new(ownership).await;
+        world.append(1, &["a1", "b1", "a2"]).await;
+        let (wants_a, outbox) = world.filtered(spec(&Begins::new("a"), Some(2)));
+        let first = take(&outbox).await;
+        assert_eq!(bodies(&first), ["a1", "a2"], "{ownership:?}");
+        world.append(3, &["b2", "a3", "a4"]).await;
+        assert_eq!(taken(&outbox).await, [""; 0], "its credit is used up");
+        world.dispatcher.settle(&[(first[0].1, Settle::Complete)]);
+        assert_eq!(taken(&outbox).await, ["a3"]);
+        let (_other, all) = world.consume();
+        assert_eq!(bodies(&take(&all).await), ["a4", "b1", "b2"], "{ownership:?}");
+        assert_eq!(world.dispatcher.counts().in_flight, 5);
+        assert_eq!(world.dispatcher.held_by_consumers(), 5);
+        drop(wants_a);
+        assert_eq!(world.dispatcher.held_by_consumers(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_returned_message_comes_again_before_later_ones() {
+    let world = World::new(LogOwnership::Own).await;
+    world.append(1, &["a1", "x", "a2", "a3"]).await;
+    let (_consumer, outbox) = world.filtered(spec(&Begins::new("a"), Some(2)));
+    let first = take(&outbox).await;
+    let back = [(first[0].1, Settle::Requeue), (first[1].1, Settle::Requeue)];
+    world.dispatcher.settle(&back);
+    let again = take(&outbox).await;
+    assert_eq!(again, first);
+    world
+        .dispatcher
+        .settle(&[(again[1].1, Settle::Complete), (again[0].1, Settle::Requeue)]);
+    assert_eq!(taken(&outbox).await, ["a1", "a3"]);
+    // Lane 2 is of a higher priority.
+    world.append(2, &["a-high"]).await;
+    world.dispatcher.settle(&[(again[0].1, Settle::Requeue)]);
+    assert_eq!(taken(&outbox).await, ["a-high"]);
+    let high = world.dispatcher.held(None, 10).0[1].id;
+    world.dispatcher.settle(&[(high, Settle::Complete)]);
+    assert_eq!(taken(&outbox).await, ["a1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_filters_examine_each_message_once_and_take_turns() {
+    let world = World::new(LogOwnership::Own).await;
+    let filter = Begins::new("a");
+    let same = Begins::new("a");
+    let (_one, first) = world.filtered(spec(&filter, None));
+    let (two, second) = world.filtered(spec(&same, None));
+    let urgent = ConsumerSpec {
+        priority: 5,
+        ..spec(&filter, Some(1))
+    };
+    let (_urgent, third) = world.filtered(urgent);
+    world.append(1, &["a1", "b", "a2", "b", "a3", "a4", "a5"]).await;
+    assert_eq!(taken(&third).await, ["a1"]);
+    assert_eq!(taken(&first).await, ["a2", "a4"]);
+    assert_eq!(filter.1.load(Ordering::Relaxed), 7);
+    assert_eq!(same.1.load(Ordering::Relaxed), 0);
+    // Messages that the client has not taken go to others of the group.
+    drop(two);
+    assert_eq!(taken(&second).await, [""; 0]);
+    assert_eq!(taken(&first).await, ["a3", "a5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_finds_returned_messages_however_many() {
+    let world = World::new(LogOwnership::Own).await;
+    let many: Vec<&str> = (0..40).map(|at| ["a", "b", "c", "d"][at % 4]).collect();
+    world.append(1, &many).await;
+    let (all, outbox) = world.consume();
+    assert_eq!(take(&outbox).await.len(), 40);
+    let (_consumer, wanted) = world.filtered(spec(&Begins::new("c"), None));
+    assert_eq!(taken(&wanted).await, [""; 0]);
+    let held: Vec<_> = world.dispatcher.held(None, 100).0;
+    all.hold();
+    let back: Vec<_> = held.iter().map(|held| (held.id, Settle::Requeue)).collect();
+    world.dispatcher.settle(&back);
+    drop(all);
+    assert_eq!(taken(&wanted).await, ["c"; 10]);
+    assert_eq!(world.dispatcher.counts().ready, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_wait_for_room_for_shared_credit_and_for_a_pause_to_end() {
+    let world = World::new(LogOwnership::Own).await;
+    world.append(1, &["a1", "a2", "a3"]).await;
+    let credit = Credit::new(1);
+    let filter = Begins::new("a");
+    let shares = || ConsumerSpec {
+        shared_credit: Some(Arc::clone(&credit)),
+        ..spec(&filter, None)
+    };
+    let (one, first) = world.filtered(shares());
+    let (_two, second) = world.filtered(shares());
+    assert_eq!(take(&first).await.len() + take(&second).await.len(), 1);
+    let held = world.dispatcher.held(None, 10).0[0].id;
+    world.dispatcher.settle(&[(held, Settle::Complete)]);
+    credit.release(1);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(credit.used(), 1);
+    drop(one);
+    let after = take(&second).await;
+    assert_eq!((after.len(), credit.used()), (1, 1));
+
+    let world = World::new(LogOwnership::Own).await;
+    let small = Outbox::new(1);
+    let consumer = world
+        .dispatcher
+        .add_consumer(spec(&filter, None), Arc::clone(&small), 1);
+    world.append(1, &["a1", "a2"]).await;
+    assert_eq!(taken(&small).await, ["a1"], "one at a time");
+    assert_eq!(taken(&small).await, ["a2"]);
+    {
+        let mut inner = world.dispatcher.lock();
+        world.dispatcher.set_paused(&world.context, &mut inner, true);
+    }
+    world.append(1, &["a3"]).await;
+    assert_eq!(taken(&small).await, [""; 0]);
+    {
+        let mut inner = world.dispatcher.lock();
+        world.dispatcher.set_paused(&world.context, &mut inner, false);
+    }
+    world.dispatcher.dispatch_now();
+    assert_eq!(taken(&small).await, ["a3"]);
+    drop(consumer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_to_filters_are_known_after_a_restart() {
+    let world = World::new(LogOwnership::Own).await;
+    world.append(1, &["b", "a1", "b", "a2", "a3"]).await;
+    let filter = Begins::new("a");
+    let (_consumer, outbox) = world.filtered(spec(&filter, Some(2)));
+    let first = take(&outbox).await;
+    world.dispatcher.settle(&[(first[0].1, Settle::Complete)]);
+    let at_once = ConsumerSpec {
+        settles: false,
+        ..spec(&Begins::new("a3"), None)
+    };
+    let third = world.dispatcher.held(None, 9).0.len();
+    assert_eq!(third, 1, "the log has not told of growth since");
+    let (_other, needs_none) = world.filtered(at_once);
+    assert_eq!(taken(&outbox).await, ["a3"]);
+    assert_eq!(taken(&needs_none).await, [""; 0]);
+    world.append(1, &["a3-more"]).await;
+    assert_eq!(taken(&needs_none).await, ["a3-more"]);
+    let world = world.restart(LogOwnership::Own).await;
+    assert_eq!(
+        world.dispatcher.counts().ready,
+        4,
+        "two in flight, two never wanted"
+    );
+    let outbox = Outbox::new(1 << 20);
+    let again = world
+        .dispatcher
+        .add_consumer(spec(&filter, None), Arc::clone(&outbox), 1);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (mut batches, mut events) = (Vec::new(), Vec::new());
+    outbox.take(&mut batches, &mut events);
+    let deliveries = batches.iter().flat_map(|batch| &batch.deliveries);
+    assert!(deliveries.clone().all(|delivery| delivery.redelivered));
+    assert_eq!(deliveries.count(), 2);
+    drop(again);
+}

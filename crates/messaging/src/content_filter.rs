@@ -1,0 +1,38 @@
+//! Filter of a consumer: a condition on the content of messages.
+
+use prometheus_client::metrics::counter::Counter;
+use stafett_delivery::MessageFilter;
+use stafett_model::StoredMessage;
+use stafett_routing::{AttributeReaders, Filter, FilterWork};
+
+use crate::exchanges::routed_message::FilteredMessage;
+
+/// Condition on stored messages, with the same meaning as that of a binding.
+#[derive(Debug)]
+pub(crate) struct ContentFilter {
+    pub(crate) filter: Filter,
+    pub(crate) facts: AttributeReaders,
+    /// Evaluations that failed.
+    pub(crate) errors: Counter,
+}
+
+impl MessageFilter for ContentFilter {
+    fn source(&self) -> &str {
+        self.filter.source()
+    }
+
+    fn is_true_of(&self, message: &StoredMessage) -> bool {
+        let message = message.to_message();
+        let seen = FilteredMessage {
+            key: &message.routing_key,
+            message: &message,
+            facts: &self.facts,
+        };
+        let mut work = FilterWork::default();
+        let verdict = self.filter.is_true(&seen, &mut work);
+        if verdict.is_err() {
+            self.errors.inc();
+        }
+        verdict.unwrap_or(false)
+    }
+}
