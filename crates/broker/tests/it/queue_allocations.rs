@@ -64,6 +64,7 @@ async fn memory_is_taken_per_batch_not_per_message() {
         priority: 0,
         credit: Some(10_000),
         shared_credit: None,
+        filter: None,
     };
     let _consumer = queue.consume(OwnerId(0), spec, Arc::clone(&outbox), 1).unwrap();
     // Warm-up: reused buffers are allocated first.

@@ -29,6 +29,8 @@ pub struct Heartbeat {
     pub assignor: Option<Assignor>,
     /// Partitions that the member owns.
     pub owned: Option<Partitions>,
+    /// Id of the connection that it came over; `None` if an answer cannot be lost.
+    pub connection: Option<u64>,
 }
 
 /// Reply to a heartbeat.
@@ -136,12 +138,17 @@ impl ConsumerGroup {
         self.assign();
         let changed = self.advance(&beat.member, beat.owned.as_ref(), now_ms);
         self.wake_for(&beat.member, rules);
-        let Some(member) = self.members.get(&beat.member) else {
+        let shares = self.shares();
+        let Some(member) = self.members.get_mut(&beat.member) else {
             return Err(HeartbeatError::UnknownMember(beat.member));
         };
         // A member that shares partitions never reports them. It missed an answer if it reports its
         // subscription or an earlier epoch.
-        let missed_one = self.shares() && (has_names || beat.epoch != member.epoch);
+        let missed_one = if shares {
+            has_names || beat.epoch != member.epoch
+        } else {
+            member.missed_answer(changed, &beat)
+        };
         let is_told = changed || beat.epoch == EPOCH_JOIN || beat.is_full() || missed_one;
         Ok(HeartbeatReply {
             epoch: member.epoch,

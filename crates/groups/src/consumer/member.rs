@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::assign::Assignor;
+use super::heartbeat::Heartbeat;
 use super::partitions::{OwnedPartitions, Partitions};
 use crate::strategy::Strategy;
 
@@ -12,6 +13,15 @@ pub const EPOCH_JOIN: i32 = 0;
 pub const EPOCH_LEAVE: i32 = -1;
 /// Epoch of a heartbeat with which a static member leaves temporarily.
 pub const EPOCH_LEAVE_STATIC: i32 = -2;
+
+/// Way of an answer to its member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Id of the connection; `None` if the member has none.
+    Connection(Option<u64>),
+    /// Before the start of this process.
+    Former,
+}
 
 /// State of a member on the way to its target.
 ///
@@ -58,6 +68,8 @@ pub struct Member {
     /// Interest of the group that it shares.
     pub(crate) interest: InterestId,
     pub(crate) seen_ms: u64,
+    /// Way on which it was told of its partitions last, as long as it has not reported that it has them.
+    pub(crate) told_on: Option<Way>,
     /// Time at which it is removed if it has not given its partitions back.
     pub(crate) revoke_by_ms: Option<u64>,
     /// Parts that have to be stored.
@@ -113,6 +125,7 @@ impl Member {
             classic: None,
             interest: InterestId::default(),
             seen_ms: now_ms,
+            told_on: Some(Way::Former),
             revoke_by_ms: None,
             unstored: UnstoredParts::default(),
         }
@@ -121,6 +134,25 @@ impl Member {
     /// Returns true if the member has its target and knows it.
     pub fn is_reconciled(&self, target_epoch: i32) -> bool {
         self.state == MemberState::Stable && self.epoch == target_epoch
+    }
+
+    /// Notes an answer. Returns true if it has to tell the member of its partitions again: an answer is lost
+    /// with its connection, and not all clients, such as librdkafka, ask for it then.
+    pub(super) fn missed_answer(&mut self, changed: bool, beat: &Heartbeat) -> bool {
+        let way = Way::Connection(beat.connection);
+        if changed {
+            self.told_on = Some(way);
+            return false;
+        }
+        let owned = beat.owned.as_ref();
+        if owned.is_some_and(|owned| *owned == self.assigned.partitions()) {
+            self.told_on = None;
+        }
+        let is_other = self.told_on.is_some_and(|told_on| told_on != way) && beat.connection.is_some();
+        if is_other {
+            self.told_on = Some(way);
+        }
+        is_other
     }
 
     /// Returns its approximate memory, in bytes.

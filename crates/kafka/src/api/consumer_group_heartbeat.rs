@@ -102,6 +102,7 @@ fn read(
         pattern: request.subscribed_topic_regex.as_ref().map(owned),
         assignor,
         owned: request.topic_partitions.as_deref().map(partitions),
+        connection: Some(context.entry.id),
     })
 }
 

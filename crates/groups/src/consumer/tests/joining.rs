@@ -1,6 +1,8 @@
 //! Joining members.
 
 use super::script::play;
+use super::world::{Client, World};
+use crate::consumer::*;
 
 #[test]
 fn the_first_member_gets_everything_at_once() {
@@ -152,4 +154,52 @@ fn who_joins_again_goes_on_as_who_it_is() {
          a joins t => 2: t0 t1
          b beats => 2: t2 t3",
     );
+}
+
+#[test]
+fn an_answer_that_was_lost_with_its_connection_is_given_again() {
+    let mut world = World::default();
+    world.topics.set("t", 4);
+    let client = || Client {
+        names: vec!["t".into()],
+        ..Client::default()
+    };
+    let first = world.join("a", client()).unwrap();
+    let beat = |id: &str, epoch, owned: Option<&Partitions>, connection| Heartbeat {
+        member: id.into(),
+        epoch,
+        owned: owned.cloned(),
+        connection: Some(connection),
+        ..Heartbeat::default()
+    };
+    let all = first.assignment.unwrap();
+    // It reports what it has.
+    let told = world.beat(beat("a", 1, Some(&all), 1)).unwrap();
+    assert_eq!(told.assignment, None);
+    world.join("b", client()).unwrap();
+    let half = world.beat(beat("a", 1, None, 1)).unwrap();
+    let half = half.assignment.expect("it has to give some back");
+    assert_eq!(half.as_slice().len(), 2);
+    // The client has the answer, or will have it on this connection.
+    let on = |world: &mut World, connection| world.beat(beat("a", 1, None, connection)).unwrap();
+    assert_eq!(on(&mut world, 1).assignment, None);
+    assert_eq!(on(&mut world, 2).assignment, Some(half.clone()));
+    assert_eq!(on(&mut world, 2).assignment, None);
+    assert_eq!(on(&mut world, 3).assignment, Some(half.clone()));
+    let done = world.beat(beat("a", 1, Some(&half), 3)).unwrap();
+    assert_eq!((done.epoch, done.assignment), (2, None));
+    // Nothing is told again that the member is known to have.
+    let known = world.beat(beat("a", 2, Some(&half), 3)).unwrap();
+    assert_eq!(known.assignment, None);
+    assert_eq!(world.beat(beat("a", 2, None, 4)).unwrap().assignment, None);
+
+    // One that waited for partitions gets them without a new epoch.
+    let rest = world.beat(beat("b", 2, None, 7)).unwrap().assignment.unwrap();
+    assert_eq!(rest.as_slice().len(), 2);
+    assert_eq!(
+        world.beat(beat("b", 2, None, 8)).unwrap().assignment,
+        Some(rest.clone())
+    );
+    assert_eq!(world.beat(beat("b", 2, Some(&rest), 8)).unwrap().assignment, None);
+    assert_eq!(world.beat(beat("b", 2, None, 9)).unwrap().assignment, None);
 }
