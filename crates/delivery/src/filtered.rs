@@ -146,7 +146,9 @@ impl DeliveryState {
     /// Lets the groups look again at messages that have returned to their places.
     pub(super) fn put_back_for_groups(&mut self, ids: &[DeliveryId]) {
         for group in &mut self.groups {
-            ids.iter().for_each(|id| group.put_back.add(*id));
+            for id in ids {
+                group.put_back.add(*id);
+            }
         }
     }
 
@@ -459,7 +461,9 @@ impl Finder {
             let unsettled = back.iter().filter(|(_, taker)| taker.settles);
             let ids: Vec<_> = unsettled.map(|(id, _)| *id).collect();
             dispatcher.return_unseen(&ids);
-            back.into_iter().for_each(|(_, taker)| taker.give_back());
+            for (_, taker) in back {
+                taker.give_back();
+            }
         }
         true
     }

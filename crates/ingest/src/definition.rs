@@ -397,6 +397,60 @@ fn key_text(reference: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    /// Replacements in a sound endpoint, and the refusals.
+    const MISTAKES: &[(&str, &str, &str)] = &[
+        (
+            "/event/log",
+            "/v1/topics",
+            "ingest.log.path: it is one of the broker's own",
+        ),
+        (
+            "/event/log",
+            "event",
+            "ingest.log.path: it is a path such as /event/log, of plain characters",
+        ),
+        (
+            "204",
+            "404",
+            "ingest.log.answer: it is a status of success, such as 200",
+        ),
+        (
+            "\"now\"",
+            "\"token.sub\"",
+            "ingest.log.add: there is no token whose claims could be added",
+        ),
+        (
+            "answer = 204",
+            "limit = { per = \"token\", rate = \"5/s\", burst = 9 }",
+            "ingest.log.limit: there is no token to which it could belong",
+        ),
+        (
+            "answer = 204",
+            "unknown = \"drop\"",
+            "ingest.log.unknown: it says what becomes of fields that a schema does not name",
+        ),
+        (
+            "topic = ",
+            "topics = [\"a\"]\ntopic = ",
+            "ingest.log.topic: there is one topic; or topics, and the topic_field that chooses among them",
+        ),
+        (
+            "answer = 204",
+            "filter = \"value.a ==\"",
+            "ingest.log.filter: a value was expected (at column 11)",
+        ),
+        (
+            "answer = 204",
+            "schema = \"s.json\"",
+            "ingest.log.schema: it is file:PATH",
+        ),
+        (
+            "\"now\"",
+            "\"then\"",
+            "ingest.log.add: at: \"then\" is not token.CLAIM, header.NAME or now",
+        ),
+    ];
+
     #[test]
     fn an_endpoint_is_read_and_mistakes_are_named() {
         let whole = "[ingest.log]\npath = \"/event/log\"\ntopic = \"EventLog\"\nkey_field = \"app\"\nanswer = 204\n\
@@ -409,60 +463,9 @@ mod tests {
             ("/event/log", 204, false)
         );
         assert_eq!(endpoint.add[0], ("at".to_owned(), Added::Now));
-        for (old, new, why) in [
-            (
-                "/event/log",
-                "/v1/topics",
-                "ingest.log.path: it is one of the broker's own",
-            ),
-            (
-                "/event/log",
-                "event",
-                "ingest.log.path: it is a path such as /event/log, of plain characters",
-            ),
-            (
-                "204",
-                "404",
-                "ingest.log.answer: it is a status of success, such as 200",
-            ),
-            (
-                "\"now\"",
-                "\"token.sub\"",
-                "ingest.log.add: there is no token whose claims could be added",
-            ),
-            (
-                "answer = 204",
-                "limit = { per = \"token\", rate = \"5/s\", burst = 9 }",
-                "ingest.log.limit: there is no token to which it could belong",
-            ),
-            (
-                "answer = 204",
-                "unknown = \"drop\"",
-                "ingest.log.unknown: it says what becomes of fields that a schema does not name",
-            ),
-            (
-                "topic = ",
-                "topics = [\"a\"]\ntopic = ",
-                "ingest.log.topic: there is one topic; or topics, and the topic_field that chooses among them",
-            ),
-            (
-                "answer = 204",
-                "filter = \"value.a ==\"",
-                "ingest.log.filter: an expression ends too early, at byte 10",
-            ),
-            (
-                "answer = 204",
-                "schema = \"s.json\"",
-                "ingest.log.schema: it is file:PATH",
-            ),
-            (
-                "\"now\"",
-                "\"then\"",
-                "ingest.log.add: at: \"then\" is not token.CLAIM, header.NAME or now",
-            ),
-        ] {
+        for (old, new, why) in MISTAKES {
             let refused = Endpoint::parse(&whole.replace(old, new)).unwrap_err();
-            assert_eq!(refused.to_string(), why);
+            assert_eq!(refused.to_string(), *why);
         }
         let with_sinks = format!("{whole}[sink.s]\nfrom = \"EventLog\"\n");
         assert_eq!(Endpoint::parse(&with_sinks).unwrap().len(), 1);

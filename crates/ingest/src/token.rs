@@ -1,4 +1,4 @@
-//! Signed tokens: `PAYLOAD.SIGNATURE`, or a JWT with HS256, ES256 or EdDSA.
+//! Signed tokens: `PAYLOAD.SIGNATURE`, or a JWT with `HS256`, `ES256` or `EdDSA`.
 //!
 //! ```text
 //! base64url(claims) "." base64url(HMAC-SHA-256(key, base64url(claims)))

@@ -207,7 +207,7 @@ async fn a_consumer_with_a_filter_leaves_other_messages() {
         .ask(json!({"op": "consume", "queue": "work", "filter": "value.n >"}))
         .await;
     assert_eq!(wrong["error"]["code"], "bad_request");
-    let why = wrong["error"]["message"].as_str().unwrap();
+    let why = wrong["error"]["detail"].as_str().unwrap();
     assert!(why.starts_with("filter: "), "{why}");
     client
         .ask(json!({"op": "consume", "queue": "work", "filter": "value.n % 2 == 1"}))

@@ -107,7 +107,7 @@ const JWT: &str = "eyJhbGciOiAiSFMyNTYiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZC0xIiwg
 const ES256: &str = "eyJhbGciOiAiRVMyNTYiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZC0xIiwgImlzcyI6ICJhcHBzIiwgImlhdCI6IDEwMDB9.4lGitoRFFNM4WiwhppRCKJr1M_SYfYmmOrlEJY9edpv3K_n7gmRwJcPRNKR6mZNkhPqb_UhLQJGWS1QAY1GX9A";
 const EDDSA: &str = "eyJhbGciOiAiRWREU0EiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZC0xIiwgImlzcyI6ICJhcHBzIiwgImlhdCI6IDEwMDB9.N-Tzqu9E6zhmGwaxa-VJsUOtt3_fHn1bOO1lq4e2YbxjYHR2gxI62tPRYpU4ybZ83NXHJnyXTjGR7UZRcRgwCw";
 const CRITICAL: &str = "eyJhbGciOiAiRVMyNTYiLCAidHlwIjogIkpXVCIsICJjcml0IjogWyJ4Il0sICJ4IjogMX0.eyJzdWIiOiAiZC0xIiwgImlzcyI6ICJhcHBzIiwgImlhdCI6IDEwMDB9.BsfZC_Hmo_xCBKI9TXX2uAttUziNb1V4YV0Suk1L2wQz0AHOA-wIta9VYNFxfe6DfwjJ8JrdFoUfyiN90bTSXA";
-/// Signed by the key of P-256; its header says EdDSA.
+/// Signed by the key of P-256; its header says `EdDSA`.
 const MIXED: &str = "eyJhbGciOiAiRWREU0EiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZC0xIiwgImlzcyI6ICJhcHBzIiwgImlhdCI6IDEwMDB9.PbzIStlh3nKGN1YKLRhWDydlXPUiCC6O44l9v8F1FNMg3FZ5qZOGfYz1eIHHwC_eeXY1SkQIGNhEN4P-Kola8A";
 
 #[test]
