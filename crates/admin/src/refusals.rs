@@ -153,6 +153,7 @@ pub(crate) fn of_consuming(error: ConsumeError) -> Problem {
         ConsumeError::Exclusive | ConsumeError::InUse => Code::InUse,
         ConsumeError::Locked => Code::Exclusive,
         ConsumeError::Gone => Code::QueueGone,
+        ConsumeError::TooManyFilters => Code::TooManyFilters,
     };
     Problem::new(code, error)
 }

@@ -106,6 +106,7 @@ pub(crate) fn consume(error: ConsumeError, what: &str) -> Exception {
         }
         ConsumeError::Locked => locked(what),
         ConsumeError::Gone => Exception::not_found(format!("no {what}")),
+        ConsumeError::TooManyFilters => Exception::precondition(format!("{error}: {what}")),
     }
 }
 

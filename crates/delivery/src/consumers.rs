@@ -24,6 +24,10 @@ pub(super) struct ConsumerLink {
     pub(super) pending_bytes: usize,
     /// Bytes of the messages chosen for it that are not in `pending` yet.
     pub(super) chosen_bytes: usize,
+    /// True while a consumer with a filter is in line for shared credit.
+    pub(super) waits_for_credit: bool,
+    /// True if shared credit is taken for its next message.
+    pub(super) has_reserved: bool,
 }
 
 /// Parameters of a consumer.
@@ -84,6 +88,10 @@ impl Dispatcher {
             if self.is_ended() {
                 return Ok(None);
             }
+            let filter = spec.filter.as_deref();
+            if filter.is_some_and(|filter| !inner.has_room_for(filter)) {
+                return Err(ConsumerConflict::ByFilters);
+            }
             let now_ms = context.clock.now_ms();
             if !inner.state.consumers.any_ready() {
                 inner.waited_ms = now_ms;
@@ -103,6 +111,8 @@ impl Dispatcher {
                 pending: Vec::new(),
                 pending_bytes: 0,
                 chosen_bytes: 0,
+                waits_for_credit: false,
+                has_reserved: false,
             };
             inner.links.insert(key, link);
             inner.grown = GrownLanes::All;
@@ -127,7 +137,7 @@ impl Dispatcher {
         let Some(context) = self.context.upgrade() else {
             return;
         };
-        let (withdrawn, credit, last) = {
+        let (withdrawn, credit, has_reserved, last) = {
             let mut inner = self.lock();
             let Some(link) = inner.links.remove(&key) else {
                 return;
@@ -152,8 +162,11 @@ impl Dispatcher {
                     inner.wake_at(&context, self, at);
                 }
             }
-            (withdrawn, link.credit, last)
+            (withdrawn, link.credit, link.has_reserved, last)
         };
+        if has_reserved && let Some(credit) = &credit {
+            credit.release(1);
+        }
         if let Some(Withdrawn { deliveries, waiting }) = withdrawn {
             if let Some(credit) = credit {
                 credit.release(u32::try_from(deliveries.len()).unwrap_or(u32::MAX));
@@ -211,6 +224,7 @@ impl Dispatcher {
             let mut unblocked = false;
             for consumer in consumers {
                 unblocked |= inner.state.consumers.unblock(consumer);
+                inner.reserve_credit(self, consumer);
             }
             unblocked && inner.state.ready() > 0
         };

@@ -211,11 +211,10 @@ impl Dispatcher {
         self: &Arc<Self>,
         context: &DeliveryContext,
         settles: bool,
-        handed: DeliveryInfo,
+        is_redelivered: bool,
     ) {
         let kind = if settles { DELIVERED } else { DELIVERED_UNSETTLED };
-        let redelivered = u64::from(handed.redelivered);
-        self.count(context, [(kind, 1), (REDELIVERED, redelivered)]);
+        self.count(context, [(kind, 1), (REDELIVERED, u64::from(is_redelivered))]);
     }
 
     pub(super) fn count_settled(

@@ -154,6 +154,7 @@ impl DeliveryContext {
         for dispatcher in all {
             let mut inner = dispatcher.lock();
             inner.head_expires = None;
+            inner.begin_groups_anew();
             if inner.may_expire && inner.state.ready() > 0 {
                 self.wake(dispatcher);
             }

@@ -5,7 +5,7 @@
 //! those that the filter accepts to its members in turn, the highest priority first. A message that returns
 //! to its place behind the search is looked at again.
 //!
-//! The search needs no reads while its members wait for credit or room: it keeps the message that it found.
+//! Nothing is read while no member has credit and room: the message that was found last is kept.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -35,6 +35,10 @@ const STEP: SearchBounds = SearchBounds {
     messages: 4096,
     bytes: 4 << 20,
 };
+/// Returned messages examined before other tasks get their turns.
+const TURN_MESSAGES: usize = 64;
+/// Distinct filters of a dispatcher.
+pub(super) const GROUPS_MAX: usize = 100;
 /// Returned messages that a group remembers; beyond that its search begins anew.
 const PUT_BACK_MAX: usize = if cfg!(test) { 8 } else { 100_000 };
 /// Pause after a log could not be read, or a delivery could not be recorded.
@@ -56,16 +60,9 @@ pub(super) struct FilterGroup {
     /// Members with their priorities, the highest first; of equals, the next one first.
     members: Vec<(i32, ConsumerKey)>,
     /// Messages that have returned to their places and are to be examined again.
-    put_back: PutBack,
-}
-
-/// Messages that have returned to their places.
-#[derive(Debug, Default)]
-struct PutBack {
-    /// In the order of their hand-out.
-    ids: BTreeSet<(Reverse<u32>, u64)>,
-    /// True if there were too many.
-    is_full: bool,
+    put_back: Vec<DeliveryId>,
+    /// True if all messages are to be examined again.
+    begins_anew: bool,
 }
 
 /// Search of a group's messages.
@@ -78,6 +75,8 @@ struct Finder {
     search: Search,
     /// Message that no member could take yet.
     found: Option<FoundMessage>,
+    /// Messages behind the search that are to be examined again, in the order of their hand-out.
+    again: BTreeSet<(Reverse<u32>, u64)>,
     /// Taken messages, and the consumers that get them, in the same order.
     batch: PulledBatch,
     takers: Vec<Taker>,
@@ -114,6 +113,12 @@ enum Given {
 }
 
 impl DeliveryState {
+    /// Returns true if a consumer with this filter can be added.
+    pub(super) fn has_room_for(&self, filter: &dyn MessageFilter) -> bool {
+        let is_equal = |group: &FilterGroup| group.filter.source() == filter.source();
+        self.groups.len() < GROUPS_MAX || self.groups.iter().any(is_equal)
+    }
+
     /// Adds a consumer to the group of its filter. Returns true if the group is new: then its task begins.
     pub(super) fn join_group(
         &mut self,
@@ -130,7 +135,8 @@ impl DeliveryState {
             id: key,
             filter: Arc::clone(filter),
             members: vec![(priority, key)],
-            put_back: PutBack::default(),
+            put_back: Vec::new(),
+            begins_anew: false,
         });
         true
     }
@@ -143,13 +149,24 @@ impl DeliveryState {
         self.groups.retain(|group| !group.members.is_empty());
     }
 
-    /// Lets the groups look again at messages that have returned to their places.
+    /// Lets the groups examine messages again that have returned to their places.
     pub(super) fn put_back_for_groups(&mut self, ids: &[DeliveryId]) {
         for group in &mut self.groups {
-            for id in ids {
-                group.put_back.add(*id);
+            if group.put_back.len() + ids.len() > PUT_BACK_MAX {
+                group.begins_anew = true;
+                group.put_back.clear();
+            } else if !group.begins_anew {
+                group.put_back.extend_from_slice(ids);
             }
         }
+    }
+
+    /// Lets the groups examine all messages again: some that could not be delivered may be now.
+    pub(super) fn begin_groups_anew(&mut self) {
+        for group in &mut self.groups {
+            group.begins_anew = true;
+        }
+        self.wake_searches();
     }
 
     pub(super) fn has_groups(&self) -> bool {
@@ -160,9 +177,15 @@ impl DeliveryState {
         self.groups.iter_mut().find(|group| group.id == id)
     }
 
+    /// Returns the members of a group; `None` if it has ended.
+    fn members(&self, id: ConsumerKey) -> Option<&[(i32, ConsumerKey)]> {
+        let group = self.groups.iter().find(|group| group.id == id)?;
+        Some(&group.members)
+    }
+
     /// Gives a message to the first member of a group that can take it.
     fn give_found(&mut self, finder: &mut Finder, found: &FoundMessage) -> Given {
-        let Some(members) = self.group(finder.group).map(|group| group.members.clone()) else {
+        let Some(members) = self.members(finder.group).map(<[_]>::to_vec) else {
             return Given::Ended;
         };
         let (dispatcher, context) = (&finder.dispatcher, &finder.context);
@@ -182,8 +205,6 @@ impl DeliveryState {
             let Some(handed) = handed else {
                 return Given::Lost(Some(taker));
             };
-            dispatcher.count_given(context, taker.settles, handed);
-            context.metrics.delivered.inc();
             finder.batch.add(found.id, found.message.clone(), handed);
             finder.takers.push(taker);
             if let (Some(link), Some(delivery)) = (self.links.get_mut(&key), finder.batch.deliveries().last())
@@ -198,11 +219,11 @@ impl DeliveryState {
         Given::Blocked
     }
 
-    /// Takes the credit of a consumer for a message. `None` if it can take none now: then it is resumed when it
-    /// can.
+    /// Takes the credit of a consumer for a message. `None` if it can take none now: then it is resumed when
+    /// it can.
     fn taker(&mut self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> Option<Taker> {
         let may_take = self.state.consumers.may_take(key);
-        let link = self.links.get(&key).filter(|_| may_take)?;
+        let link = self.links.get_mut(&key).filter(|_| may_take)?;
         if link.chosen_bytes > 0 && !link.outbox.has_room(link.chosen_bytes) {
             return None;
         }
@@ -217,6 +238,35 @@ impl DeliveryState {
         None
     }
 
+    /// Takes the credit that a consumer with a filter has waited for, at once: the next in line must not come
+    /// before it.
+    pub(super) fn reserve_credit(&mut self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) {
+        if let Some(link) = self.links.get_mut(&key)
+            && std::mem::take(&mut link.waits_for_credit)
+            && link.settles
+        {
+            link.has_reserved = link.take_credit(dispatcher, key);
+            if !link.has_reserved {
+                self.state.consumers.block(key);
+            }
+        }
+    }
+
+    /// Takes the reservations of a group that it does not need: their credit is to be given back without any
+    /// lock held. With `has_found`, members that can take a message keep theirs.
+    fn unused_credit(&mut self, group: ConsumerKey, has_found: bool) -> Vec<Arc<Credit>> {
+        let members = self.members(group).map(<[_]>::to_vec).unwrap_or_default();
+        let reserved = members.into_iter().filter_map(|(_, key)| {
+            if has_found && self.state.consumers.may_take(key) {
+                return None;
+            }
+            let link = self.links.get_mut(&key)?;
+            let is_unused = std::mem::take(&mut link.has_reserved);
+            link.credit.clone().filter(|_| is_unused)
+        });
+        reserved.collect()
+    }
+
     /// Forgets the messages that consumers were about to get.
     fn forget_chosen(&mut self, takers: &[Taker]) {
         for taker in takers {
@@ -224,28 +274,6 @@ impl DeliveryState {
                 link.chosen_bytes = 0;
             }
         }
-    }
-
-    /// Returns the next message that has returned to its place.
-    fn next_put_back(&mut self, group: ConsumerKey) -> Option<DeliveryId> {
-        self.group(group)?.put_back.next()
-    }
-}
-
-impl PutBack {
-    fn add(&mut self, id: DeliveryId) {
-        if self.ids.len() == PUT_BACK_MAX {
-            self.ids.clear();
-            self.is_full = true;
-        }
-        if !self.is_full {
-            self.ids.insert((Reverse(id.lane), id.offset));
-        }
-    }
-
-    fn next(&mut self) -> Option<DeliveryId> {
-        let (Reverse(lane), offset) = self.ids.pop_first()?;
-        Some(DeliveryId { lane, offset })
     }
 }
 
@@ -269,10 +297,15 @@ impl ConsumerLink {
         self.outbox.has_room(0) || !self.outbox.wait(Waiter::consumer(dispatcher, key))
     }
 
-    fn take_credit(&self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> bool {
+    fn take_credit(&mut self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> bool {
+        if std::mem::take(&mut self.has_reserved) {
+            return true;
+        }
         let waiter = || Waiter::consumer(dispatcher, key);
         let credit = self.credit.as_ref();
-        credit.is_none_or(|credit| credit.take(self.settles, waiter))
+        let is_taken = credit.is_none_or(|credit| credit.take(self.settles, waiter));
+        self.waits_for_credit = !is_taken;
+        is_taken
     }
 }
 
@@ -305,6 +338,7 @@ pub(super) fn spawn(
         order,
         search,
         found: None,
+        again: BTreeSet::new(),
         batch: PulledBatch::new(dispatcher),
         takers: Vec::new(),
         dispatcher: Arc::clone(dispatcher),
@@ -326,7 +360,10 @@ impl Finder {
             changed.as_mut().enable();
             match self.step().await {
                 FindStep::Moved => tokio::task::yield_now().await,
-                FindStep::Waits => changed.await,
+                FindStep::Waits => {
+                    self.rest();
+                    changed.await;
+                }
                 FindStep::Stalled => tokio::time::sleep(STALLED).await,
                 FindStep::Ended => return,
             }
@@ -335,8 +372,9 @@ impl Finder {
 
     /// Gives messages to members until there are no more, or no member can take one.
     async fn step(&mut self) -> FindStep {
-        self.search.go_on(STEP);
-        self.keep_order();
+        if let Some(step) = self.begin_step() {
+            return step;
+        }
         let mut bytes = 0;
         let step = loop {
             if self.takers.len() == TOGETHER || bytes >= TOGETHER_BYTES {
@@ -375,47 +413,99 @@ impl Finder {
         }
     }
 
-    /// Looks for the message anew that no member could take, if another one may come before it now.
-    fn keep_order(&mut self) {
-        let mut inner = self.dispatcher.lock();
-        let Some(group) = inner.group(self.group) else {
-            return;
+    /// Takes the messages that have returned. Returns a step if there is nothing to be done now.
+    fn begin_step(&mut self) -> Option<FindStep> {
+        let begins_anew = {
+            let mut inner = self.dispatcher.lock();
+            let Some(members) = inner.members(self.group) else {
+                return Some(FindStep::Ended);
+            };
+            if !members
+                .iter()
+                .any(|(_, key)| inner.state.consumers.may_take(*key))
+            {
+                return Some(FindStep::Waits);
+            }
+            let group = inner.group(self.group)?;
+            let back = std::mem::take(&mut group.put_back);
+            self.again
+                .extend(back.into_iter().map(|id| (Reverse(id.lane), id.offset)));
+            std::mem::take(&mut group.begins_anew) || self.again.len() > PUT_BACK_MAX
         };
-        if std::mem::take(&mut group.put_back.is_full) {
-            group.put_back.ids.clear();
+        if begins_anew {
+            self.again.clear();
             self.found = None;
             self.search.restart();
         }
-        let may_be_later = self.search.has_lanes() || !group.put_back.ids.is_empty();
+        self.search.go_on(STEP);
+        // Another message may come before the one that no member could take.
+        let may_be_later = self.has_priorities() || !self.again.is_empty();
         if let Some(found) = self.found.take_if(|_| may_be_later) {
-            group.put_back.add(found.id);
+            self.look_again(found.id);
         }
+        None
+    }
+
+    fn has_priorities(&self) -> bool {
+        self.order == SearchOrder::Priority && self.search.has_lanes()
+    }
+
+    fn look_again(&mut self, id: DeliveryId) {
+        self.again.insert((Reverse(id.lane), id.offset));
     }
 
     /// Returns the next message that the filter accepts: one that has returned, or one that was not examined.
     async fn next(&mut self) -> Result<FoundMessage, FindStep> {
-        let filter = &*self.filter;
+        let filter = Arc::clone(&self.filter);
         let wants = |message: &StoredMessage| filter.is_true_of(message);
-        let has_priorities = self.order == SearchOrder::Priority && self.search.has_lanes();
-        loop {
-            let back = self.dispatcher.lock().next_put_back(self.group);
-            let Some(id) = back else {
-                break;
-            };
-            if has_priorities && let Some(found) = self.search.next_above(Some(id.lane), wants).await {
-                let mut inner = self.dispatcher.lock();
-                inner.put_back_for_groups(&[id]);
-                return Ok(found);
+        let has_priorities = self.has_priorities();
+        let mut examined = 0_usize;
+        while let Some((Reverse(lane), offset)) = self.again.pop_first() {
+            let id = DeliveryId { lane, offset };
+            if has_priorities {
+                let above = self.search.next_above(Some(lane), wants).await;
+                if above.is_some() || self.search.is_at_bound() || self.search.is_unreadable() {
+                    self.look_again(id);
+                    return above.ok_or_else(|| self.end_of_search());
+                }
             }
-            if let Some(found) = self.search.again(id, wants).await {
-                return Ok(found);
+            examined += 1;
+            if examined.is_multiple_of(TURN_MESSAGES) {
+                tokio::task::yield_now().await;
+            }
+            match self.search.again(id, wants).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => {}
+                Err(_) => {
+                    self.look_again(id);
+                    return Err(FindStep::Stalled);
+                }
             }
         }
-        match self.search.next_above(None, wants).await {
-            Some(found) => Ok(found),
-            None if self.search.is_at_bound() => Err(FindStep::Moved),
-            None if self.search.is_unreadable() => Err(FindStep::Stalled),
-            None => Err(FindStep::Waits),
+        let found = self.search.next_above(None, wants).await;
+        found.ok_or_else(|| self.end_of_search())
+    }
+
+    /// Returns the step that follows from the end of a search.
+    fn end_of_search(&self) -> FindStep {
+        if self.search.is_at_bound() {
+            FindStep::Moved
+        } else if self.search.is_unreadable() {
+            FindStep::Stalled
+        } else {
+            FindStep::Waits
+        }
+    }
+
+    /// Gives back what is not needed while there is nothing to do.
+    fn rest(&mut self) {
+        if self.found.is_none() {
+            self.search.rest();
+        }
+        let has_found = self.found.is_some();
+        let unused = self.dispatcher.lock().unused_credit(self.group, has_found);
+        for credit in unused {
+            credit.release(1);
         }
     }
 
@@ -431,39 +521,42 @@ impl Finder {
         if !stored {
             self.dispatcher.lock().forget_chosen(&takers);
             drop(batch);
-            takers.into_iter().for_each(Taker::give_back);
+            for taker in takers {
+                taker.give_back();
+            }
             return false;
         }
         let (dispatcher, deliveries) = batch.into_parts();
-        let mut back = Vec::new();
+        let (mut back, mut left) = (Vec::new(), Vec::new());
         {
             let mut inner = dispatcher.lock();
             for (delivery, taker) in deliveries.into_iter().zip(takers) {
+                let Some(link) = inner.links.get_mut(&taker.key) else {
+                    // The consumer has ended meanwhile.
+                    back.push(delivery.id);
+                    left.push(taker);
+                    continue;
+                };
+                let bytes = delivery.bytes();
+                link.chosen_bytes = link.chosen_bytes.saturating_sub(bytes);
+                link.pending_bytes += bytes;
+                let (id, is_redelivered) = (delivery.id, delivery.redelivered);
+                link.pending.push(delivery);
                 if !taker.settles {
                     let (state, changes) = inner.parts();
-                    state.complete(delivery.id, changes);
+                    state.complete(id, changes);
                 }
-                match inner.links.get_mut(&taker.key) {
-                    Some(link) => {
-                        let bytes = delivery.bytes();
-                        link.chosen_bytes = link.chosen_bytes.saturating_sub(bytes);
-                        link.pending_bytes += bytes;
-                        link.pending.push(delivery);
-                    }
-                    // The consumer has ended meanwhile.
-                    None => back.push((delivery.id, taker)),
-                }
+                dispatcher.count_given(&self.context, taker.settles, is_redelivered);
+                self.context.metrics.delivered.inc();
             }
             inner.fill_outboxes(&dispatcher);
             self.context.mark_dirty(&dispatcher, &mut inner);
         }
         if !back.is_empty() {
-            let unsettled = back.iter().filter(|(_, taker)| taker.settles);
-            let ids: Vec<_> = unsettled.map(|(id, _)| *id).collect();
-            dispatcher.return_unseen(&ids);
-            for (_, taker) in back {
-                taker.give_back();
-            }
+            dispatcher.return_unseen(&back);
+        }
+        for taker in left {
+            taker.give_back();
         }
         true
     }

@@ -308,37 +308,56 @@ impl Search {
         &mut self,
         id: DeliveryId,
         wants: impl FnOnce(&StoredMessage) -> bool,
-    ) -> Option<FoundMessage> {
+    ) -> Result<Option<FoundMessage>, ReadEnd> {
         let mut lanes = self.lanes.iter_mut();
-        let lane = lanes.find(|known| known.lane == id.lane && id.offset < known.from)?;
+        let Some(lane) = lanes.find(|known| known.lane == id.lane && id.offset < known.from) else {
+            return Ok(None);
+        };
         let is_ready = |inner: &DeliveryState| {
             let state = inner.state.lane(id.lane);
             state.is_some_and(|state| state.ready_from(id.offset) == Some(id.offset))
         };
         let settings = {
             let inner = self.dispatcher.lock();
-            is_ready(&inner).then(|| Arc::clone(&inner.settings))?
+            if !is_ready(&inner) {
+                return Ok(None);
+            }
+            Arc::clone(&inner.settings)
         };
         let from = lane.from;
         let read = lane.read(&*self.context.journal, id.offset).await;
         lane.from = from;
-        let (_, message, stored_by) = read.ok()?;
+        let (message, stored_by) = match read {
+            Ok((_, Some(message), stored_by)) => (message, stored_by),
+            Ok((_, None, _)) | Err(ReadEnd::AtEnd) => return Ok(None),
+            Err(why) => return Err(why),
+        };
         let found = FoundMessage {
             id,
-            message: message?,
+            message,
             stored_by,
         };
         let is_there = found.is_deliverable(&self.dispatcher, &self.context, &settings);
-        (is_there && wants(&found.message)).then_some(found)
+        Ok((is_there && wants(&found.message)).then_some(found))
     }
 
-    /// Begins a further part of the search, with new bounds. It finds new messages too.
+    /// Drops the read-ahead.
+    pub(super) fn rest(&mut self) {
+        for lane in &mut self.lanes {
+            lane.tail.drop_read_ahead();
+        }
+    }
+
+    /// Begins a further part of the search, with new bounds. It finds the messages too that the dispatcher
+    /// knows by now.
     pub(super) fn go_on(&mut self, bounds: SearchBounds) {
         self.left = bounds;
         self.is_unreadable = false;
         let numbers: Vec<u32> = {
-            let mut inner = self.dispatcher.lock();
-            inner.look_at_logs(&self.dispatcher, &self.context);
+            let inner = self.dispatcher.lock();
+            if inner.state.lanes().count() == self.lanes.len() {
+                return;
+            }
             inner.state.lanes().map(|(number, _)| number).collect()
         };
         for (at, number) in numbers.into_iter().enumerate() {

@@ -109,6 +109,7 @@ impl Dispatcher {
         }
         inner.may_expire |= settings.ttl_ms.is_some();
         inner.head_expires = None;
+        inner.begin_groups_anew();
         inner.grown = GrownLanes::All;
         inner.note_use(context, self);
         // Fewer settled messages may have to be retained.

@@ -337,6 +337,9 @@ fn read_target(
 ) -> Result<Target, IngestError> {
     match (topic, field) {
         (Some(topic), None) if topics.is_empty() => Ok(Target::Topic(topic)),
+        (None, Some(_)) if topics.iter().collect::<BTreeSet<_>>().len() < topics.len() => {
+            Err(bad(name, "topics", "a topic is there twice"))
+        }
         (None, Some(field)) if !topics.is_empty() => Ok(Target::Field { name: field, topics }),
         (Some(_) | None, _) => Err(bad(
             name,

@@ -63,6 +63,9 @@ impl Key {
         if text.len() < SECRET_BYTES_MIN {
             return Err("a key has at least 16 bytes");
         }
+        if text.contains("-----BEGIN") {
+            return Err("it is a key in PEM, which is no secret: give it as public_key");
+        }
         Ok(Self::Secret(text.as_bytes().to_vec()))
     }
 

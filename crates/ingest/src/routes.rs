@@ -340,9 +340,12 @@ impl Door {
         }
         let count = batches.iter().map(|(_, batch)| batch.records.len() as u64).sum();
         let append = self.append_of(&broker, &batches, now_ms)?;
-        self.left_out.inc_by(events.left_out);
-        self.filter_errors.inc_by(events.failed);
+        let count_filtered = || {
+            self.left_out.inc_by(events.left_out);
+            self.filter_errors.inc_by(events.failed);
+        };
         if append.frames.is_empty() {
+            count_filtered();
             return Ok(0);
         }
         for (name, _) in &batches {
@@ -354,8 +357,10 @@ impl Door {
         let ticket = broker.catalog().append(vec![append]);
         if endpoint.waits || ticket.glance().committed() == Some(false) {
             stored(ticket.await)?;
+            count_filtered();
             return Ok(count);
         }
+        count_filtered();
         // The memory of the body stays taken until its records are written.
         let losses = Arc::clone(&self.losses);
         drop(broker.catalog().changes().begin(async move {

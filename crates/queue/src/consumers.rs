@@ -59,6 +59,8 @@ pub enum ConsumerConflict {
     ByExclusive,
     /// There are other consumers, so this one cannot be exclusive.
     ByOthers,
+    /// There are as many filters as may be.
+    ByFilters,
 }
 
 impl Consumer {

@@ -52,6 +52,12 @@ impl Tail {
         self.skipped = None;
     }
 
+    /// Drops the read-ahead: the next item is read again.
+    pub fn drop_read_ahead(&mut self) {
+        self.cursor.clear();
+        self.skipped = None;
+    }
+
     /// Returns the next item of the read-ahead. `None` if the log has to be read.
     pub fn item(&mut self) -> Option<TailItem> {
         let at = self.next;

@@ -11,6 +11,7 @@ mod changed;
 mod compacted;
 mod deleted_hosts;
 mod ends;
+mod filtered;
 mod flood;
 mod global_prefetch;
 mod gone;

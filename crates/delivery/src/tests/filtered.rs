@@ -216,3 +216,91 @@ async fn deliveries_to_filters_are_known_after_a_restart() {
     assert_eq!(deliveries.count(), 2);
     drop(again);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_task_of_a_filter_ends_with_its_consumers_and_with_the_dispatcher() {
+    let world = World::new(LogOwnership::Own).await;
+    let tasks = || async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.context.tasks.len()
+    };
+    let before = tasks().await;
+    let filter = Begins::new("a");
+    let (one, _) = world.filtered(spec(&filter, None));
+    let (two, _) = world.filtered(spec(&filter, None));
+    assert_eq!(tasks().await, before + 1);
+    drop((one, two));
+    assert_eq!(tasks().await, before, "no message came that it wants");
+    let (_one, outbox) = world.filtered(spec(&filter, None));
+    assert_eq!(tasks().await, before + 1);
+    let ended = world.dispatcher.end(&world.context, |_| Ok::<(), ()>(()));
+    assert!(ended.unwrap().is_some());
+    assert_eq!(tasks().await, before);
+    assert_eq!(taken(&outbox).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_comes_to_its_turn_for_shared_credit_beside_an_ordinary_consumer() {
+    let world = World::new(LogOwnership::Own).await;
+    let credit = Credit::new(1);
+    let shares = |filter| ConsumerSpec {
+        filter,
+        shared_credit: Some(Arc::clone(&credit)),
+        ..spec(&Begins::new("a"), None)
+    };
+    world
+        .append(1, &["b1", "b2", "b3", "b4", "a1", "b5", "a2", "b6"])
+        .await;
+    let (_all, rest) = world.filtered(shares(None));
+    let (_wants_a, wanted) = world.filtered(shares(Some(Begins::new("a"))));
+    let (mut got, mut of_filter) = (Vec::new(), 0);
+    for _ in 0..8 {
+        let (one, other) = (take(&rest).await, take(&wanted).await);
+        of_filter += other.len();
+        let now: Vec<_> = one.into_iter().chain(other).collect();
+        assert_eq!((now.len(), credit.used()), (1, 1), "{got:?}");
+        world.dispatcher.settle(&[(now[0].1, Settle::Complete)]);
+        got.extend(now.into_iter().map(|(body, _)| body));
+        credit.release(1);
+    }
+    got.sort_unstable();
+    assert_eq!(got, ["a1", "a2", "b1", "b2", "b3", "b4", "b5", "b6"]);
+    assert!(of_filter >= 1, "it had no turn");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(credit.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispatcher_has_a_bounded_number_of_filters() {
+    let world = World::new(LogOwnership::Own).await;
+    let names: Vec<&'static str> = (0..101)
+        .map(|at| &*Box::leak(at.to_string().into_boxed_str()))
+        .collect();
+    let add = |name: &'static str| {
+        let filter = Begins::new(name);
+        let outbox = Outbox::new(1 << 20);
+        world.dispatcher.add_consumer(spec(&filter, None), outbox, 1)
+    };
+    let mut consumers: Vec<_> = names.iter().take(100).map(|name| add(name).unwrap()).collect();
+    assert!(add(names[100]).is_err());
+    assert!(add(names[0]).is_ok(), "an equal one shares a task");
+    consumers.pop();
+    assert!(add(names[100]).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_consumer_with_a_filter_may_be_the_only_active_one() {
+    let world = World::new(LogOwnership::Own).await;
+    {
+        let mut inner = world.dispatcher.lock();
+        inner.state.consumers = stafett_queue::Consumers::new(true);
+    }
+    let filter = Begins::new("a");
+    let (one, first) = world.filtered(spec(&filter, None));
+    let (_two, second) = world.filtered(spec(&filter, None));
+    world.append(1, &["a1", "b1", "a2"]).await;
+    assert_eq!(taken(&first).await, ["a1", "a2"]);
+    drop(one);
+    world.append(1, &["a3"]).await;
+    assert_eq!(taken(&second).await, ["a3"]);
+}

@@ -62,6 +62,8 @@ pub enum ConsumeError {
     Locked,
     #[error("the queue is gone")]
     Gone,
+    #[error("the consumers of the queue have as many distinct filters as may be, 100")]
+    TooManyFilters,
 }
 
 impl Queue {
@@ -242,6 +244,7 @@ impl Queue {
             Ok(consumer) => consumer.ok_or(ConsumeError::Gone),
             Err(ConsumerConflict::ByExclusive) => Err(ConsumeError::Exclusive),
             Err(ConsumerConflict::ByOthers) => Err(ConsumeError::InUse),
+            Err(ConsumerConflict::ByFilters) => Err(ConsumeError::TooManyFilters),
         }
     }
 

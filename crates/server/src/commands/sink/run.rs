@@ -28,6 +28,8 @@ use crate::limits;
 const DIE_AT: &str = "STAFETT_TEST_DIE_AT";
 /// Pause between two attempts to reach the broker.
 const AWAY: Duration = Duration::from_secs(1);
+/// Time between two lines about a broker that is away.
+const WARNED_EVERY: Duration = Duration::from_secs(30);
 
 /// Milliseconds since the first call.
 pub(super) fn now_ms() -> u64 {
@@ -60,7 +62,7 @@ pub(super) async fn connect(matches: &ArgMatches) -> anyhow::Result<Client> {
 /// Connects; waits for a broker that cannot be reached.
 async fn connect_patiently(matches: &ArgMatches) -> anyhow::Result<Client> {
     let (servers, options) = client::connection(matches, options())?;
-    let mut waits = false;
+    let mut warned: Option<Instant> = None;
     loop {
         match Client::connect(&servers, options.clone()).await {
             Ok(client) => return Ok(client),
@@ -68,7 +70,8 @@ async fn connect_patiently(matches: &ArgMatches) -> anyhow::Result<Client> {
                 why
                 @ (ClientError::Connect { .. } | ClientError::Closed { .. } | ClientError::Timeout { .. }),
             ) => {
-                if !std::mem::replace(&mut waits, true) {
+                if warned.is_none_or(|at| at.elapsed() >= WARNED_EVERY) {
+                    warned = Some(Instant::now());
                     warn!("waiting for the broker: {why}");
                 }
             }
