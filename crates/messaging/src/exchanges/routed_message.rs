@@ -86,6 +86,23 @@ impl FilteredMessage<'_> {
             visit(name.as_bytes(), value);
         }
     }
+
+    pub(crate) fn owned_header(&self, name: &str) -> Option<Value<'static>> {
+        let mut found = None;
+        self.headers(&mut |known, value| {
+            if known == name.as_bytes() {
+                found = Some(value.into_value());
+            }
+        });
+        found
+    }
+}
+
+/// Returns the time of a message, from milliseconds since 1970; null if it has none.
+pub(crate) fn time_of(timestamp_ms: i64) -> Value<'static> {
+    let time = Timestamp::from_millisecond(timestamp_ms).ok();
+    time.filter(|_| timestamp_ms >= 0)
+        .map_or(Value::Null, Value::Time)
 }
 
 impl Record for FilteredMessage<'_> {
@@ -93,11 +110,7 @@ impl Record for FilteredMessage<'_> {
         let message = self.message;
         match variable {
             Variable::Key => message.key.as_deref().map_or(Value::Null, Value::of_bytes),
-            Variable::Timestamp => {
-                let time = Timestamp::from_millisecond(message.timestamp_ms).ok();
-                time.filter(|_| message.timestamp_ms >= 0)
-                    .map_or(Value::Null, Value::Time)
-            }
+            Variable::Timestamp => time_of(message.timestamp_ms),
             Variable::Exchange => Value::Text(Cow::Borrowed(&message.exchange)),
             Variable::RoutingKey => Value::Text(Cow::Borrowed(self.key)),
             Variable::Priority => Value::Int(message.priority.into()),
@@ -110,13 +123,7 @@ impl Record for FilteredMessage<'_> {
     }
 
     fn header(&self, name: &str) -> Option<Value<'_>> {
-        let mut found = None;
-        self.headers(&mut |known, value| {
-            if known == name.as_bytes() {
-                found = Some(value.into_value());
-            }
-        });
-        found
+        self.owned_header(name)
     }
 
     /// Headers that a front end keeps in a form of its own are decoded each time.
