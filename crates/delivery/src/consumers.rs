@@ -6,7 +6,8 @@ use stafett_queue::consumers::ConsumerConflict;
 use stafett_queue::{ConsumerKey, ConsumerRules};
 
 use super::dispatcher::Dispatcher;
-use super::filtered::{self, MessageFilter};
+use super::filtered::MessageFilter;
+use super::finder;
 use super::grown_lanes::GrownLanes;
 use super::outbox::{Delivery, Event, Outbox, Withdrawn};
 use super::shared_credit::Credit;
@@ -123,7 +124,7 @@ impl Dispatcher {
             (key, new_group)
         };
         if let Some(filter) = new_group {
-            filtered::spawn(self, &context, key, filter);
+            finder::spawn(self, &context, key, filter);
         }
         self.dispatch();
         Ok(Some(Consumer {

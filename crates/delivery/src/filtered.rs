@@ -1,17 +1,14 @@
 //! Consumers with a filter: each gets the messages for which its filter is true, and leaves others in their
 //! places.
 //!
-//! Consumers with equal filters are one group. A task of the group searches the messages, each once, and gives
-//! those that the filter accepts to its members in turn, the highest priority first. A message that returns
-//! to its place behind the search is looked at again.
+//! Consumers with equal filters are one group. Its task (`finder`) searches the messages, each once, and
+//! gives those that the filter accepts to its members in turn, the highest priority first. A message that
+//! returns to its place behind the search is examined again.
 //!
 //! Nothing is read while no member has credit and room: the message that was found last is kept.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use stafett_model::StoredMessage;
 use stafett_queue::{ConsumerKey, DeliveryId};
@@ -20,29 +17,17 @@ use crate::consumers::ConsumerLink;
 use crate::context::DeliveryContext;
 use crate::dispatcher::{DeliveryState, Dispatcher};
 use crate::expire::value_bytes;
+use crate::finder::FoundMessage;
 use crate::hand_out::IN_FLIGHT_MAX;
-use crate::lanes::LogOwnership;
+use crate::outbox::Delivery;
 use crate::pull::PulledBatch;
-use crate::search::{FoundMessage, Search, SearchBounds, SearchOrder};
 use crate::shared_credit::Credit;
 use crate::source::Waiter;
 
-/// Messages that are given together, and their bytes.
-const TOGETHER: usize = 256;
-const TOGETHER_BYTES: usize = 256 << 10;
-/// Bounds on the messages examined in one step.
-const STEP: SearchBounds = SearchBounds {
-    messages: 4096,
-    bytes: 4 << 20,
-};
-/// Returned messages examined before other tasks get their turns.
-const TURN_MESSAGES: usize = 64;
 /// Distinct filters of a dispatcher.
 pub(super) const GROUPS_MAX: usize = 100;
 /// Returned messages that a group remembers; beyond that its search begins anew.
-const PUT_BACK_MAX: usize = if cfg!(test) { 8 } else { 100_000 };
-/// Pause after a log could not be read, or a delivery could not be recorded.
-const STALLED: Duration = Duration::from_secs(1);
+pub(super) const PUT_BACK_MAX: usize = if cfg!(test) { 8 } else { 100_000 };
 
 /// Condition on messages. Equal ones have the same source.
 pub trait MessageFilter: fmt::Debug + Send + Sync {
@@ -65,46 +50,17 @@ pub(super) struct FilterGroup {
     begins_anew: bool,
 }
 
-/// Search of a group's messages.
-struct Finder {
-    dispatcher: Arc<Dispatcher>,
-    context: Arc<DeliveryContext>,
-    group: ConsumerKey,
-    filter: Arc<dyn MessageFilter>,
-    order: SearchOrder,
-    search: Search,
-    /// Message that no member could take yet.
-    found: Option<FoundMessage>,
-    /// Messages behind the search that are to be examined again, in the order of their hand-out.
-    again: BTreeSet<(Reverse<u32>, u64)>,
-    /// Taken messages, and the consumers that get them, in the same order.
-    batch: PulledBatch,
-    takers: Vec<Taker>,
-}
-
 /// Consumer that gets a message.
-struct Taker {
-    key: ConsumerKey,
-    settles: bool,
+pub(super) struct Taker {
+    pub(super) key: ConsumerKey,
+    pub(super) settles: bool,
     /// Credit that the message has taken.
     credit: Option<Arc<Credit>>,
 }
 
-/// Result of a step.
-enum FindStep {
-    /// There may be more messages.
-    Moved,
-    /// There is no message, or no member that can take one.
-    Waits,
-    /// A log could not be read or written.
-    Stalled,
-    /// The group has no members.
-    Ended,
-}
-
 /// Result of the attempt to give a message to a member.
-enum Given {
-    Taken,
+pub(super) enum Given {
+    Taken(Taker),
     /// The message is no longer ready. The credit taken for it is to be given back without any lock held.
     Lost(Option<Taker>),
     /// No member can take it now.
@@ -173,6 +129,23 @@ impl DeliveryState {
         !self.groups.is_empty()
     }
 
+    /// Returns true if a member of a group can take a message; `None` if the group has ended.
+    pub(super) fn group_can_take(&self, id: ConsumerKey) -> Option<bool> {
+        let mut members = self.members(id)?.iter();
+        Some(members.any(|(_, key)| self.state.consumers.may_take(*key)))
+    }
+
+    /// Takes the messages of a group that have returned. True if all are to be examined again.
+    pub(super) fn take_put_back(&mut self, id: ConsumerKey) -> (Vec<DeliveryId>, bool) {
+        let Some(group) = self.group(id) else {
+            return (Vec::new(), false);
+        };
+        (
+            std::mem::take(&mut group.put_back),
+            std::mem::take(&mut group.begins_anew),
+        )
+    }
+
     fn group(&mut self, id: ConsumerKey) -> Option<&mut FilterGroup> {
         self.groups.iter_mut().find(|group| group.id == id)
     }
@@ -184,11 +157,16 @@ impl DeliveryState {
     }
 
     /// Gives a message to the first member of a group that can take it.
-    fn give_found(&mut self, finder: &mut Finder, found: &FoundMessage) -> Given {
-        let Some(members) = self.members(finder.group).map(<[_]>::to_vec) else {
+    pub(super) fn give_to_group(
+        &mut self,
+        group: ConsumerKey,
+        (dispatcher, context): (&Arc<Dispatcher>, &DeliveryContext),
+        found: &FoundMessage,
+        batch: &mut PulledBatch,
+    ) -> Given {
+        let Some(members) = self.members(group).map(<[_]>::to_vec) else {
             return Given::Ended;
         };
-        let (dispatcher, context) = (&finder.dispatcher, &finder.context);
         if !found.is_deliverable(dispatcher, context, &self.settings) {
             return Given::Lost(None);
         }
@@ -201,20 +179,17 @@ impl DeliveryState {
             };
             let holder = taker.settles.then_some(key);
             let bytes = value_bytes(&found.message);
-            let handed = self.state.choose(found.id, holder, bytes, finder.batch.marks());
-            let Some(handed) = handed else {
+            let Some(handed) = self.state.choose(found.id, holder, bytes, batch.marks()) else {
                 return Given::Lost(Some(taker));
             };
-            finder.batch.add(found.id, found.message.clone(), handed);
-            finder.takers.push(taker);
-            if let (Some(link), Some(delivery)) = (self.links.get_mut(&key), finder.batch.deliveries().last())
-            {
-                link.chosen_bytes += delivery.bytes();
+            let bytes = batch.add(found.id, found.message.clone(), handed);
+            if let Some(link) = self.links.get_mut(&key) {
+                link.chosen_bytes += bytes;
             }
-            if let Some(group) = self.group(finder.group) {
+            if let Some(group) = self.group(group) {
                 group.pass_turn(priority, key);
             }
-            return Given::Taken;
+            return Given::Taken(taker);
         }
         Given::Blocked
     }
@@ -254,7 +229,7 @@ impl DeliveryState {
 
     /// Takes the reservations of a group that it does not need: their credit is to be given back without any
     /// lock held. With `has_found`, members that can take a message keep theirs.
-    fn unused_credit(&mut self, group: ConsumerKey, has_found: bool) -> Vec<Arc<Credit>> {
+    pub(super) fn unused_credit(&mut self, group: ConsumerKey, has_found: bool) -> Vec<Arc<Credit>> {
         let members = self.members(group).map(<[_]>::to_vec).unwrap_or_default();
         let reserved = members.into_iter().filter_map(|(_, key)| {
             if has_found && self.state.consumers.may_take(key) {
@@ -267,8 +242,24 @@ impl DeliveryState {
         reserved.collect()
     }
 
+    /// Puts a chosen message among the pending deliveries of its consumer. Returns false if that has ended.
+    pub(super) fn put_chosen(&mut self, taker: &Taker, delivery: Delivery) -> bool {
+        let Some(link) = self.links.get_mut(&taker.key) else {
+            return false;
+        };
+        let (id, bytes) = (delivery.id, delivery.bytes());
+        link.chosen_bytes = link.chosen_bytes.saturating_sub(bytes);
+        link.pending_bytes += bytes;
+        link.pending.push(delivery);
+        if !taker.settles {
+            let (state, changes) = self.parts();
+            state.complete(id, changes);
+        }
+        true
+    }
+
     /// Forgets the messages that consumers were about to get.
-    fn forget_chosen(&mut self, takers: &[Taker]) {
+    pub(super) fn forget_chosen(&mut self, takers: &[Taker]) {
         for taker in takers {
             if let Some(link) = self.links.get_mut(&taker.key) {
                 link.chosen_bytes = 0;
@@ -311,253 +302,9 @@ impl ConsumerLink {
 
 impl Taker {
     /// Returns the credit of a message that the consumer does not get.
-    fn give_back(self) {
+    pub(super) fn give_back(self) {
         if let Some(credit) = self.credit {
             credit.release(1);
         }
-    }
-}
-
-/// Begins to search for the messages of a group.
-pub(super) fn spawn(
-    dispatcher: &Arc<Dispatcher>,
-    context: &Arc<DeliveryContext>,
-    group: ConsumerKey,
-    filter: Arc<dyn MessageFilter>,
-) {
-    // Partitions of a topic take turns by age.
-    let order = match dispatcher.ownership {
-        LogOwnership::Topic => SearchOrder::Oldest,
-        LogOwnership::Own => SearchOrder::Priority,
-    };
-    let Some(search) = dispatcher.search(order, STEP, &[]) else {
-        return;
-    };
-    let finder = Finder {
-        group,
-        order,
-        search,
-        found: None,
-        again: BTreeSet::new(),
-        batch: PulledBatch::new(dispatcher),
-        takers: Vec::new(),
-        dispatcher: Arc::clone(dispatcher),
-        context: Arc::clone(context),
-        filter,
-    };
-    let stop = context.stop.clone();
-    context.tasks.spawn(async move {
-        stop.run_until_cancelled_owned(finder.run()).await;
-    });
-}
-
-impl Finder {
-    async fn run(mut self) {
-        let signal = self.dispatcher.searches();
-        loop {
-            let changed = signal.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            match self.step().await {
-                FindStep::Moved => tokio::task::yield_now().await,
-                FindStep::Waits => {
-                    self.rest();
-                    changed.await;
-                }
-                FindStep::Stalled => tokio::time::sleep(STALLED).await,
-                FindStep::Ended => return,
-            }
-        }
-    }
-
-    /// Gives messages to members until there are no more, or no member can take one.
-    async fn step(&mut self) -> FindStep {
-        if let Some(step) = self.begin_step() {
-            return step;
-        }
-        let mut bytes = 0;
-        let step = loop {
-            if self.takers.len() == TOGETHER || bytes >= TOGETHER_BYTES {
-                break FindStep::Moved;
-            }
-            let found = match self.found.take() {
-                Some(found) => found,
-                None => match self.next().await {
-                    Ok(found) => found,
-                    Err(step) => break step,
-                },
-            };
-            bytes += found.message.bytes();
-            let dispatcher = Arc::clone(&self.dispatcher);
-            let given = dispatcher.lock().give_found(self, &found);
-            match given {
-                Given::Taken | Given::Lost(None) => {}
-                Given::Lost(Some(taker)) => taker.give_back(),
-                Given::Blocked => {
-                    self.found = Some(found);
-                    // Room is known once the taken messages are in the outboxes.
-                    let all_wait = self.takers.is_empty();
-                    break if all_wait {
-                        FindStep::Waits
-                    } else {
-                        FindStep::Moved
-                    };
-                }
-                Given::Ended => break FindStep::Ended,
-            }
-        };
-        if self.send().await {
-            step
-        } else {
-            FindStep::Stalled
-        }
-    }
-
-    /// Takes the messages that have returned. Returns a step if there is nothing to be done now.
-    fn begin_step(&mut self) -> Option<FindStep> {
-        let begins_anew = {
-            let mut inner = self.dispatcher.lock();
-            let Some(members) = inner.members(self.group) else {
-                return Some(FindStep::Ended);
-            };
-            if !members
-                .iter()
-                .any(|(_, key)| inner.state.consumers.may_take(*key))
-            {
-                return Some(FindStep::Waits);
-            }
-            let group = inner.group(self.group)?;
-            let back = std::mem::take(&mut group.put_back);
-            self.again
-                .extend(back.into_iter().map(|id| (Reverse(id.lane), id.offset)));
-            std::mem::take(&mut group.begins_anew) || self.again.len() > PUT_BACK_MAX
-        };
-        if begins_anew {
-            self.again.clear();
-            self.found = None;
-            self.search.restart();
-        }
-        self.search.go_on(STEP);
-        // Another message may come before the one that no member could take.
-        let may_be_later = self.has_priorities() || !self.again.is_empty();
-        if let Some(found) = self.found.take_if(|_| may_be_later) {
-            self.look_again(found.id);
-        }
-        None
-    }
-
-    fn has_priorities(&self) -> bool {
-        self.order == SearchOrder::Priority && self.search.has_lanes()
-    }
-
-    fn look_again(&mut self, id: DeliveryId) {
-        self.again.insert((Reverse(id.lane), id.offset));
-    }
-
-    /// Returns the next message that the filter accepts: one that has returned, or one that was not examined.
-    async fn next(&mut self) -> Result<FoundMessage, FindStep> {
-        let filter = Arc::clone(&self.filter);
-        let wants = |message: &StoredMessage| filter.is_true_of(message);
-        let has_priorities = self.has_priorities();
-        let mut examined = 0_usize;
-        while let Some((Reverse(lane), offset)) = self.again.pop_first() {
-            let id = DeliveryId { lane, offset };
-            if has_priorities {
-                let above = self.search.next_above(Some(lane), wants).await;
-                if above.is_some() || self.search.is_at_bound() || self.search.is_unreadable() {
-                    self.look_again(id);
-                    return above.ok_or_else(|| self.end_of_search());
-                }
-            }
-            examined += 1;
-            if examined.is_multiple_of(TURN_MESSAGES) {
-                tokio::task::yield_now().await;
-            }
-            match self.search.again(id, wants).await {
-                Ok(Some(found)) => return Ok(found),
-                Ok(None) => {}
-                Err(_) => {
-                    self.look_again(id);
-                    return Err(FindStep::Stalled);
-                }
-            }
-        }
-        let found = self.search.next_above(None, wants).await;
-        found.ok_or_else(|| self.end_of_search())
-    }
-
-    /// Returns the step that follows from the end of a search.
-    fn end_of_search(&self) -> FindStep {
-        if self.search.is_at_bound() {
-            FindStep::Moved
-        } else if self.search.is_unreadable() {
-            FindStep::Stalled
-        } else {
-            FindStep::Waits
-        }
-    }
-
-    /// Gives back what is not needed while there is nothing to do.
-    fn rest(&mut self) {
-        if self.found.is_none() {
-            self.search.rest();
-        }
-        let has_found = self.found.is_some();
-        let unused = self.dispatcher.lock().unused_credit(self.group, has_found);
-        for credit in unused {
-            credit.release(1);
-        }
-    }
-
-    /// Puts the taken messages into the outboxes once their delivery is stored. Returns false if it cannot be
-    /// stored: the messages return to their places.
-    async fn send(&mut self) -> bool {
-        if self.takers.is_empty() {
-            return true;
-        }
-        let stored = self.batch.mark_delivered(&self.context).await.is_ok();
-        let batch = std::mem::replace(&mut self.batch, PulledBatch::new(&self.dispatcher));
-        let takers = std::mem::take(&mut self.takers);
-        if !stored {
-            self.dispatcher.lock().forget_chosen(&takers);
-            drop(batch);
-            for taker in takers {
-                taker.give_back();
-            }
-            return false;
-        }
-        let (dispatcher, deliveries) = batch.into_parts();
-        let (mut back, mut left) = (Vec::new(), Vec::new());
-        {
-            let mut inner = dispatcher.lock();
-            for (delivery, taker) in deliveries.into_iter().zip(takers) {
-                let Some(link) = inner.links.get_mut(&taker.key) else {
-                    // The consumer has ended meanwhile.
-                    back.push(delivery.id);
-                    left.push(taker);
-                    continue;
-                };
-                let bytes = delivery.bytes();
-                link.chosen_bytes = link.chosen_bytes.saturating_sub(bytes);
-                link.pending_bytes += bytes;
-                let (id, is_redelivered) = (delivery.id, delivery.redelivered);
-                link.pending.push(delivery);
-                if !taker.settles {
-                    let (state, changes) = inner.parts();
-                    state.complete(id, changes);
-                }
-                dispatcher.count_given(&self.context, taker.settles, is_redelivered);
-                self.context.metrics.delivered.inc();
-            }
-            inner.fill_outboxes(&dispatcher);
-            self.context.mark_dirty(&dispatcher, &mut inner);
-        }
-        if !back.is_empty() {
-            dispatcher.return_unseen(&back);
-        }
-        for taker in left {
-            taker.give_back();
-        }
-        true
     }
 }

@@ -7,7 +7,8 @@
 //! - `context`: journal, clock, tasks and lists of work of all dispatchers of one kind
 //! - `dispatcher`: one dispatcher and its state; `lanes`: its logs; `grown_lanes`: those to check for growth
 //! - `hand_out`: the hand-out; `expire`: messages that expire or are dropped instead; `read_ahead`: reading
-//! - `consumers`: consumers; `filtered`: those with a filter; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `consumers`: consumers; `pull`: messages pulled by a caller; `search`: reads without effect
+//! - `filtered`: consumers with a filter; `finder`: the search for their messages
 //! - `selection`: an index of messages by the value of a header
 //! - `leases`: messages in flight that return after a time; `held`: messages in flight with their holders
 //! - `settling`: settlements and purges; `settle_on_append`: settlement by an append that stores elsewhere;
@@ -29,6 +30,7 @@ mod dispatcher;
 mod expire;
 mod expiry_timer;
 mod filtered;
+mod finder;
 mod grown_lanes;
 mod hand_out;
 mod held;

@@ -108,14 +108,17 @@ impl PulledBatch {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
 
-    /// Adds a message that was taken out of its turn.
-    pub(super) fn add(&mut self, id: DeliveryId, message: StoredMessage, handed: DeliveryInfo) {
-        self.deliveries.push(Delivery {
+    /// Adds a message that was taken out of its turn. Returns the bytes of its delivery.
+    pub(super) fn add(&mut self, id: DeliveryId, message: StoredMessage, handed: DeliveryInfo) -> usize {
+        let delivery = Delivery {
             id,
             message,
             redelivered: handed.redelivered,
             delivery_count: handed.returns,
-        });
+        };
+        let bytes = delivery.bytes();
+        self.deliveries.push(delivery);
+        bytes
     }
 
     /// Returns the changes that tell of its deliveries, which are added to.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use stafett_journal::Journal;
 use stafett_model::{Arrival, Epoch, Offset, StoredMessage};
-use stafett_queue::{DeliveryId, Lane, QueueSettings};
+use stafett_queue::{DeliveryId, Lane};
 use stafett_topics::{ReadEnd, Tail, TailItem};
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
+use super::finder::FoundMessage;
 use super::selection::Selected;
 
 /// Messages examined before other tasks get their turns.
@@ -72,15 +73,6 @@ struct SearchedLane {
     tail: Tail,
     /// Message that was found, and not returned yet.
     found: Option<(u64, StoredMessage, Epoch)>,
-}
-
-/// A message that a search has found.
-#[derive(Debug)]
-pub(super) struct FoundMessage {
-    pub(super) id: DeliveryId,
-    pub(super) message: StoredMessage,
-    /// Epoch that stored the message.
-    pub(super) stored_by: Epoch,
 }
 
 /// State of a message.
@@ -448,18 +440,6 @@ enum NextPlace {
     /// A message that may be wanted is not ready: the search has passed it.
     NotReady,
     AtEnd,
-}
-
-impl FoundMessage {
-    /// Returns true if it is neither expired nor one that ended with an earlier run.
-    pub(super) fn is_deliverable(
-        &self,
-        dispatcher: &Dispatcher,
-        context: &DeliveryContext,
-        settings: &QueueSettings,
-    ) -> bool {
-        dispatcher.is_deliverable(settings, context, &self.message, self.stored_by)
-    }
 }
 
 impl SearchedLane {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stafett_model::DeathReason;
 use stafett_queue::{DeliveryId, ReturnOutcome};
 
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{DeliveryState, Dispatcher};
 use super::grown_lanes::GrownLanes;
 
 /// Settlement of a message in flight.
@@ -84,15 +84,7 @@ impl Dispatcher {
             }
             context.mark_dirty(self, &mut inner);
             self.count_settled(&context, (completed, requeued, discarded));
-            let back = settlements.iter().filter(|(_, what)| *what == Settle::Requeue);
-            let back: Vec<_> = back.map(|(id, _)| *id).collect();
-            let goes_back = !back.is_empty();
-            if goes_back {
-                inner.on_put_back(&back);
-            } else if inner.has_groups() {
-                // Their consumers have credit again.
-                inner.wake_searches();
-            }
+            let goes_back = inner.note_settled(settlements);
             let is_limited = inner.settings.has_limits() && goes_back;
             if is_limited {
                 // All stored messages count towards the limits.
@@ -136,5 +128,20 @@ impl Dispatcher {
             self.touch(&context);
         }
         Ok(purged)
+    }
+}
+
+impl DeliveryState {
+    /// Wakes those that look for messages or wait for credit. Returns true if a message has returned.
+    fn note_settled(&mut self, settlements: &[(DeliveryId, Settle)]) -> bool {
+        let back = settlements.iter().filter(|(_, what)| *what == Settle::Requeue);
+        let back: Vec<_> = back.map(|(id, _)| *id).collect();
+        let goes_back = !back.is_empty();
+        if goes_back {
+            self.on_put_back(&back);
+        } else if self.has_groups() {
+            self.wake_searches();
+        }
+        goes_back
     }
 }

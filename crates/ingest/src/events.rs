@@ -39,6 +39,25 @@ pub(crate) struct Rules<'a> {
     pub(crate) unknown: Unknown,
 }
 
+impl Rules<'_> {
+    /// Returns the number of the topic that a field of an event names.
+    fn topic(&self, line: usize, of_field: impl Fn(&str) -> Option<Bytes>) -> Result<usize, Problem> {
+        let Some((name, topics)) = self.topic_field else {
+            return Ok(0);
+        };
+        let wanted = of_field(name);
+        let is_wanted = |topic: &String| wanted.as_deref() == Some(topic.as_bytes());
+        topics.iter().position(is_wanted).ok_or_else(|| {
+            let expected = format!("one of {}", topics.join(", "));
+            let why = format!("line {line}: the field {name} is not {expected}");
+            let problem = Problem::new(Code::Schema, why).with("line", line);
+            problem
+                .with("path", format!("/{name}"))
+                .with("expected", expected)
+        })
+    }
+}
+
 /// Records of a body.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -132,23 +151,7 @@ fn event(
                 .with("path", name)
         })?),
     };
-    let topic = match rules.topic_field {
-        None => 0,
-        Some((name, topics)) => {
-            let wanted = of_field(name);
-            let place = topics
-                .iter()
-                .position(|topic| wanted.as_deref() == Some(topic.as_bytes()));
-            place.ok_or_else(|| {
-                let expected = format!("one of {}", topics.join(", "));
-                let why = format!("line {line}: the field {name} is not {expected}");
-                let problem = Problem::new(Code::Schema, why).with("line", line);
-                problem
-                    .with("path", format!("/{name}"))
-                    .with("expected", expected)
-            })?
-        }
-    };
+    let topic = rules.topic(line, of_field)?;
     let count = fields.0.len();
     if let Some(schema) = rules.schema {
         fit(schema, line, document)?;

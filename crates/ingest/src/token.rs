@@ -140,8 +140,8 @@ impl Check {
     }
 }
 
-/// Returns the algorithm that a header names. `None` if it is unknown, or if the header asks for rules that are
-/// not known here (RFC 7515, 4.1.11; RFC 7797).
+/// Returns the algorithm that a header names. `None` if it is unknown, or if the header asks for rules that
+/// are not known here (RFC 7515, 4.1.11; RFC 7797).
 fn signing(header: &str) -> Option<Signing> {
     let header = read(header)?;
     let has_extension = header.contains_key("crit") || header.contains_key("b64");

@@ -9,7 +9,7 @@
 //! - [`live`]: subscriptions of clients to live topics
 //! - `router`: exchanges by name, and routing through them
 //! - `spec`: settings of exchanges and bindings
-//! - `filter`: conditions of bindings on content
+//! - `filter`: conditions of bindings and consumers; `content`: messages as they see them
 //! - `attributes`: readers of the headers and properties of messages
 //! - `message_view`: the parts of a message that routing uses
 //! - `routes`: result of routing
@@ -18,6 +18,7 @@
 
 mod attributes;
 mod cache_prefetch;
+mod content;
 mod filter;
 mod hash;
 mod hash_trie;
@@ -30,6 +31,7 @@ mod spec;
 mod tables;
 
 pub use attributes::{AttributeReaders, ReadAttributes};
+pub use content::{Content, StoredContent};
 pub use filter::{Filter, FilterWork};
 pub use hops::{FilteredHop, Hop, Target};
 pub use message_view::{HeaderValue, KeyOnly, MessageView};

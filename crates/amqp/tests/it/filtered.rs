@@ -38,6 +38,7 @@ async fn messages_of_a_consumer_that_ends_before_they_are_recorded_return() {
         client.cancel("odd").await;
         assert!(client.delivered.is_empty());
         server.journal.release();
+        while server.journal.commit(0) {}
         let returned = async {
             while counts() != (3, 0) {
                 tokio::task::yield_now().await;

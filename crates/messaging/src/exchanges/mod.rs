@@ -7,7 +7,7 @@
 //! - `namespace`: one namespace; every change is planned, staged and applied under its lock
 //! - `tables`: the contents of a namespace, in the orders of the look-ups
 //! - `target`, `resolver`: targets of routing, by name
-//! - `routed_message`: a message as exchanges and filters see it
+//! - `routed_message`: a message as exchanges see it
 //! - `exchange`, `binding`: definitions and their stored formats; `load`: loading them
 //! - `namespace_removal`: deletion of namespaces
 //! - `counts`: counters of one exchange

@@ -34,8 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "messaging",
         &[
-            "access", "counters", "delivery", "expr", "journal", "model", "queue", "routing", "store",
-            "topics",
+            "access", "counters", "delivery", "journal", "model", "queue", "routing", "store", "topics",
         ],
     ),
     (

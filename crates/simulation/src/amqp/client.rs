@@ -1,6 +1,7 @@
 //! A client: one connection with one channel, on which it publishes with confirms and consumes.
 
 mod answers;
+mod consumer;
 mod transacting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use stafett_amqp_wire::methods::{basic, channel, confirm, connection, tx};
 use stafett_amqp_wire::{Method, PropertiesBuilder, TableBuilder, Value, frame};
 
+use self::consumer::{Consumer, FILTERS};
 pub(super) use self::transacting::TRANSACTIONAL;
 use self::transacting::Transacting;
 use super::copies::{Copies, CopyId, Made};
@@ -62,46 +64,6 @@ pub(super) struct Client {
 struct Held {
     id: CopyId,
     from: Made,
-}
-
-/// A consumer, and the first deliveries that it received.
-#[derive(Debug, Clone)]
-struct Consumer {
-    from: Made,
-    /// Ended consumers of its queue when it began; `None` if the last one ended too recently.
-    ends: Option<u32>,
-    began_ms: i64,
-    /// The last message of each publisher and priority.
-    last: BTreeMap<(u64, u8), usize>,
-}
-
-impl Consumer {
-    fn new(copies: &Copies, queue: u8, now_ms: i64) -> Self {
-        Self {
-            from: copies.now(queue),
-            ends: copies.ends_before(queue, now_ms),
-            began_ms: now_ms,
-            last: BTreeMap::new(),
-        }
-    }
-
-    /// Checks the order of a publisher's first deliveries. Skipped if another consumer may have returned
-    /// messages.
-    fn on_first(&mut self, copies: &Copies, number: usize) -> Result<(), Finding> {
-        let queue = self.from.queue;
-        let is_alone = copies.is_now(self.from) && self.ends == Some(copies.ends(queue));
-        let Some(stream) = copies.stream(number, queue).filter(|_| is_alone) else {
-            return Ok(());
-        };
-        match self.last.insert(stream, number) {
-            Some(before) if before > number && !copies.was_full_since(self.began_ms) => {
-                Err(Finding(format!(
-                    "message {number} was published before {before} and comes behind it from queue {queue}"
-                )))
-            }
-            Some(_) | None => Ok(()),
-        }
-    }
 }
 
 const PREFETCH: [u16; 4] = [0, 1, 7, 100];
@@ -264,11 +226,19 @@ impl Client {
         self.consumed += 1;
         let tag = format!("c{}", self.consumed);
         self.asked += 1;
+        let turn = usize::try_from(self.consumed).unwrap_or(0) % FILTERS.len();
+        let filter = FILTERS.get(turn).and_then(Option::as_ref);
         self.consumers
-            .insert(tag.clone(), Consumer::new(copies, queue, now_ms));
+            .insert(tag.clone(), Consumer::new(copies, queue, filter, now_ms));
+        let arguments = filter.map(|filter| {
+            TableBuilder::new()
+                .with("x-stafett-filter", filter.source)
+                .finish()
+        });
         self.send(basic::Consume {
             queue: (*name).into(),
             consumer_tag: tag.into(),
+            arguments: arguments.unwrap_or_default(),
             ..basic::Consume::default()
         });
     }

@@ -123,6 +123,25 @@ pub(super) fn surroundings(matches: &ArgMatches, steps: Steps) -> anyhow::Result
     })
 }
 
+/// Answers /metrics, if that is wanted.
+async fn answer_scrapes(
+    matches: &ArgMatches,
+    sinks: impl Iterator<Item = (&Definition, &Arc<Status>)>,
+    scrapes: &TaskTracker,
+) -> anyhow::Result<()> {
+    let Some(address) = matches.get_one::<String>(METRICS) else {
+        return Ok(());
+    };
+    let known = sinks.map(|(sink, status)| Known {
+        name: sink.name.clone(),
+        to: sink.target.word(),
+        status: Arc::clone(status),
+    });
+    let bound = metrics::serve(address, known.collect(), scrapes).await?;
+    writeln!(io::stdout(), "metrics listening on {bound}")?;
+    Ok(())
+}
+
 /// Runs sinks until a signal.
 pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Result<()> {
     log_to_stderr();
@@ -142,16 +161,7 @@ pub(super) fn run(matches: &ArgMatches, sinks: Vec<Definition>) -> anyhow::Resul
         let tasks = TaskTracker::new();
         let states: Vec<_> = sinks.iter().map(|_| Arc::new(Status::default())).collect();
         let scrapes = TaskTracker::new();
-        if let Some(address) = matches.get_one::<String>(METRICS) {
-            let known = sinks.iter().zip(&states);
-            let known = known.map(|(sink, status)| Known {
-                name: sink.name.clone(),
-                to: sink.target.word(),
-                status: Arc::clone(status),
-            });
-            let bound = metrics::serve(address, known.collect(), &scrapes).await?;
-            writeln!(io::stdout(), "metrics listening on {bound}")?;
-        }
+        answer_scrapes(matches, sinks.iter().zip(&states), &scrapes).await?;
         // They rest by the pause of their apps.
         let (_rests, resting) = watch::channel(false);
         let mut running = Vec::new();

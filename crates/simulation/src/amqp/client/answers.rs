@@ -144,10 +144,12 @@ impl Client {
                 let from = from.ok_or_else(|| Finding(format!("nobody consumes as {deliver:?}")))?;
                 let (tag, redelivered) = (deliver.delivery_tag, deliver.redelivered);
                 let number = self.on_message(from, (tag, redelivered), body, copies, now_ms, notes)?;
-                if let Some(consumer) = self.consumers.get_mut(&*deliver.consumer_tag)
-                    && !redelivered
-                {
-                    consumer.on_first(copies, number)?;
+                let priority = self.incoming.properties.read().priority;
+                if let Some(consumer) = self.consumers.get_mut(&*deliver.consumer_tag) {
+                    consumer.check_filter(number, priority)?;
+                    if !redelivered {
+                        consumer.on_first(copies, number)?;
+                    }
                 }
             }
             Basic::GetOk(got) if !self.is_closing => {
