@@ -2,7 +2,7 @@
 
 use stafett_model::{DeathReason, Epoch, StoredMessage};
 use stafett_queue::expiry::lifetime_ms;
-use stafett_queue::{Overflow, QueueSettings, ReadyMessage};
+use stafett_queue::{DeliveryId, Overflow, QueueSettings, ReadyMessage};
 
 use super::context::DeliveryContext;
 use super::dispatcher::{DeliveryState, Dispatcher};
@@ -79,6 +79,7 @@ impl DeliveryState {
         let at_once = has_no_time && is_awaited && wanted && self.state.consumers.any_ready();
         let reason = match expires {
             Some(at) if at <= turn.now_ms && !at_once => Some(DeathReason::Expired),
+            _ if self.was_returned_too_often(ready.id) => Some(DeathReason::DeliveryLimit),
             _ => too_many.then_some(DeathReason::Length),
         };
         if let Some(reason) = reason {
@@ -127,6 +128,15 @@ impl DeliveryState {
             Err(message) => self.read_ahead.put_back(ready, *message, found.stored_by),
         }
         None
+    }
+
+    /// Returns true if a ready message was returned more often than it may be: deliveries of chosen messages
+    /// count as returned when the broker ends before they are settled.
+    pub(super) fn was_returned_too_often(&self, id: DeliveryId) -> bool {
+        let returns = || self.state.lane(id.lane).map_or(0, |lane| lane.returns(id.offset));
+        self.settings
+            .delivery_limit
+            .is_some_and(|limit| returns() > limit)
     }
 
     /// Returns true if the dispatcher is over its limits and has to drop the oldest message.

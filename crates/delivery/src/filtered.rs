@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use stafett_model::StoredMessage;
-use stafett_queue::{ConsumerKey, DeliveryId};
+use stafett_queue::{Changes, ConsumerKey, DeliveryId};
 
 use crate::consumers::ConsumerLink;
 use crate::context::DeliveryContext;
@@ -63,6 +63,8 @@ pub(super) enum Given {
     Taken(Taker),
     /// The message is no longer ready. The credit taken for it is to be given back without any lock held.
     Lost(Option<Taker>),
+    /// The message was returned too often. It is in flight, and is to be returned once more.
+    Dead,
     /// No member can take it now.
     Blocked,
     Ended,
@@ -173,6 +175,11 @@ impl DeliveryState {
         if self.state.in_flight() >= IN_FLIGHT_MAX {
             return Given::Blocked;
         }
+        if self.was_returned_too_often(found.id) {
+            let (bytes, mut unstored) = (value_bytes(&found.message), Changes::default());
+            let taken = self.state.choose(found.id, None, bytes, &mut unstored);
+            return taken.map_or(Given::Lost(None), |_| Given::Dead);
+        }
         for (priority, key) in members {
             let Some(taker) = self.taker(dispatcher, key) else {
                 continue;
@@ -281,8 +288,8 @@ impl FilterGroup {
 }
 
 impl ConsumerLink {
-    /// Returns true if the outbox has room. Otherwise the consumer is to be blocked, and is resumed when there
-    /// is some.
+    /// Returns true if the outbox has room. Otherwise the consumer is to be blocked, and is resumed when
+    /// there is some.
     fn has_room(&self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> bool {
         // Room may have come before the waiter was visible.
         self.outbox.has_room(0) || !self.outbox.wait(Waiter::consumer(dispatcher, key))

@@ -14,6 +14,7 @@ use crate::filtered::{Given, MessageFilter, PUT_BACK_MAX, Taker};
 use crate::lanes::LogOwnership;
 use crate::pull::PulledBatch;
 use crate::search::{Search, SearchBounds, SearchOrder};
+use crate::settling::Settle;
 
 /// Messages that are given together, and their bytes.
 const TOGETHER: usize = 256;
@@ -155,6 +156,9 @@ impl Finder {
             match given {
                 Given::Taken(taker) => self.takers.push(taker),
                 Given::Lost(None) => {}
+                Given::Dead => {
+                    self.dispatcher.settle(&[(found.id, Settle::Requeue)]);
+                }
                 Given::Lost(Some(taker)) => taker.give_back(),
                 Given::Blocked => {
                     self.found = Some(found);

@@ -113,19 +113,19 @@ impl Check {
         let is_early = time("nbf").is_some_and(|begin| begin.is_none_or(|begin| now_s + skew_s < begin));
         let is_old = self.age_s.is_some_and(|age| {
             let issued = time("iat").flatten();
-            issued.is_none_or(|issued| now_s - issued > age as f64 + skew_s)
+            issued.is_none_or(|issued| now_s - issued > age as f64 + skew_s || issued > now_s + skew_s)
         });
         if is_over || is_early || is_old {
             return Err(TokenError::Over);
         }
-        let is = |wanted: &Option<String>, name: &str| {
-            wanted.as_ref().is_none_or(|wanted| match claims.get(name) {
-                Some(Value::String(text)) => text == wanted,
-                Some(Value::Array(texts)) => texts.iter().any(|text| text.as_str() == Some(wanted)),
-                _ => false,
-            })
+        let is_issuers = |issuer: &String| claims.get("iss").and_then(Value::as_str) == Some(issuer);
+        // One audience, or a list (RFC 7519, 4.1.3).
+        let is_for = |audience: &String| match claims.get("aud") {
+            Some(Value::String(text)) => text == audience,
+            Some(Value::Array(texts)) => texts.iter().any(|text| text.as_str() == Some(audience)),
+            Some(_) | None => false,
         };
-        if is(&self.issuer, "iss") && is(&self.audience, "aud") {
+        if self.issuer.as_ref().is_none_or(is_issuers) && self.audience.as_ref().is_none_or(is_for) {
             Ok(())
         } else {
             Err(TokenError::Other)

@@ -4,18 +4,14 @@ use bytestring::ByteString;
 use stafett_model::{Death, DeathReason, Message};
 
 /// Records that a message leaves `queue` as a dead letter; with `loses_keys`, under the queue's own routing
-/// key. An expired message loses its time to live: it would expire again at once.
+/// key. The message loses its time to live, whatever the reason: dead letters wait for as long as it takes.
 pub fn record(message: &mut Message, queue: &ByteString, reason: DeathReason, loses_keys: bool, now_ms: i64) {
     let keys_were_lost = keys_are_lost(message);
     let known = message
         .deaths
         .iter()
         .position(|death| death.queue == *queue && death.reason == reason);
-    let ttl_ms = if reason == DeathReason::Expired {
-        message.ttl_ms.take()
-    } else {
-        None
-    };
+    let ttl_ms = message.ttl_ms.take();
     let death = match known {
         Some(at) => {
             let death = message.deaths.remove(at);
@@ -75,6 +71,18 @@ mod tests {
         record(&mut message, &"a".into(), DeathReason::Expired, false, 1);
         record(&mut message, &"b".into(), DeathReason::Rejected, false, 2);
         record(&mut message, &"a".into(), DeathReason::Expired, false, 3);
+        for reason in [
+            DeathReason::Rejected,
+            DeathReason::Length,
+            DeathReason::DeliveryLimit,
+        ] {
+            let mut message = Message {
+                ttl_ms: Some(9),
+                ..Message::default()
+            };
+            record(&mut message, &"a".into(), reason, false, 1);
+            assert_eq!((message.ttl_ms, message.deaths[0].ttl_ms), (None, Some(9)));
+        }
         let seen: Vec<_> = message
             .deaths
             .iter()

@@ -304,3 +304,27 @@ async fn a_consumer_with_a_filter_may_be_the_only_active_one() {
     world.append(1, &["a3"]).await;
     assert_eq!(taken(&second).await, ["a3"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_ends_each_run_is_dead_lettered_at_last() {
+    let mut world = World::new(LogOwnership::Own).await;
+    world.append(1, &["a1"]).await;
+    for (round, wanted) in [1, 1, 0, 0].into_iter().enumerate() {
+        let limited = QueueSettings {
+            delivery_limit: Some(1),
+            ..QueueSettings::clone(&world.dispatcher.settings())
+        };
+        {
+            let mut inner = world.dispatcher.lock();
+            world.dispatcher.set_settings(&world.context, &mut inner, limited);
+        }
+        let (consumer, outbox) = world.filtered(spec(&Begins::new("a"), None));
+        assert_eq!(take(&outbox).await.len(), wanted, "round {round}");
+        world.dispatcher.dead_letters_stored().await;
+        let letters = world.journal.bounds(world.owner.letters).unwrap().end.0;
+        assert_eq!(letters, u64::from(wanted == 0));
+        drop(consumer);
+        world = world.restart(LogOwnership::Own).await;
+    }
+    assert_eq!(world.dispatcher.counts(), Counts::default());
+}

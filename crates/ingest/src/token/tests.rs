@@ -40,6 +40,8 @@ fn tokens_count_as_long_as_they_hold() {
     for (other, why) in [
         (json!({"iss": "others", "iat": 1000}), TokenError::Other),
         (json!({"iat": 1000}), TokenError::Other),
+        (json!({"iss": ["apps"], "iat": 1000}), TokenError::Other),
+        (json!({"iss": "apps", "iat": 5000}), TokenError::Over),
         (json!({"iss": "apps"}), TokenError::Over),
         (json!({"iss": "apps", "iat": 1000, "nbf": 2000}), TokenError::Over),
         (
