@@ -25,10 +25,19 @@ pub(super) struct ConsumerLink {
     pub(super) pending_bytes: usize,
     /// Bytes of the messages chosen for it that are not in `pending` yet.
     pub(super) chosen_bytes: usize,
+    /// Number of these messages that have taken shared credit.
+    pub(super) chosen: u32,
     /// True while a consumer with a filter is in line for shared credit.
     pub(super) waits_for_credit: bool,
     /// True if shared credit is taken for its next message.
     pub(super) has_reserved: bool,
+}
+
+impl ConsumerLink {
+    /// Returns the shared credit that it has taken for messages which are not in its outbox.
+    pub(super) fn unused_credit(&self) -> u32 {
+        self.chosen + u32::from(self.has_reserved)
+    }
 }
 
 /// Parameters of a consumer.
@@ -112,6 +121,7 @@ impl Dispatcher {
                 pending: Vec::new(),
                 pending_bytes: 0,
                 chosen_bytes: 0,
+                chosen: 0,
                 waits_for_credit: false,
                 has_reserved: false,
             };
@@ -138,7 +148,7 @@ impl Dispatcher {
         let Some(context) = self.context.upgrade() else {
             return;
         };
-        let (withdrawn, credit, has_reserved, last) = {
+        let (withdrawn, credit, unused, last) = {
             let mut inner = self.lock();
             let Some(link) = inner.links.remove(&key) else {
                 return;
@@ -163,10 +173,13 @@ impl Dispatcher {
                     inner.wake_at(&context, self, at);
                 }
             }
-            (withdrawn, link.credit, link.has_reserved, last)
+            let unused = link.unused_credit();
+            (withdrawn, link.credit, unused, last)
         };
-        if has_reserved && let Some(credit) = &credit {
-            credit.release(1);
+        if unused > 0
+            && let Some(credit) = &credit
+        {
+            credit.release(unused);
         }
         if let Some(Withdrawn { deliveries, waiting }) = withdrawn {
             if let Some(credit) = credit {
@@ -222,10 +235,14 @@ impl Dispatcher {
     pub(super) fn unblock_at_once(self: &Arc<Self>, consumers: impl Iterator<Item = ConsumerKey>) {
         let goes_on = {
             let mut inner = self.lock();
-            let mut unblocked = false;
+            let (mut unblocked, mut has_reserved) = (false, false);
             for consumer in consumers {
                 unblocked |= inner.state.consumers.unblock(consumer);
-                inner.reserve_credit(self, consumer);
+                has_reserved |= inner.reserve_credit(self, consumer);
+            }
+            if has_reserved {
+                // Its task gives the credit back if there is no message.
+                inner.wake_searches();
             }
             unblocked && inner.state.ready() > 0
         };

@@ -253,6 +253,26 @@ impl Dispatcher {
         inner.start_dead_letter_task(self, context);
     }
 
+    /// Ends a message in flight that was returned too often: it is dead-lettered, or dropped.
+    pub(super) fn end_message(self: &Arc<Self>, context: &Arc<DeliveryContext>, id: DeliveryId) {
+        let reason = DeathReason::DeliveryLimit;
+        let is_dropped = {
+            let mut inner = self.lock();
+            let is_dropped = inner.settings.dead_letter.is_none();
+            if is_dropped {
+                let (state, changes) = inner.parts();
+                state.complete(id, changes);
+                context.mark_dirty(self, &mut inner);
+            }
+            is_dropped
+        };
+        if is_dropped {
+            context.metrics.on_death(reason);
+        } else {
+            self.queue_dead_letters(context, vec![(id, reason)]);
+        }
+    }
+
     /// Stores letters in one append; those that were not stored remain in `taken`.
     async fn dead_letter_batch(
         self: &Arc<Self>,

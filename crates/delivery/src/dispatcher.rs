@@ -302,9 +302,20 @@ impl Dispatcher {
         inner.read_ahead.clear();
         let tokens = inner.logs.iter_mut().filter_map(LaneLog::take_token);
         context.wakeups.forget(self, tokens);
+        let mut unused = Vec::new();
         for (key, link) in std::mem::take(&mut inner.links) {
             inner.state.consumers.remove(key);
             link.outbox.tell(Event::ConsumerGone { token: link.token });
+            let count = link.unused_credit();
+            unused.extend(link.credit.filter(|_| count > 0).map(|credit| (credit, count)));
+        }
+        if !unused.is_empty() {
+            // Its release wakes other dispatchers, so no lock may be held.
+            context.tasks.spawn(async move {
+                for (credit, count) in unused {
+                    credit.release(count);
+                }
+            });
         }
         Ok(Some(inner.state.ready()))
     }

@@ -63,7 +63,7 @@ pub(super) enum Given {
     Taken(Taker),
     /// The message is no longer ready. The credit taken for it is to be given back without any lock held.
     Lost(Option<Taker>),
-    /// The message was returned too often. It is in flight, and is to be returned once more.
+    /// The message was returned too often. It is in flight, and is to be dead-lettered.
     Dead,
     /// No member can take it now.
     Blocked,
@@ -176,6 +176,9 @@ impl DeliveryState {
             return Given::Blocked;
         }
         if self.was_returned_too_often(found.id) {
+            if self.settings.dead_letter.is_some() && self.dead_letters.is_full() {
+                return Given::Blocked;
+            }
             let (bytes, mut unstored) = (value_bytes(&found.message), Changes::default());
             let taken = self.state.choose(found.id, None, bytes, &mut unstored);
             return taken.map_or(Given::Lost(None), |_| Given::Dead);
@@ -192,6 +195,7 @@ impl DeliveryState {
             let bytes = batch.add(found.id, found.message.clone(), handed);
             if let Some(link) = self.links.get_mut(&key) {
                 link.chosen_bytes += bytes;
+                link.chosen += u32::from(taker.settles);
             }
             if let Some(group) = self.group(group) {
                 group.pass_turn(priority, key);
@@ -221,17 +225,22 @@ impl DeliveryState {
     }
 
     /// Takes the credit that a consumer with a filter has waited for, at once: the next in line must not come
-    /// before it.
-    pub(super) fn reserve_credit(&mut self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) {
-        if let Some(link) = self.links.get_mut(&key)
-            && std::mem::take(&mut link.waits_for_credit)
-            && link.settles
-        {
-            link.has_reserved = link.take_credit(dispatcher, key);
-            if !link.has_reserved {
-                self.state.consumers.block(key);
-            }
+    /// before it. Returns true if it was taken.
+    pub(super) fn reserve_credit(&mut self, dispatcher: &Arc<Dispatcher>, key: ConsumerKey) -> bool {
+        let link = self.links.get_mut(&key);
+        let Some(link) = link.filter(|link| link.waits_for_credit) else {
+            return false;
+        };
+        link.waits_for_credit = false;
+        if !link.settles {
+            return false;
         }
+        link.has_reserved = link.take_credit(dispatcher, key);
+        let has_reserved = link.has_reserved;
+        if !has_reserved {
+            self.state.consumers.block(key);
+        }
+        has_reserved
     }
 
     /// Takes the reservations of a group that it does not need: their credit is to be given back without any
@@ -256,6 +265,7 @@ impl DeliveryState {
         };
         let (id, bytes) = (delivery.id, delivery.bytes());
         link.chosen_bytes = link.chosen_bytes.saturating_sub(bytes);
+        link.chosen = link.chosen.saturating_sub(u32::from(taker.settles));
         link.pending_bytes += bytes;
         link.pending.push(delivery);
         if !taker.settles {
@@ -265,13 +275,16 @@ impl DeliveryState {
         true
     }
 
-    /// Forgets the messages that consumers were about to get.
-    pub(super) fn forget_chosen(&mut self, takers: &[Taker]) {
-        for taker in takers {
-            if let Some(link) = self.links.get_mut(&taker.key) {
-                link.chosen_bytes = 0;
-            }
-        }
+    /// Forgets the messages that consumers were about to get. Returns their credit, which is to be given back
+    /// without any lock held; consumers that have ended have given it back.
+    pub(super) fn forget_chosen(&mut self, takers: &[Taker]) -> Vec<(Arc<Credit>, u32)> {
+        let credits = takers.iter().filter_map(|taker| {
+            let link = self.links.get_mut(&taker.key)?;
+            link.chosen_bytes = 0;
+            let chosen = std::mem::take(&mut link.chosen);
+            link.credit.clone().map(|credit| (credit, chosen))
+        });
+        credits.collect()
     }
 }
 
@@ -308,7 +321,7 @@ impl ConsumerLink {
 }
 
 impl Taker {
-    /// Returns the credit of a message that the consumer does not get.
+    /// Returns the credit of a message that the consumer does not get, and that was not counted for it.
     pub(super) fn give_back(self) {
         if let Some(credit) = self.credit {
             credit.release(1);

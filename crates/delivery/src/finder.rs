@@ -14,7 +14,6 @@ use crate::filtered::{Given, MessageFilter, PUT_BACK_MAX, Taker};
 use crate::lanes::LogOwnership;
 use crate::pull::PulledBatch;
 use crate::search::{Search, SearchBounds, SearchOrder};
-use crate::settling::Settle;
 
 /// Messages that are given together, and their bytes.
 const TOGETHER: usize = 256;
@@ -119,10 +118,14 @@ impl Finder {
             let changed = signal.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            match self.step().await {
+            let step = self.step().await;
+            self.give_back_unused();
+            match step {
                 FindStep::Moved => tokio::task::yield_now().await,
                 FindStep::Waits => {
-                    self.rest();
+                    if self.found.is_none() {
+                        self.search.rest();
+                    }
                     changed.await;
                 }
                 FindStep::Stalled => tokio::time::sleep(STALLED).await,
@@ -157,7 +160,7 @@ impl Finder {
                 Given::Taken(taker) => self.takers.push(taker),
                 Given::Lost(None) => {}
                 Given::Dead => {
-                    self.dispatcher.settle(&[(found.id, Settle::Requeue)]);
+                    self.dispatcher.end_message(&self.context, found.id);
                 }
                 Given::Lost(Some(taker)) => taker.give_back(),
                 Given::Blocked => {
@@ -259,11 +262,8 @@ impl Finder {
         }
     }
 
-    /// Gives back what is not needed while there is nothing to do.
-    fn rest(&mut self) {
-        if self.found.is_none() {
-            self.search.rest();
-        }
+    /// Gives back the credit that was taken for messages which did not come.
+    fn give_back_unused(&self) {
         let has_found = self.found.is_some();
         let unused = self.dispatcher.lock().unused_credit(self.group, has_found);
         for credit in unused {
@@ -281,23 +281,22 @@ impl Finder {
         let batch = std::mem::replace(&mut self.batch, PulledBatch::new(&self.dispatcher));
         let takers = std::mem::take(&mut self.takers);
         if !stored {
-            self.dispatcher.lock().forget_chosen(&takers);
+            let credits = self.dispatcher.lock().forget_chosen(&takers);
             drop(batch);
-            for taker in takers {
-                taker.give_back();
+            for (credit, count) in credits {
+                credit.release(count);
             }
             return false;
         }
         let (dispatcher, deliveries) = batch.into_parts();
-        let (mut back, mut left) = (Vec::new(), Vec::new());
+        let mut back = Vec::new();
         {
             let mut inner = dispatcher.lock();
             for (delivery, taker) in deliveries.into_iter().zip(takers) {
                 let (id, is_redelivered) = (delivery.id, delivery.redelivered);
                 if !inner.put_chosen(&taker, delivery) {
-                    // The consumer has ended meanwhile.
+                    // The consumer has ended meanwhile, and given its credit back.
                     back.push(id);
-                    left.push(taker);
                     continue;
                 }
                 dispatcher.count_given(&self.context, taker.settles, is_redelivered);
@@ -308,9 +307,6 @@ impl Finder {
         }
         if !back.is_empty() {
             dispatcher.return_unseen(&back);
-        }
-        for taker in left {
-            taker.give_back();
         }
         true
     }

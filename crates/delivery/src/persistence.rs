@@ -423,6 +423,7 @@ impl DeliveryState {
         dispatcher: &Arc<Dispatcher>,
         changes: Changes,
     ) -> StageOutcome {
+        self.persistence.changes.drop_outdated(&changes);
         let staged = self.stage(context, dispatcher, &changes);
         if let StageOutcome::Refused(_) = staged {
             self.persistence.changes.put_before(changes);

@@ -18,7 +18,7 @@
 //!
 //! In version 1, which is still read, a lane number is one byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use stafett_model::{read_number, write_number};
 
@@ -83,6 +83,15 @@ impl Changes {
             marks,
             transient: std::mem::take(&mut self.transient),
         }
+    }
+
+    /// Drops the return counts of messages for which `later` has one: it is stored before these changes.
+    pub fn drop_outdated(&mut self, later: &Self) {
+        if self.returned.is_empty() || later.returned.is_empty() {
+            return;
+        }
+        let ids: HashSet<(u32, u64)> = later.returned.iter().map(|(lane, at, _)| (*lane, *at)).collect();
+        self.returned.retain(|(lane, at, _)| !ids.contains(&(*lane, *at)));
     }
 
     /// Prepends earlier changes and merges duplicates.
@@ -311,6 +320,20 @@ fn behind(first: u64, count: u64) -> Result<u64, MalformedState> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_that_is_stored_at_once_is_not_undone_by_an_older_one() {
+        let mut pending = Changes::default();
+        pending.settled(0, 1, 1);
+        for (offset, times) in [(5, 1), (6, 1), (5, 2)] {
+            pending.returned(0, offset, times);
+        }
+        let mut later = Changes::default();
+        later.returned(0, 5, 3);
+        pending.drop_outdated(&later);
+        assert_eq!(pending.returned, [(0, 6, 1)]);
+        assert_eq!(pending.settled.len(), 1);
+    }
 
     #[test]
     fn changes_that_are_put_together_say_the_same_in_less() {

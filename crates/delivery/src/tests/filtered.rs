@@ -328,3 +328,31 @@ async fn a_message_that_ends_each_run_is_dead_lettered_at_last() {
     }
     assert_eq!(world.dispatcher.counts(), Counts::default());
 }
+
+#[tokio::test(start_paused = true)]
+async fn credit_that_a_filter_has_no_message_for_goes_to_the_next_in_line() {
+    let (world, other) = (
+        World::new(LogOwnership::Own).await,
+        World::new(LogOwnership::Own).await,
+    );
+    let credit = Credit::new(1);
+    let shares = |filter| ConsumerSpec {
+        filter,
+        shared_credit: Some(Arc::clone(&credit)),
+        ..spec(&Begins::new("a"), None)
+    };
+    other.append(1, &["g1", "g2"]).await;
+    let (_all, of_other) = other.filtered(shares(None));
+    let held = take(&of_other).await;
+    let (_wants_a, wanted) = world.filtered(shares(Some(Begins::new("a"))));
+    world.append(1, &["a1"]).await;
+    assert_eq!(taken(&wanted).await, [""; 0], "it is in line");
+    // Another consumer takes the message, and nothing is ready.
+    let (_rest, rest) = world.consume();
+    assert_eq!(taken(&rest).await, ["a1"]);
+    other.dispatcher.settle(&[(held[0].1, Settle::Complete)]);
+    credit.release(1);
+    assert_eq!(taken(&of_other).await, ["g2"]);
+    assert_eq!(credit.used(), 1);
+    assert_eq!(taken(&wanted).await, [""; 0]);
+}
