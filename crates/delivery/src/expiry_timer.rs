@@ -93,6 +93,18 @@ impl DeliveryState {
     }
 }
 
+impl DeliveryState {
+    /// Schedules the check of the known head, which was left out if an earlier check was scheduled then. A
+    /// head that is over is handled by the hand-out.
+    fn wake_for_head(&mut self, context: &DeliveryContext, dispatcher: &Arc<Dispatcher>) {
+        let now_ms = context.clock.now_ms();
+        let expires = self.head_expires.map(|(_, at)| at);
+        if let Some(at) = expires.filter(|at| *at > now_ms && *at < i64::MAX) {
+            self.wake_at(context, dispatcher, at);
+        }
+    }
+}
+
 impl Dispatcher {
     /// Handles a due deadline: something may have expired, or a lease has ended.
     fn tick(self: &Arc<Self>, context: &Arc<DeliveryContext>) {
@@ -102,6 +114,7 @@ impl Dispatcher {
                 return;
             }
             inner.timer_at = i64::MAX;
+            inner.wake_for_head(context, self);
             let ended = inner.ended_leases(context, self);
             (self.is_overdue(context, &mut inner), ended)
         };

@@ -1,5 +1,6 @@
 //! Tests of dispatchers without queues.
 
+mod expiry;
 mod filtered;
 
 use std::sync::{Arc, Weak};
