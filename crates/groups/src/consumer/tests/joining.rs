@@ -173,7 +173,7 @@ fn an_answer_that_was_lost_with_its_connection_is_given_again() {
         ..Heartbeat::default()
     };
     let all = first.assignment.unwrap();
-    // It reports what it has.
+    // The member reports the partitions that it owns.
     let told = world.beat(beat("a", 1, Some(&all), 1)).unwrap();
     assert_eq!(told.assignment, None);
     world.join("b", client()).unwrap();
