@@ -34,7 +34,7 @@ fn is_used(name: &str) {
     };
     let broker = Broker::start();
     let output = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "600", "node"])
+        .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "1500", "node"])
         .arg(script(name))
         .arg(chromium)
         .arg(format!("http://{}", broker.http()))
@@ -67,7 +67,7 @@ fn the_console_is_used_in_a_browser_and_outlives_its_broker() {
     };
     let mut broker = Broker::start();
     let mut driver = Command::new("setpriv")
-        .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "600", "node"])
+        .args(["--pdeathsig", "KILL", "timeout", "-k", "5", "1500", "node"])
         .arg(script("console.cjs"))
         .arg(chromium)
         .arg(format!("http://{}", broker.http()))
