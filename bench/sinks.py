@@ -123,6 +123,12 @@ def definition(topic, name, fields):
     return f'[sink.{name}]\nfrom = "{topic}"\n{fields}\n{COLUMNS.replace("sink.rate", f"sink.{name}")}'
 
 
+def cpu_of(pid):
+    """Returns the seconds of processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
 class Scene:
     """A broker with a topic of records."""
 
@@ -184,8 +190,7 @@ class Scene:
         while rows() < records:
             time.sleep(0.05)
         seconds = time.monotonic() - begun
-        fields = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        cpu = (int(fields[11]) + int(fields[12])) / TICKS
+        cpu = cpu_of(running.pid)
         running.send_signal(signal.SIGTERM)
         running.wait()
         return seconds, cpu
@@ -269,6 +274,39 @@ def files(options, scene):
         folder = scene.folder / name
         folder.mkdir()
         scene.whole(name, f'to = "files"\npath = "{folder}"\n{form}', options.records)
+
+
+def connect(options, scene):
+    """Values as they are into one file of lines: Kafka Connect's file sink, and the sink, each from its start."""
+    scene.fill(options.records)
+    folder = scene.folder / "lines"
+    folder.mkdir()
+    plain = scene.folder / "lines.toml"
+    plain.write_text(f'[sink.lines]\nfrom = "log"\nto = "files"\npath = "{folder}"\nformat = "ndjson"\n')
+    seconds, cpu = scene.sinks(plain, options.records)
+    say(f"lines, whole: {options.records / seconds / 1000:.0f} k/s, {options.records / cpu / 1000:.0f} k/s per core of the sink")
+    worker, sink, out = (scene.folder / name for name in ("worker.properties", "sink.properties", "lines.txt"))
+    strings = [f"{side}.converter=org.apache.kafka.connect.storage.StringConverter" for side in ("key", "value")]
+    offsets = f"offset.storage.file.filename={scene.folder}/offsets"
+    worker.write_text("\n".join([f"bootstrap.servers={scene.broker.address}", offsets, "listeners=http://127.0.0.1:0", *strings]))
+    kind = "connector.class=org.apache.kafka.connect.file.FileStreamSinkConnector"
+    sink.write_text("\n".join(["name=lines", kind, "topics=log", f"file={out}", "tasks.max=1", "consumer.override.auto.offset.reset=earliest"]))
+    total = sum(len(event(number)) + 1 for number in range(options.records))
+    subprocess.run([ROOT / "tools/peers/kafka", "connect"], capture_output=True, check=False)  # fetches
+    begun = time.monotonic()
+    with open(scene.folder / "connect.log", "wb") as log:
+        running = subprocess.Popen([ROOT / "tools/peers/kafka", "connect", worker, sink], stdout=log, stderr=log)
+    while not out.exists() or out.stat().st_size == 0:
+        if running.poll() is not None:
+            sys.exit(f"Kafka Connect ended: see {log.name}")
+        time.sleep(0.01)
+    first = time.monotonic()
+    while out.stat().st_size < total:
+        time.sleep(0.05)
+    ended = time.monotonic()
+    cpu = cpu_of(running.pid)
+    running.kill()
+    say(f"Kafka Connect, whole: {options.records / (ended - begun) / 1000:.0f} k/s, from its first line on {options.records / (ended - first) / 1000:.0f} k/s, {options.records / cpu / 1000:.0f} k/s per core")
 
 
 def rollups(options, scene):
@@ -372,6 +410,7 @@ ROWS = {
     "backlog": backlog,
     "stopped": stopped,
     "files": files,
+    "connect": connect,
     "rollups": rollups,
     "ingest": ingest,
     "receiver": receiver,
@@ -390,7 +429,7 @@ def main():
     options = parser.parse_args()
     if options.profile == "debug":
         os.environ.setdefault("STAFETT_BIN", str(TARGET / "debug/stafett"))
-    needs_broker = {"postgres", "backlog", "stopped", "files", "rollups", "ingest"} & set(options.rows)
+    needs_broker = {"postgres", "backlog", "stopped", "files", "connect", "rollups", "ingest"} & set(options.rows)
     scene = Scene(options) if needs_broker else None
     for row in options.rows:
         ROWS[row](options, scene)

@@ -11,7 +11,7 @@ class App:
 
     `tables` are names of tables for state by key, or a mapping of names to settings such as `{"ttl_ms": 3600000}`.
     An `eager` worker reads the state of a task before a planned move brings it.
-    Further settings are those of `PUT /v1/apps/APP`: `dead_letter`, `attempts_max`, `worker_timeout_ms`, `time`, ...
+    Further settings are those of `PUT /v1/apps/APP`: `filter`, `dead_letter`, `attempts_max`, `worker_timeout_ms`, `time`, ...
     """
 
     def __init__(

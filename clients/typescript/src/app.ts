@@ -19,6 +19,8 @@ export interface AppSettings {
   /** Token of a user. */
   token?: string;
   guarantee?: "exactly-once" | "at-least-once" | "at-most-once";
+  /** Condition on records, such as `value.total > 100`; others are passed over. */
+  filter?: string;
   dead_letter?: string;
   attempts_max?: number;
   worker_timeout_ms?: number;

@@ -1,7 +1,7 @@
 //! Definition of an app, and its stored form: key name.
 //!
 //! ```text
-//! version 2 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused, 16 not splittable)
+//! version 3 · flags u8 (1 record clock, 2 stop at a gap, 4 manual rebalancing, 8 paused, 16 not splittable)
 //! balance u8 · guarantee u8 · durability text (empty: the broker's) · from text (empty: earliest)
 //! worker timeout, revoke, grace, idle u64, in ms · state bytes u64
 //! attempts u32 · dead letters text (empty: none)
@@ -9,10 +9,11 @@
 //! tasks u32 · (name, log u64, starts u32 · u64*)*
 //! pins u32 · (task, worker, absent u8)* · drains u32 · (worker, step i64 in ms)*
 //! unfinished logs u32 · u64*
+//! filter text (empty: none)
 //! ```
 //!
 //! `starts` are the offsets at which a task begins, per input; none for the earliest. Version 1 ends
-//! behind the tasks.
+//! behind the tasks, version 2 before the filter.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,11 @@ use stafett_model::codec::{get, get_text, put_text};
 use stafett_model::{Durability, LogId};
 use stafett_topics::TopicId;
 
+use crate::filter::Filter;
 use crate::machine::{Absent, Balance, Marks};
 use crate::task::TaskId;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Bit of a table's format.
 const NOT_KEYED: u8 = 128;
 /// Limit on the names of apps, workers and tables, in bytes.
@@ -38,6 +40,8 @@ pub struct Definition {
     pub topics: Vec<Box<str>>,
     /// Place at which tasks begin, as it was asked for; empty for the earliest.
     pub from: Box<str>,
+    /// Records for which it is not true are passed over.
+    pub filter: Option<Filter>,
     pub guarantee: Guarantee,
     /// Level of commits; the broker's if it is absent.
     pub durability: Option<Durability>,
@@ -133,6 +137,7 @@ impl Default for Definition {
         Self {
             topics: Vec::new(),
             from: Box::default(),
+            filter: None,
             guarantee: Guarantee::default(),
             durability: None,
             balance: Balance::default(),
@@ -173,6 +178,7 @@ impl Definition {
             ("guarantee", self.guarantee != other.guarantee),
             ("tables", self.tables != other.tables),
             ("from", self.from != other.from),
+            ("filter", self.filter != other.filter),
             ("durability", self.durability != other.durability),
             ("balance", self.balance != other.balance),
             ("rebalance", self.manual_rebalance != other.manual_rebalance),
@@ -308,6 +314,7 @@ impl StoredApp {
         put_marks(&self.marks, &mut out);
         put_count(self.unfinished.len(), &mut out);
         out.extend(self.unfinished.iter().flat_map(|log| log.0.to_le_bytes()));
+        put_text(it.filter.as_ref().map_or("", Filter::source), &mut out);
         out
     }
 
@@ -349,9 +356,14 @@ impl StoredApp {
                 unfinished.push(LogId(u64::from_le_bytes(get(rest)?)));
             }
         }
+        let filter = match if version > 2 { get_text(rest)? } else { "" } {
+            "" => None,
+            source => Some(Filter::compile(source).ok()?),
+        };
         let definition = Definition {
             topics: names,
             from,
+            filter,
             guarantee,
             durability,
             balance,
@@ -395,6 +407,7 @@ mod tests {
         let definition = Definition {
             topics: vec!["a".into(), "b".into()],
             from: "latest".into(),
+            filter: Some(Filter::compile("value.n > 1").unwrap()),
             guarantee: Guarantee::AtMostOnce,
             splittable: false,
             durability: Some(Durability::Os),

@@ -13,10 +13,10 @@ use stafett_topics::{ReadEnd, RecordItem, RecordTail, SkipReason, Skipped, Topic
 
 use crate::definition::TimeRules;
 use crate::entry::Position;
+use crate::filter::{Passed, Selection};
 use crate::mark::Mark;
 use crate::pace::{Lowest, Pace, raise, size};
 use crate::state::{DueTimer, TaskState};
-use crate::task::Slice;
 
 /// Bytes that one fetch reads from a log, at most: some may have nothing for the task.
 const READ_BYTES_MAX: usize = 16 << 20;
@@ -103,8 +103,8 @@ pub struct Fetched {
     pub time: i64,
     /// Range that is gone and was passed over.
     pub gap: Option<Gap>,
-    /// Records of finished keys that were left out.
-    pub ignored: u64,
+    /// Records of its slice that were passed over.
+    pub passed: Passed,
 }
 
 impl Fetched {
@@ -135,7 +135,7 @@ pub struct FetchLimits {
 pub(crate) struct Source<'a> {
     pub(crate) catalog: &'a TopicCatalog,
     pub(crate) logs: &'a [LogId],
-    pub(crate) slice: Slice,
+    pub(crate) selection: Selection<'a>,
     pub(crate) rules: TimeRules,
     pub(crate) stops_at_gap: bool,
     /// True for a task that has never committed and begins at the earliest offset: nothing of it can be
@@ -360,21 +360,25 @@ impl Delivery {
         let (mut bytes, hold) = (0, mark.hold(input));
         while fetched.records.len() < limits.records && bytes < limits.bytes && self.may_rise(input, *next) {
             match tail.item() {
-                Some(RecordItem::Record(record)) if record.offset.0 >= hold => break,
+                Some(RecordItem::Record(record)) if record.offset.0 > hold => break,
                 Some(RecordItem::Record(record)) => {
-                    let (offset, is_own) = (record.offset.0, source.slice.has(record.key.as_deref()));
-                    let is_left = !is_own || mark.is_left(input, &record);
+                    let offset = record.offset.0;
+                    let mut passed = fetched.passed;
+                    let is_left = source.selection.passes_over(mark, input, &record, &mut passed).await;
+                    // One that fails may be passed over since.
+                    if !is_left && offset == hold {
+                        break;
+                    }
                     let is_alone = !is_left && mark.is_alone(input, offset);
                     if is_alone && self.alone.is_some_and(|known| known != (input, offset)) {
                         break;
                     }
                     *next = offset + 1;
-                    // Records of other slices move task time too: it is a fact of the place.
+                    fetched.passed = passed;
+                    // Records that are passed over move task time too: it is a fact of the place.
                     self.note_time(input, &record);
                     let late = pace.take(source.rules, mark, input, &record);
-                    if is_left {
-                        fetched.ignored += u64::from(is_own);
-                    } else {
+                    if !is_left {
                         bytes += size(&record);
                         fetched.records.push(Delivered { record, late });
                         self.alone = is_alone.then_some((input, offset)).or(self.alone);

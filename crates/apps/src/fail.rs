@@ -18,6 +18,7 @@ use crate::entry::Position;
 use crate::error::AppError;
 use crate::failure::{Attempt, ERROR_BYTES_MAX, Failure};
 use crate::failures::{FailurePlace, Failures};
+use crate::filter::{Passed, Selection};
 use crate::mark::Mark;
 use crate::slot::Slot;
 use crate::state::TaskState;
@@ -240,12 +241,14 @@ impl App {
         let log = topic.and_then(|topic| topic.log(slot.task.partition));
         let log = log.ok_or_else(|| AppError::NoSuchTopic(self.stored().definition.topic(input)))?;
         let mut tail = RecordTail::new(log, Offset(next), READ_BYTES, Visibility::Committed);
+        let (stored, mut passed) = (self.stored(), Passed::default());
+        let selection = Selection::of(slot.task, &stored.definition);
         loop {
             while let Some(item) = tail.item() {
                 let RecordItem::Record(record) = item else {
                     continue;
                 };
-                if slot.task.slice().has(record.key.as_deref()) && !mark.is_left(input, &record) {
+                if !selection.passes_over(mark, input, &record, &mut passed).await {
                     return Ok(Some(record));
                 }
             }
@@ -303,14 +306,20 @@ fn passing(seq: u64, failed: usize, offset: u64, position: &Position) -> NewComm
     commit
 }
 
-/// Returns an error if a record or a timer has failed for the last time, and the task `stops` at it.
+/// Returns an error if a record or a timer has failed for the last time, and the task `stops` at it. A record
+/// before `next` was passed over since.
 pub(crate) fn refuse_stopped(
     task: TaskId,
     state: &TaskState,
     definition: &Definition,
     stops: bool,
+    next: &[u64],
 ) -> Result<(), AppError> {
-    let mut failures = state.failures().iter().filter(|_| stops);
+    let is_ahead = |(place, failure): &(FailurePlace, &Failure)| {
+        let next = next.get(usize::from(place.input));
+        failure.timer.is_some() || next.is_none_or(|next| failure.offset >= *next)
+    };
+    let mut failures = state.failures().iter().filter(|_| stops).filter(is_ahead);
     let Some((place, failure)) = failures.find(|(_, failure)| failure.is_last()) else {
         return Ok(());
     };

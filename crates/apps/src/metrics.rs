@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::app::App;
+use crate::filter::Passed;
 use crate::machine::Reason;
 use crate::registry::Apps;
 
@@ -41,6 +42,8 @@ pub(crate) struct Counts {
     /// Of these, records that were delivered before.
     pub(crate) again: Count,
     pub(crate) ignored: Count,
+    pub(crate) filtered: Count,
+    pub(crate) filter_errors: Count,
     pub(crate) late: Count,
     pub(crate) gaps: Count,
     pub(crate) commits: Count,
@@ -94,6 +97,13 @@ impl Counts {
         }
     }
 
+    /// Notes records that were passed over.
+    pub(crate) fn on_passed(&self, passed: Passed) {
+        self.ignored.inc_by(passed.ignored);
+        self.filtered.inc_by(passed.filtered);
+        self.filter_errors.inc_by(passed.failed);
+    }
+
     pub(crate) fn on_commit(&self, took: Duration, records: u64, results: u64) {
         self.commits.inc();
         self.committed.inc_by(records);
@@ -104,7 +114,7 @@ impl Counts {
 
 type OfCounts = fn(&Counts) -> &Count;
 
-const COUNTERS: [(&str, &str, OfCounts); 12] = [
+const COUNTERS: [(&str, &str, OfCounts); 14] = [
     ("apps_records_delivered", "Records delivered to workers", |it| {
         &it.delivered
     }),
@@ -113,6 +123,16 @@ const COUNTERS: [(&str, &str, OfCounts); 12] = [
         "apps_ignored",
         "Records of finished keys that were left out",
         |it| &it.ignored,
+    ),
+    (
+        "apps_filtered",
+        "Records that the filter of their app refused",
+        |it| &it.filtered,
+    ),
+    (
+        "apps_filter_errors",
+        "Of these, records for which the filter failed",
+        |it| &it.filter_errors,
     ),
     (
         "apps_late",

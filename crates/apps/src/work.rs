@@ -12,6 +12,7 @@ use crate::entry::key_of_entry;
 use crate::error::AppError;
 use crate::fail::refuse_stopped;
 use crate::failure::Failure;
+use crate::filter::Selection;
 use crate::lost_topics::reach;
 use crate::machine::WorkerError;
 use crate::mark::Mark;
@@ -77,11 +78,11 @@ impl App {
                 self.counts.again.inc_by(slot.note_handed(&fetched));
                 let late = fetched.records.iter().filter(|it| it.late).count();
                 self.counts.late.inc_by(late as u64);
-                self.counts.ignored.inc_by(fetched.ignored);
+                self.counts.on_passed(fetched.passed);
                 return Ok(fetched);
             }
             if fetched.has_moved() {
-                self.counts.ignored.inc_by(fetched.ignored);
+                self.counts.on_passed(fetched.passed);
                 ahead.clone_from(&fetched.next);
                 tokio::select! {
                     biased;
@@ -164,7 +165,7 @@ impl App {
         let source = Source {
             catalog,
             logs,
-            slice: slot.task.slice(),
+            selection: Selection::of(slot.task, &definition),
             rules: definition.time,
             stops_at_gap: definition.stops_at_gap,
             begins,
@@ -188,7 +189,7 @@ impl App {
         self.keep(slot, claim, delivery)?;
         let Some(gap) = gap else {
             if fetched.is_empty() {
-                slot.with_state(|state| refuse_stopped(claim.task, state, &definition, stops))?;
+                slot.with_state(|state| refuse_stopped(claim.task, state, &definition, stops, &fetched.next))?;
             }
             return Ok(fetched);
         };

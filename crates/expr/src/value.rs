@@ -60,6 +60,12 @@ impl<'r> Value<'r> {
         }
     }
 
+    /// Returns the time that is as many milliseconds after 1970; null for a negative number.
+    pub fn of_millis(millis: i64) -> Self {
+        let time = Timestamp::from_millisecond(millis).ok();
+        time.filter(|_| millis >= 0).map_or(Self::Null, Self::Time)
+    }
+
     /// Returns the kind with its article, for errors.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use jiff::Timestamp;
 use smallvec::SmallVec;
 use stafett_expr::{BadExpression, Expression, Found, NoJson, Paths, Record, Value, Variable};
 use stafett_model::Lock;
@@ -181,10 +180,7 @@ impl Record for Message<'_> {
     fn variable(&self, variable: Variable) -> Value<'_> {
         match variable {
             Variable::Topic => Value::Text(Cow::Borrowed(self.topic)),
-            Variable::Timestamp => {
-                let time = self.timestamp.and_then(|at| Timestamp::from_millisecond(at).ok());
-                time.map_or(Value::Null, Value::Time)
-            }
+            Variable::Timestamp => self.timestamp.map_or(Value::Null, Value::of_millis),
             Variable::Value
             | Variable::Headers
             | Variable::Key

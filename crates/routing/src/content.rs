@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use jiff::Timestamp;
 use stafett_expr::{Found, NoJson, Paths, Record, Value, Variable};
 use stafett_model::{Message, StoredMessage};
 
@@ -85,11 +84,7 @@ impl<'a> Fields<'a> {
     fn variable(self, variable: Variable) -> Value<'a> {
         match variable {
             Variable::Key => self.key.map_or(Value::Null, Value::of_bytes),
-            Variable::Timestamp => {
-                let time = Timestamp::from_millisecond(self.timestamp_ms).ok();
-                time.filter(|_| self.timestamp_ms >= 0)
-                    .map_or(Value::Null, Value::Time)
-            }
+            Variable::Timestamp => Value::of_millis(self.timestamp_ms),
             Variable::Exchange => Value::Text(Cow::Borrowed(self.exchange)),
             Variable::RoutingKey => Value::Text(Cow::Borrowed(self.routing_key)),
             Variable::Priority => Value::Int(self.priority.into()),

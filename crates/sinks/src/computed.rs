@@ -51,11 +51,7 @@ impl Record for View<'_> {
             Variable::Topic => Value::Text(Cow::Borrowed(&place.topic)),
             Variable::Partition => Value::Int(place.partition.into()),
             Variable::Offset => Value::Int(i64::try_from(record.offset.0).unwrap_or(i64::MAX)),
-            Variable::Timestamp => {
-                let time = Timestamp::from_millisecond(record.timestamp).ok();
-                time.filter(|_| record.timestamp >= 0)
-                    .map_or(Value::Null, Value::Time)
-            }
+            Variable::Timestamp => Value::of_millis(record.timestamp),
             Variable::Value
             | Variable::Headers
             | Variable::Exchange

@@ -17,6 +17,7 @@ interface Setting {
 }
 
 const SETTINGS: Record<string, Setting> = {
+  filter: { label: 'Filter', help: 'Condition on records, such as value.total > 100; others are passed over; empty: all', isText: true },
   balance: { label: 'Balance', help: 'How tasks are given to workers', words: ['count', 'weight', 'load', 'manual'] },
   rebalance: { label: 'Moves', help: 'Held tasks move by themselves, or only on request', words: ['auto', 'manual'] },
   worker_timeout_ms: { label: 'Worker is gone after', help: 'Milliseconds without a sign of life', read: duration },

@@ -13,7 +13,7 @@ use stafett_http::api::patch;
 use stafett_http::body::{self, Object};
 use stafett_http::{Code, Path, Problem, Slot};
 
-use super::declare::{BALANCES, CLOCKS, GAPS, REBALANCES, Time, word};
+use super::declare::{BALANCES, CLOCKS, GAPS, REBALANCES, Time, filter, word};
 use super::worker::Done;
 use super::{find, of_app};
 use crate::topics::given;
@@ -24,6 +24,10 @@ use crate::{Routes, answer, refusals};
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "AppChange")]
 struct Change {
+    /// A condition, or null for none.
+    #[serde(deserialize_with = "given")]
+    #[schemars(with = "Option<String>")]
+    filter: Option<Option<String>>,
     balance: Option<String>,
     rebalance: Option<String>,
     worker_timeout_ms: Option<u64>,
@@ -71,7 +75,9 @@ impl Change {
         let manual = chosen("rebalance", self.rebalance.as_deref(), &REBALANCES)?;
         let stops = chosen("on_gap", self.on_gap.as_deref(), &GAPS)?;
         let of_records = chosen("time.clock", time.clock.as_deref(), &CLOCKS)?;
+        let wanted = self.filter.map(|source| filter(source.as_deref())).transpose()?;
         Ok(move |it: &mut Definition| {
+            set(&mut it.filter, wanted);
             set(&mut it.balance, balance);
             set(&mut it.manual_rebalance, manual);
             set(&mut it.stops_at_gap, stops);

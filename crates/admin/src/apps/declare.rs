@@ -8,7 +8,7 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stafett_apps::machine::Balance;
-use stafett_apps::{Definition, Format, Guarantee, Start, Table, TimeRules};
+use stafett_apps::{Definition, Filter, Format, Guarantee, Start, Table, TimeRules};
 use stafett_broker::Broker;
 use stafett_http::api::{delete, put};
 use stafett_http::body::{self, Object};
@@ -27,6 +27,8 @@ struct Wanted {
     topics: Vec<String>,
     /// `earliest`, the default, `latest`, or a time: where tasks begin that have never committed.
     from: Option<String>,
+    /// Condition on records; others are passed over.
+    filter: Option<String>,
     /// `exactly-once`, the default: results go within commits. `at-least-once`: they may go before.
     guarantee: Option<String>,
     /// Level of commits; the broker's by default.
@@ -158,6 +160,13 @@ pub(super) fn word<T: Copy>(
     })
 }
 
+/// Reads a filter; an empty text is none.
+pub(super) fn filter(source: Option<&str>) -> Result<Option<Filter>, Problem> {
+    let source = source.filter(|source| !source.is_empty());
+    let compiled = source.map(Filter::compile).transpose();
+    compiled.map_err(|why| Problem::bad_request(format!("filter: {why}")).with("field", "filter"))
+}
+
 impl Wanted {
     fn read(self) -> Result<(Definition, Start), Problem> {
         let bad = |field: &'static str, why: String| Problem::bad_request(why).with("field", field);
@@ -193,6 +202,7 @@ impl Wanted {
         let definition = Definition {
             topics: self.topics.into_iter().map(Into::into).collect(),
             from: from.into(),
+            filter: filter(self.filter.as_deref())?,
             guarantee: word("guarantee", self.guarantee.as_deref(), &GUARANTEES)?,
             durability,
             balance: word("balance", self.balance.as_deref(), &BALANCES)?,

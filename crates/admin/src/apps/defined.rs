@@ -1,7 +1,7 @@
 //! The definition of an app that is there, by the fields that declare it.
 
 use serde_json::{Map, Value, json};
-use stafett_apps::App;
+use stafett_apps::{App, Filter};
 
 use super::declare::{BALANCES, CLOCKS, FORMATS, GAPS, GUARANTEES, REBALANCES};
 use super::settings::word;
@@ -22,6 +22,7 @@ pub(crate) fn definition_of(app: &App) -> Map<String, Value> {
         "name": app.name,
         "topics": it.topics,
         "from": if it.from.is_empty() { "earliest" } else { &it.from },
+        "filter": it.filter.as_ref().map(Filter::source),
         "guarantee": word(&GUARANTEES, it.guarantee),
         "durability": it.durability.map(|level| level.to_string()),
         "balance": word(&BALANCES, it.balance),

@@ -10,6 +10,7 @@ use super::declare::{BALANCES, CLOCKS, GAPS, REBALANCES};
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "AppSettings")]
 pub(super) struct Settings {
+    filter: Option<String>,
     balance: &'static str,
     rebalance: &'static str,
     worker_timeout_ms: u64,
@@ -33,6 +34,7 @@ impl Settings {
     pub(super) fn of(definition: &Definition) -> Self {
         let time = &definition.time;
         Self {
+            filter: definition.filter.as_ref().map(|it| it.source().to_owned()),
             balance: word(&BALANCES, definition.balance),
             rebalance: word(&REBALANCES, definition.manual_rebalance),
             worker_timeout_ms: definition.worker_timeout_ms,

@@ -11,6 +11,7 @@ mod deaths;
 mod ends;
 mod expiry;
 mod failures;
+mod filters;
 mod guarantees;
 mod joined;
 mod kept;

@@ -231,7 +231,7 @@ async fn finished_sessions_are_left_out_after_a_restart() {
     let fetched = worker.fetch(&app, TASK).await.unwrap();
     let again: Vec<_> = fetched.records.iter().map(|it| it.record.offset.0).collect();
     assert_eq!(
-        (again, fetched.ignored),
+        (again, fetched.passed.ignored),
         (vec![1, 5, 6, 8], 4),
         "s2 and s4 alone are rebuilt"
     );

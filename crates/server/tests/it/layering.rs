@@ -26,7 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "live-topics",
         &["expr", "journal", "model", "routing", "store", "topics"],
     ),
-    ("apps", &["journal", "model", "store", "topics"]),
+    ("apps", &["expr", "journal", "model", "store", "topics"]),
     (
         "delivery",
         &["counters", "journal", "model", "queue", "store", "topics"],
