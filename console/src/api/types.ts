@@ -48,6 +48,7 @@ export type AppChange = {
   attempts_max?: number | null;
   balance?: string | null;
   dead_letter?: string | null;
+  filter?: string | null;
   on_gap?: string | null;
   rebalance?: string | null;
   revoke_ms?: number | null;
@@ -99,6 +100,7 @@ export type AppDefinition = {
   balance?: string | null;
   dead_letter?: string | null;
   durability?: string | null;
+  filter?: string | null;
   from?: string | null;
   guarantee?: string | null;
   on_gap?: string | null;
@@ -297,6 +299,7 @@ export type AppSettings = {
   attempts_max: number;
   balance: string;
   dead_letter: string | null;
+  filter: string | null;
   on_gap: string;
   rebalance: string;
   revoke_ms: number;

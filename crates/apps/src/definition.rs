@@ -263,6 +263,15 @@ fn get_tasks(rest: &mut &[u8]) -> Option<BTreeMap<TaskId, StoredTask>> {
     Some(tasks)
 }
 
+/// Reads a text that is empty for no filter.
+fn get_filter(rest: &mut &[u8], filter: &mut Option<Filter>) -> Option<()> {
+    let source = get_text(rest)?;
+    if !source.is_empty() {
+        *filter = Some(Filter::compile(source).ok()?);
+    }
+    Some(())
+}
+
 fn get_count(rest: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(get(rest)?))
 }
@@ -356,10 +365,10 @@ impl StoredApp {
                 unfinished.push(LogId(u64::from_le_bytes(get(rest)?)));
             }
         }
-        let filter = match if version > 2 { get_text(rest)? } else { "" } {
-            "" => None,
-            source => Some(Filter::compile(source).ok()?),
-        };
+        let mut filter = None;
+        if version > 2 {
+            get_filter(rest, &mut filter)?;
+        }
         let definition = Definition {
             topics: names,
             from,

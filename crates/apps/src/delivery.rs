@@ -364,7 +364,10 @@ impl Delivery {
                 Some(RecordItem::Record(record)) => {
                     let offset = record.offset.0;
                     let mut passed = fetched.passed;
-                    let is_left = source.selection.passes_over(mark, input, &record, &mut passed).await;
+                    let is_left = source
+                        .selection
+                        .passes_over(mark, input, &record, &mut passed)
+                        .await;
                     // One that fails may be passed over since.
                     if !is_left && offset == hold {
                         break;

@@ -57,7 +57,6 @@ pub struct Passed {
     pub failed: u64,
 }
 
-
 impl Filter {
     pub fn compile(source: &str) -> Result<Self, BadExpression> {
         let expression = Expression::compile(source, VARIABLES)?;
@@ -67,7 +66,6 @@ impl Filter {
     pub fn source(&self) -> &str {
         self.0.source()
     }
-
 }
 
 impl<'a> Selection<'a> {

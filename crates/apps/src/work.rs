@@ -189,7 +189,9 @@ impl App {
         self.keep(slot, claim, delivery)?;
         let Some(gap) = gap else {
             if fetched.is_empty() {
-                slot.with_state(|state| refuse_stopped(claim.task, state, &definition, stops, &fetched.next))?;
+                slot.with_state(|state| {
+                    refuse_stopped(claim.task, state, &definition, stops, &fetched.next)
+                })?;
             }
             return Ok(fetched);
         };

@@ -158,6 +158,10 @@ impl DeliveryState {
         Some(&group.members)
     }
 
+    fn member(&self, group: usize, turn: usize) -> Option<(i32, ConsumerKey)> {
+        self.groups.get(group)?.members.get(turn).copied()
+    }
+
     /// Gives a message to the first member of a group that can take it.
     pub(super) fn give_to_group(
         &mut self,
@@ -166,7 +170,7 @@ impl DeliveryState {
         found: &FoundMessage,
         batch: &mut PulledBatch,
     ) -> Given {
-        let Some(members) = self.members(group).map(<[_]>::to_vec) else {
+        let Some(at) = self.groups.iter().position(|known| known.id == group) else {
             return Given::Ended;
         };
         if !found.is_deliverable(dispatcher, context, &self.settings) {
@@ -183,7 +187,9 @@ impl DeliveryState {
             let taken = self.state.choose(found.id, None, bytes, &mut unstored);
             return taken.map_or(Given::Lost(None), |_| Given::Dead);
         }
-        for (priority, key) in members {
+        let mut turn = 0;
+        while let Some((priority, key)) = self.member(at, turn) {
+            turn += 1;
             let Some(taker) = self.taker(dispatcher, key) else {
                 continue;
             };
@@ -197,7 +203,7 @@ impl DeliveryState {
                 link.chosen_bytes += bytes;
                 link.chosen += u32::from(taker.settles);
             }
-            if let Some(group) = self.group(group) {
+            if let Some(group) = self.groups.get_mut(at) {
                 group.pass_turn(priority, key);
             }
             return Given::Taken(taker);
@@ -295,8 +301,12 @@ impl FilterGroup {
     }
 
     fn pass_turn(&mut self, priority: i32, key: ConsumerKey) {
-        self.members.retain(|(_, member)| *member != key);
-        self.add(priority, key);
+        let at = self.members.iter().position(|(_, member)| *member == key);
+        let behind = self.members.partition_point(|(known, _)| *known >= priority);
+        // Members before it stay where they are.
+        if let Some(passed) = at.and_then(|at| self.members.get_mut(at..behind)) {
+            passed.rotate_left(1);
+        }
     }
 }
 

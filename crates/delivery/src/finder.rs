@@ -289,7 +289,7 @@ impl Finder {
             return false;
         }
         let (dispatcher, deliveries) = batch.into_parts();
-        let mut back = Vec::new();
+        let (mut back, mut given) = (Vec::new(), 0);
         {
             let mut inner = dispatcher.lock();
             for (delivery, taker) in deliveries.into_iter().zip(takers) {
@@ -300,11 +300,12 @@ impl Finder {
                     continue;
                 }
                 dispatcher.count_given(&self.context, taker.settles, is_redelivered);
-                self.context.metrics.delivered.inc();
+                given += 1;
             }
             inner.fill_outboxes(&dispatcher);
             self.context.mark_dirty(&dispatcher, &mut inner);
         }
+        self.context.metrics.delivered.inc_by(given);
         if !back.is_empty() {
             dispatcher.return_unseen(&back);
         }

@@ -293,6 +293,7 @@ impl Pump {
         loop {
             let order = *self.orders.borrow();
             let quiet_ms = left_ms(&self.definition.quiet, (self.wall_ms)());
+            self.status.set_quiet(quiet_ms > 0);
             let now_ms = (self.now_ms)();
             let cause = course.due(order, now_ms, quiet_ms > 0);
             if course.idle.is_some() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stafett_model::Lock;
 
@@ -20,6 +20,8 @@ pub enum State {
     /// The target is away, and tried again.
     Retrying,
     Paused,
+    /// It is a time of day in which nothing is written.
+    Quiet,
     /// Something has to be mended first.
     Stopped,
 }
@@ -30,6 +32,7 @@ impl State {
             Self::Running => "running",
             Self::Retrying => "retrying",
             Self::Paused => "paused",
+            Self::Quiet => "quiet",
             Self::Stopped => "stopped",
         }
     }
@@ -56,6 +59,7 @@ pub const FLUSH_MS_BOUNDS: [u64; 7] = [5, 25, 100, 500, 2500, 10_000, 60_000];
 #[derive(Debug)]
 pub struct Status {
     state: Lock<(State, String)>,
+    is_quiet: AtomicBool,
     rows: AtomicU64,
     bytes: AtomicU64,
     poison: Lock<BTreeMap<&'static str, u64>>,
@@ -123,6 +127,7 @@ impl Default for Status {
     fn default() -> Self {
         Self {
             state: Lock::new((State::Running, String::new())),
+            is_quiet: AtomicBool::default(),
             rows: AtomicU64::default(),
             bytes: AtomicU64::default(),
             poison: Lock::default(),
@@ -258,7 +263,15 @@ impl Status {
         let troubles = self.troubles.lock();
         let stopped = troubles.values().find(|(state, _)| *state == State::Stopped);
         let worst = stopped.or_else(|| troubles.values().next());
+        if worst.is_none() && self.is_quiet.load(Ordering::Relaxed) {
+            return (State::Quiet, "nothing is written at this time of day".to_owned());
+        }
         worst.cloned().unwrap_or(state)
+    }
+
+    /// Notes whether it is a quiet time of day.
+    pub(crate) fn set_quiet(&self, is_quiet: bool) {
+        self.is_quiet.store(is_quiet, Ordering::Relaxed);
     }
 
     /// Notes that a partition does not go on. Returns true if state or reason are other ones.
@@ -394,5 +407,24 @@ mod tests {
         status.goes_on(&places[1]);
         status.at(&places[1], 0);
         assert!(!status.is_stuck());
+    }
+
+    #[test]
+    fn a_quiet_sink_says_so_unless_something_is_wrong() {
+        let status = Status::default();
+        let place = Place {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        status.set_quiet(true);
+        assert_eq!(status.state().0, State::Quiet);
+        status.trouble(&place, State::Retrying, "away");
+        assert_eq!(status.state().0, State::Retrying);
+        status.goes_on(&place);
+        status.enter(State::Paused, "by hand");
+        assert_eq!(status.state().0, State::Paused);
+        status.enter(State::Running, "");
+        status.set_quiet(false);
+        assert_eq!(status.state().0, State::Running);
     }
 }

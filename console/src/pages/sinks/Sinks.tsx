@@ -7,7 +7,7 @@ import { Link, to } from '../../ui/route';
 
 export const sinkUrl = (name: string, more = ''): string => api(`sinks/${seg(name)}${more}`);
 
-const KINDS: Record<string, '' | 'bad' | 'note' | 'good'> = { running: 'good', retrying: 'note', paused: 'note', waiting: 'note' };
+const KINDS: Record<string, '' | 'bad' | 'note' | 'good'> = { running: 'good', retrying: 'note', paused: 'note', quiet: 'note', waiting: 'note' };
 
 /** The state of a sink, with a sign beside the word. */
 export function State({ of: { state, why } }: { of: Pick<SinkSummary, 'state' | 'why'> }) {

@@ -72,7 +72,7 @@ pub struct SinkTerms {
 /// State of a sink in the runner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkState {
-    /// `running`, `retrying`, `paused`, `stopped`, or `waiting` for a runner.
+    /// `running`, `retrying`, `paused`, `quiet`, `stopped`, or `waiting` for a runner.
     pub state: String,
     /// Reason of a state that is not `running`; empty otherwise.
     pub why: String,

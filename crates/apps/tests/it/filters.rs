@@ -52,7 +52,9 @@ async fn fetched(worker: &Worker, app: &Arc<App>) -> Result<Vec<u64>, AppError> 
 #[tokio::test]
 async fn records_that_a_filter_refuses_are_passed_over_and_move_the_time_of_the_task() {
     let world = world().await;
-    let app = world.declare("app", filtered("value.n >= 2 && topic == 'in'")).await;
+    let app = world
+        .declare("app", filtered("value.n >= 2 && topic == 'in'"))
+        .await;
     let worker = Worker::join(&app, "w").has(&app, 1).await;
     let fetched = worker.fetch(&app, TASK).await.unwrap();
     assert_eq!((offsets(&fetched), &fetched.next), (vec![1, 3], &vec![5]));
@@ -114,7 +116,10 @@ async fn a_task_that_stopped_at_a_record_goes_on_once_a_filter_refuses_it() {
     let failed = app.fail(worker.session(), worker.claim(TASK), failure).await;
     failed.unwrap();
     let stopped = fetched(&worker, &app).await;
-    assert!(matches!(stopped, Err(AppError::Failed { offset: 0, .. })), "{stopped:?}");
+    assert!(
+        matches!(stopped, Err(AppError::Failed { offset: 0, .. })),
+        "{stopped:?}"
+    );
     change(&world, Some("key != 'a'")).await;
     assert_eq!(fetched(&worker, &app).await.unwrap(), [1, 2, 3, 4]);
 }

@@ -60,7 +60,7 @@ const LABELLED: [(&str, &str, &str, Words); 4] = [
         |state| &state.limits_ms,
     ),
 ];
-const STATES: [&str; 5] = ["running", "retrying", "paused", "stopped", "waiting"];
+const STATES: [&str; 6] = ["running", "retrying", "paused", "quiet", "stopped", "waiting"];
 
 /// A sink at one time.
 #[derive(Debug, Clone)]
