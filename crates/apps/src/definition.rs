@@ -263,13 +263,16 @@ fn get_tasks(rest: &mut &[u8]) -> Option<BTreeMap<TaskId, StoredTask>> {
     Some(tasks)
 }
 
-/// Reads a text that is empty for no filter.
-fn get_filter(rest: &mut &[u8], filter: &mut Option<Filter>) -> Option<()> {
-    let source = get_text(rest)?;
-    if !source.is_empty() {
-        *filter = Some(Filter::compile(source).ok()?);
+/// A filter that cannot be read.
+struct NoFilter;
+
+fn get_filter(version: u8, rest: &mut &[u8]) -> Result<Option<Filter>, NoFilter> {
+    if version < 3 {
+        return Ok(None);
     }
-    Some(())
+    let source = get_text(rest).ok_or(NoFilter)?;
+    let filter = (!source.is_empty()).then(|| Filter::compile(source));
+    filter.transpose().map_err(|_| NoFilter)
 }
 
 fn get_count(rest: &mut &[u8]) -> Option<u32> {
@@ -365,10 +368,7 @@ impl StoredApp {
                 unfinished.push(LogId(u64::from_le_bytes(get(rest)?)));
             }
         }
-        let mut filter = None;
-        if version > 2 {
-            get_filter(rest, &mut filter)?;
-        }
+        let filter = get_filter(version, rest).ok()?;
         let definition = Definition {
             topics: names,
             from,
