@@ -131,6 +131,7 @@ pub(super) const CHANGEABLE_OF_QUEUES: &[&str] = &[
 const APP: &[&str] = &[
     "topics",
     "from",
+    "filter",
     "guarantee",
     "durability",
     "balance",
@@ -147,6 +148,7 @@ const APP: &[&str] = &[
 ];
 
 const CHANGEABLE_OF_APPS: &[&str] = &[
+    "filter",
     "balance",
     "rebalance",
     "worker_timeout_ms",

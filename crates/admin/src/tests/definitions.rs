@@ -51,7 +51,7 @@ const DEFINED: &[(&str, &str)] = &[
     ),
     (
         "PUT /v1/apps/count",
-        r#"{"topics": ["log"], "guarantee": "at-least-once", "tables": {"sums": {"ttl_ms": 5}}, "dead_letter": "log"}"#,
+        r#"{"topics": ["log"], "filter": "value.n > 1", "guarantee": "at-least-once", "tables": {"sums": {"ttl_ms": 5}}, "dead_letter": "log"}"#,
     ),
     (
         "PUT /v1/sinks/s",
@@ -269,6 +269,17 @@ async fn verifiers_are_shown_to_administrators_alone_and_each_thing_needs_its_ow
     assert_eq!(imported["items"][0]["code"], "forbidden", "{imported}");
     let (status, _) = super::read(world.response_to("GET /v1/definitions", &[], "").await).await;
     assert_eq!(status, 401);
+}
+
+#[tokio::test]
+async fn an_export_has_every_field_of_an_app_that_is_set() {
+    let world = defined().await;
+    let (_, exported) = as_root(&world, "GET /v1/definitions?kinds=apps", "").await;
+    let app = world.broker.apps().named("count").unwrap();
+    let defined = crate::apps::definition_of(&app);
+    for (field, value) in defined.iter().filter(|(_, value)| !value.is_null()) {
+        assert_eq!(exported["apps"][0][field], *value, "{field}");
+    }
 }
 
 /// Returns a document with these lists.
