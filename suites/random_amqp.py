@@ -1,7 +1,7 @@
-"""Random work with queues, on the broker and on RabbitMQ: whether a client of both sees the same.
+"""Random work with queues and with exchanges, on the broker and on RabbitMQ: whether a client of both sees the same.
 
-The work is that of tests/clients/python/amqp_random.py. It needs a node of RabbitMQ's, and root to install one
-(tools/peers/rabbitmq). `-k SEED` is one seed; seeds that are not among the kept ones are tried by `-k`, too.
+The work is that of two scripts in tests/clients/python. It needs a node of RabbitMQ's, and root to install one
+(tools/peers/rabbitmq). `-k queues-7` is one seed; seeds that are not among the kept ones are tried by `-k`, too.
 """
 
 import json
@@ -11,16 +11,18 @@ import common
 import rabbitmq
 
 PROTOCOL = "amqp"
-SCRIPT = common.ROOT / "tests/clients/python/amqp_random.py"
-SEEDS = [str(seed) for seed in range(60)]
+SCRIPTS = {"queues": "amqp_random.py", "routing": "amqp_routing_random.py"}
+SEEDS = [f"queues-{seed}" for seed in range(60)] + [f"routing-{seed}" for seed in range(100)]
 # A message that expires or is dead-lettered at its own time may come just before or behind a look.
 TRIES = 3
 
 
-def observed(address, seeds):
-    done = subprocess.run([common.VENV, SCRIPT, address, *seeds], capture_output=True, text=True, check=False)
-    lines = (line.split("\t", 1) for line in done.stdout.splitlines())
-    return {seed: json.loads(text) for seed, text in lines}, done.stderr
+def observed(address, name):
+    """Returns what a client saw of a seed, and the errors of the script."""
+    kind, seed = name.split("-")
+    script = common.ROOT / "tests/clients/python" / SCRIPTS[kind]
+    done = subprocess.run([common.VENV, script, address, seed], capture_output=True, text=True, check=False)
+    return (json.loads(done.stdout.split("\t", 1)[1]) if done.returncode == 0 else None), done.stderr
 
 
 def run(work, start_broker, options):
@@ -35,12 +37,12 @@ def run(work, start_broker, options):
     with open(work / "random-amqp.log", "w", encoding="utf-8") as log:
         for _ in range(TRIES):
             for seed in wanted:
-                (ours, why), (theirs, _) = (observed(address, [seed]) for address in (broker.amqp, peer.amqp))
-                if ours == theirs and seed in ours:
+                (ours, why), (theirs, _) = (observed(address, seed) for address in (broker.amqp, peer.amqp))
+                if ours == theirs and ours is not None:
                     found[seed] = ("pass", "")
                 else:
                     found[seed] = ("fail", "")
-                    log.write(f"{seed}\n  {ours.get(seed) or why}\n  {theirs.get(seed)}\n")
+                    log.write(f"{seed}\n  {ours or why}\n  {theirs}\n")
             wanted = [seed for seed, (outcome, _) in found.items() if outcome == "fail"]
             if not wanted:
                 break

@@ -185,14 +185,16 @@ pub(crate) fn difference(
 /// Argument of a binding or a consumer: a condition on the content of messages.
 const FILTER: &str = "x-stafett-filter";
 
-/// Converts the arguments of a binding: those of a headers exchange, and the filter.
-pub(crate) fn header_match(arguments: &Table) -> Result<HeaderMatch, Exception> {
+/// Converts the arguments of a binding: those of a headers exchange, and the filter. Other exchanges take any
+/// `x-match`.
+pub(crate) fn header_match(of: &ExchangeKind, arguments: &Table) -> Result<HeaderMatch, Exception> {
     let kind = arguments.get("x-match");
     let (mode, with_x) = match kind.as_ref().map(|value| value.text()) {
         None | Some(Some("all")) => (Mode::All, false),
         Some(Some("any")) => (Mode::Any, false),
         Some(Some("all-with-x")) => (Mode::All, true),
         Some(Some("any-with-x")) => (Mode::Any, true),
+        Some(_) if *of != ExchangeKind::Headers => (Mode::All, false),
         Some(_) => {
             return Err(Exception::precondition(
                 "Invalid x-match field value; expected all, any, all-with-x, or any-with-x",
@@ -265,7 +267,7 @@ mod tests {
             .with("format", "pdf")
             .with("there", Value::Void)
             .finish();
-        let found = header_match(&table).unwrap();
+        let found = header_match(&ExchangeKind::Headers, &table).unwrap();
         assert_eq!(found.mode, Mode::Any);
         let text = HeaderValue::Text(Bytes::from_static(b"pdf"));
         let expected = [
@@ -277,8 +279,10 @@ mod tests {
             .with("x-match", "all-with-x")
             .with("x-kind", "a")
             .finish();
-        assert_eq!(header_match(&with_x).unwrap().pairs.len(), 1);
-        assert!(header_match(&TableBuilder::new().with("x-match", "most").finish()).is_err());
+        assert_eq!(header_match(&ExchangeKind::Headers, &with_x).unwrap().pairs.len(), 1);
+        let odd = TableBuilder::new().with("x-match", "most").finish();
+        assert!(header_match(&ExchangeKind::Headers, &odd).is_err());
+        assert!(header_match(&ExchangeKind::Topic, &odd).is_ok());
     }
 
     #[test]

@@ -53,6 +53,9 @@ impl Session {
         let vhost = &self.namespace;
         let existing = self.context.exchanges().get(vhost, &name);
         if method.passive {
+            if name.is_empty() {
+                return Err(on_default_exchange().into());
+            }
             if existing.is_none() {
                 return Err(self.no_exchange(&name).into());
             }
@@ -111,12 +114,12 @@ impl Session {
 
     /// Adds a binding to a queue or an exchange. It is in force when this returns.
     pub(super) fn bind(&self, binding: &BindingName<'_>) -> Result<Stored, MethodError> {
-        self.check_binding(binding)?;
+        let source = self.check_binding(binding)?;
         let new = NewBinding {
             source: Arc::from(&*binding.source),
             destination: binding.destination.clone(),
             key: binding.routing_key.as_bytes().clone(),
-            headers: exchange_kinds::header_match(binding.arguments)?,
+            headers: exchange_kinds::header_match(&source.is.kind, binding.arguments)?,
             arguments: arguments::canonical(binding.arguments),
         };
         match self.context.broker.messaging().bind(&self.namespace, new) {
@@ -156,7 +159,7 @@ impl Session {
         }
     }
 
-    fn check_binding(&self, binding: &BindingName<'_>) -> Result<(), Exception> {
+    fn check_binding(&self, binding: &BindingName<'_>) -> Result<Arc<stafett_messaging::Exchange>, Exception> {
         let is_default = match &binding.destination {
             Destination::Exchange(name) => name.is_empty(),
             Destination::Queue(_) | Destination::Topic(_) => false,
@@ -164,10 +167,8 @@ impl Session {
         if binding.source.is_empty() || is_default {
             return Err(on_default_exchange());
         }
-        match self.context.exchanges().get(&self.namespace, &binding.source) {
-            Some(_) => Ok(()),
-            None => Err(self.no_exchange(&binding.source)),
-        }
+        let source = self.context.exchanges().get(&self.namespace, &binding.source);
+        source.ok_or_else(|| self.no_exchange(&binding.source))
     }
 
     fn no_exchange(&self, name: &str) -> Exception {
