@@ -11,8 +11,8 @@ import common
 import rabbitmq
 
 PROTOCOL = "amqp"
-SCRIPTS = {"queues": "amqp_random.py", "routing": "amqp_routing_random.py"}
-SEEDS = [f"queues-{seed}" for seed in range(60)] + [f"routing-{seed}" for seed in range(100)]
+SCRIPTS = {"queues": ["amqp_random.py"], "transactions": ["amqp_random.py", "--transactions"], "routing": ["amqp_routing_random.py"]}
+SEEDS = [f"queues-{seed}" for seed in range(60)] + [f"routing-{seed}" for seed in range(100)] + [f"transactions-{seed}" for seed in range(40)]
 # A message that expires or is dead-lettered at its own time may come just before or behind a look.
 TRIES = 3
 
@@ -20,8 +20,8 @@ TRIES = 3
 def observed(address, name):
     """Returns what a client saw of a seed, and the errors of the script."""
     kind, seed = name.split("-")
-    script = common.ROOT / "tests/clients/python" / SCRIPTS[kind]
-    done = subprocess.run([common.VENV, script, address, seed], capture_output=True, text=True, check=False)
+    script, *more = SCRIPTS[kind]
+    done = subprocess.run([common.VENV, common.ROOT / "tests/clients/python" / script, address, seed, *more], capture_output=True, text=True, check=False)
     return (json.loads(done.stdout.split("\t", 1)[1]) if done.returncode == 0 else None), done.stderr
 
 

@@ -1,8 +1,8 @@
 """Random work with one queue and its dead letters: what a client sees of it, to be compared between brokers.
 
-    amqp_random.py HOST:PORT SEED…     prints a line for each seed: the seed, a tab, and the observations as JSON
+    amqp_random.py HOST:PORT SEED… [--transactions]     prints a line for each seed: the seed, a tab, and the observations as JSON
 
-A seed is a queue with its arguments and a list of steps. Times are left out. No step that two right brokers may see in
+With `--transactions` the channel has transactions instead of confirms. A seed is a queue with its arguments and a list of steps. Times are left out. No step that two right brokers may see in
 different order is taken: a quorum queue that is full refuses messages later than a classic one, and a message that goes
 to several queues is stored by Stafett in all of them or in none.
 """
@@ -15,7 +15,11 @@ import time
 import pika
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
-ADDRESS, SEEDS = sys.argv[1], [int(seed) for seed in sys.argv[2:]]
+TRANSACTS = "--transactions" in sys.argv
+ADDRESS, *SEEDS = (argument for argument in sys.argv[1:] if argument != "--transactions")
+# Messages of a transaction are stored at one time here, and one after the other in RabbitMQ: what expires at once there is
+# no longer among those that a limit looks at.
+AT_ONCE = [] if TRANSACTS else [0]
 # Time in which a settlement or a dead letter comes to its end, and one in which messages of 400 ms expire.
 SETTLED, EXPIRED = 0.08, 0.6
 
@@ -29,7 +33,7 @@ def arguments(rng):
         if chosen["x-dead-letter-exchange"] == "" or rng.random() < 0.4:
             chosen["x-dead-letter-routing-key"] = "letters"
     if rng.random() < 0.25:
-        chosen["x-message-ttl"] = rng.choice([0, 400])
+        chosen["x-message-ttl"] = rng.choice([*AT_ONCE, 400])
     if rng.random() < 0.35:
         chosen["x-max-length"] = rng.choice([1, 3])
         refusing = ["reject-publish", "reject-publish-dlx"] if kind == "classic" else []
@@ -48,7 +52,7 @@ def arguments(rng):
 def properties(rng, number, may_copy):
     chosen = {}
     if rng.random() < 0.3:
-        chosen["expiration"] = rng.choice(["0", "400", "100000"])
+        chosen["expiration"] = str(rng.choice([*AT_ONCE, 400, 100000]))
     if rng.random() < 0.4:
         chosen["priority"] = rng.choice([0, 1, 3, 9])
     if rng.random() < 0.3:
@@ -67,7 +71,8 @@ def plan(seed):
     queue = arguments(rng)
     may_copy = not queue.get("x-overflow", "").startswith("reject")
     steps = []
-    words = ["publish"] * 5 + ["get"] * 4 + ["ack", "nack", "reject", "requeue", "requeue", "wait", "consume", "count"]
+    ends = ["commit"] * 3 + ["rollback"] if TRANSACTS else []
+    words = ends + ["publish"] * 5 + ["get"] * 4 + ["ack", "nack", "reject", "requeue", "requeue", "wait", "consume", "count"]
     for number in range(rng.randint(4, 14)):
         word = rng.choice(words)
         if word == "publish":
@@ -96,6 +101,9 @@ class Play:
         self.connection = connection
         self.channel = connection.channel()
         self.held = []
+        # Deliveries that a transaction has settled.
+        self.settled = []
+        self.returned = []
         self.published = 0
         self.observed = []
         for name in ("work", "letters"):
@@ -107,7 +115,11 @@ class Play:
         self.channel.queue_bind("work", "straight", "key")
         self.channel.queue_declare("letters", durable=True)
         self.channel.queue_bind("letters", "dead")
-        self.channel.confirm_delivery()
+        if TRANSACTS:
+            self.channel.tx_select()
+            self.channel.add_on_return_callback(lambda _, method, __, body: self.returned.append(body.decode()))
+        else:
+            self.channel.confirm_delivery()
 
     def step(self, word, *more):
         if word == "publish":
@@ -118,6 +130,8 @@ class Play:
             time.sleep(EXPIRED)
         elif word == "consume":
             self.consume()
+        elif word in ("commit", "rollback"):
+            self.end(word)
         elif word == "count":
             time.sleep(SETTLED)
             self.observed.append([word, *(self.channel.queue_declare(name, passive=True).method.message_count for name in ("work", "letters"))])
@@ -139,6 +153,18 @@ class Play:
         self.observed.append(["publish", self.published, outcome])
         time.sleep(0.03)
 
+    def end(self, word):
+        """Ends a transaction, and begins the next."""
+        if word == "commit":
+            self.channel.tx_commit()
+        else:
+            self.channel.tx_rollback()
+            self.held = sorted(self.held + self.settled)
+        self.settled = []
+        time.sleep(SETTLED)
+        self.observed.append([word, self.returned])
+        self.returned = []
+
     def get(self):
         method, properties, body = self.channel.basic_get("work")
         if method is None:
@@ -155,7 +181,9 @@ class Play:
         else:
             multiple = False
             self.channel.basic_reject(tag, requeue=word == "requeue")
-        self.held = [held for held in self.held if held != tag and not (multiple and held < tag)]
+        settled = [held for held in self.held if held == tag or multiple and held < tag]
+        self.held = [held for held in self.held if held not in settled]
+        self.settled += settled
 
     def consume(self):
         """A consumer that ends with what it has."""
@@ -173,7 +201,11 @@ class Play:
         time.sleep(SETTLED)
 
     def drain(self):
-        if self.held:
+        if TRANSACTS:
+            # What was not committed is undone, and what was got comes back.
+            self.channel.close()
+            self.channel = self.connection.channel()
+        elif self.held:
             self.channel.basic_nack(self.held[-1], multiple=True, requeue=True)
         for name in ("work", "letters"):
             time.sleep(EXPIRED)
@@ -203,5 +235,5 @@ def play(connection, seed):
 host, port = ADDRESS.rsplit(":", 1)
 connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
 for seed in SEEDS:
-    print(seed, json.dumps(play(connection, seed), sort_keys=True), sep="\t", flush=True)
+    print(seed, json.dumps(play(connection, int(seed)), sort_keys=True), sep="\t", flush=True)
 connection.close()
