@@ -132,10 +132,10 @@ async fn app_shows_its_settings_as_they_are_changed() {
     let at_first = json!({
         "balance": "count", "rebalance": "auto", "worker_timeout_ms": 2000, "revoke_ms": 30000,
         "time": {"clock": "record", "grace_ms": 5000, "idle_ms": 1000}, "state_bytes_max": 256 << 20,
-        "on_gap": "stop", "attempts_max": 5, "dead_letter": null,
+        "on_gap": "stop", "attempts_max": 5, "dead_letter": null, "filter": null,
     });
     assert_eq!(settings().await, at_first);
-    let change = r#"{"balance": "load", "on_gap": "skip", "time": {"clock": "wall"}, "dead_letter": "out"}"#;
+    let change = r#"{"filter": "value.n > 1", "balance": "load", "on_gap": "skip", "time": {"clock": "wall"}, "dead_letter": "out"}"#;
     let (status, said) = world.send("PATCH /v1/apps/sum", change).await;
     assert_eq!(status, StatusCode::OK, "{said}");
     let changed = settings().await;
@@ -144,6 +144,11 @@ async fn app_shows_its_settings_as_they_are_changed() {
     assert_eq!(changed["time"]["clock"], "wall");
     assert_eq!(changed["dead_letter"], "out");
     assert_eq!(changed["attempts_max"], 5);
+    assert_eq!(changed["filter"], "value.n > 1");
+    let (_, said) = world.send("PATCH /v1/apps/sum", r#"{"filter": "exchange == 'x'"}"#).await;
+    assert_eq!((&said["code"], &said["field"]), (&json!("bad_request"), &json!("filter")), "{said}");
+    world.send("PATCH /v1/apps/sum", r#"{"filter": null}"#).await;
+    assert_eq!(settings().await["filter"], json!(null));
 }
 
 /// Two changes at once are both there.
