@@ -85,8 +85,8 @@ function take(message: Pushed): void {
   if (message.id === undefined) return;
   const watch = asked.get(message.id);
   asked.delete(message.id);
-  if (!watch || message.ok?.watch === undefined) return;
-  if (watches.has(watch)) watch.number = message.ok.watch;
+  if (message.ok?.watch === undefined) return;
+  if (watch && watches.has(watch)) watch.number = message.ok.watch;
   else end(message.ok.watch);
 }
 
@@ -104,6 +104,16 @@ export function watch(path: string, everyMs: number, onState: OnState): () => vo
     watches.delete(begun);
     if (begun.number !== undefined) end(begun.number);
   };
+}
+
+/** Begins all watches anew: states that are on their way may be older than a change whose answer is there. */
+export function renew(): void {
+  asked.clear();
+  for (const each of watches) {
+    if (each.number !== undefined) end(each.number);
+    each.number = undefined;
+    begin(each);
+  }
 }
 
 function settle(): void {

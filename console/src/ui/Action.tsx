@@ -4,6 +4,7 @@ import { useEffect, useState, type ReactNode } from 'react';
 import { request, type Body } from '../api/http';
 import { useOperation } from '../api/live';
 import { useMissing, type Right } from '../api/session';
+import { renew } from '../api/watch';
 import type { Operation } from '../api/types';
 import { commandOf } from './command';
 import { Dialog } from './Dialog';
@@ -75,6 +76,7 @@ export function ActionDialog<T>({ title, confirm, call, result, after, destroys,
   const [error, setError] = useState<unknown>();
   const [text, setText] = useState('');
   const end = async (answer: T) => {
+    renew();
     await client.invalidateQueries();
     after?.(answer);
     if (result) setPhase({ at: 'done', answer });

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
 import { useLive } from '../api/live';
 import { api, Refusal, type Query } from '../api/http';
+import { useHasDialog } from './Dialog';
 import { count, counted } from './format';
 import { Failure, save } from './parts';
 import { go, setParams, useRoute } from './route';
@@ -99,7 +100,9 @@ export function List<T>(props: Props<T>) {
   };
   const isNarrowed = Boolean(value('q') || chosen.length > 0 || value('after') || props.isChosen);
   const isEmpty = list !== undefined && !list.total && !list.next && !isNarrowed;
-  if (isEmpty && list.items.length === 0) return <div className="empty">{empty}</div>;
+  // The last row is gone, and its dialog may tell its result.
+  const isKept = useHasDialog() && rows.length > 0;
+  if (isEmpty && list.items.length === 0 && !isKept) return <div className="empty">{empty}</div>;
   return (
     <section aria-label={noun}>
       <div className="tools">
@@ -132,7 +135,7 @@ export function List<T>(props: Props<T>) {
       </div>
       <Failure error={found.error} />
       {props.openAt && found.error instanceof Refusal && found.error.needs && <OpenByName noun={noun} at={props.openAt} />}
-      {list && list.items.length === 0 && !found.error && <div className="empty">Nothing matches{list.looked_at !== undefined && ` among ${counted(list.looked_at, singular(noun), noun)} looked at`}.</div>}
+      {list && list.items.length === 0 && !isKept && !found.error && <div className="empty">Nothing matches{list.looked_at !== undefined && ` among ${counted(list.looked_at, singular(noun), noun)} looked at`}.</div>}
       {rows.length > 0 && (
         <Rows
           {...{ columns, rows, keyOf, isGone, sort: value('sort') ?? props.sortDefault, noun }}

@@ -69,10 +69,12 @@ function Declare() {
   const [topics, setTopics] = useState('');
   const [tables, setTables] = useState('');
   const [from, setFrom] = useState('earliest');
+  const [filter, setFilter] = useState('');
   const [letters, setLetters] = useState('');
   const call = () => {
     const json: AppDefinition = { topics: names(topics), tables: Object.fromEntries(names(tables).map((table) => [table, {}])) };
     if (from !== 'earliest') json.from = from;
+    if (filter) json.filter = filter;
     if (letters) json.dead_letter = letters;
     return { method: 'PUT', path: appUrl(name), body: { json } };
   };
@@ -93,6 +95,9 @@ function Declare() {
             <option value="earliest">the oldest record</option>
             <option value="latest">records to come</option>
           </select>
+        </Field>
+        <Field label="Filter" help="Condition on records; others are passed over; empty: all">
+          <input value={filter} onChange={(event) => setFilter(event.target.value)} placeholder="value.total > 100" spellCheck={false} />
         </Field>
         <Field label="Dead letters" help="Topic of records that keep failing; without one their task stops">
           <input value={letters} onChange={(event) => setLetters(event.target.value)} spellCheck={false} />
