@@ -279,7 +279,10 @@ mod tests {
             .with("x-match", "all-with-x")
             .with("x-kind", "a")
             .finish();
-        assert_eq!(header_match(&ExchangeKind::Headers, &with_x).unwrap().pairs.len(), 1);
+        assert_eq!(
+            header_match(&ExchangeKind::Headers, &with_x).unwrap().pairs.len(),
+            1
+        );
         let odd = TableBuilder::new().with("x-match", "most").finish();
         assert!(header_match(&ExchangeKind::Headers, &odd).is_err());
         assert!(header_match(&ExchangeKind::Topic, &odd).is_ok());

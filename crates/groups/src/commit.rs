@@ -72,14 +72,16 @@ impl CommitTicket {
 
 impl Groups {
     /// Stages commits if all of them are allowed; [`CommitTicket`] tells when they are stored. A commit of a
-    /// sender that is not a member creates the group.
+    /// sender that is not a member creates the group, unless there is nothing to commit.
     pub fn commit(
         &self,
         group: &str,
         by: &CommitSender<'_>,
         commits: Vec<NewCommit>,
     ) -> Result<CommitTicket, GroupError> {
-        let absent = if by.epoch < 0 {
+        let is_outsider = by.epoch < 0;
+        let is_nothing = commits.is_empty();
+        let absent = if is_outsider && !is_nothing {
             IfAbsent::Create
         } else {
             IfAbsent::Fail(GroupError::NoSuchGroup)
@@ -88,8 +90,11 @@ impl Groups {
             effects.only_alive = true;
             group.kind.check_commit(by, &commits, now)?;
             Ok(self.put(group, commits))
-        })?;
-        Ok(stepped.value)
+        });
+        match stepped {
+            Err(GroupError::NoSuchGroup) if is_outsider && is_nothing => Ok(CommitTicket::default()),
+            stepped => Ok(stepped?.value),
+        }
     }
 
     fn put(&self, group: &mut Group, commits: Vec<NewCommit>) -> CommitTicket {

@@ -39,6 +39,9 @@ pub struct CommitSender<'a> {
     pub instance: Option<&'a str>,
     /// Generation, or the member's epoch. Below 0 if the sender is not a member.
     pub epoch: i32,
+    /// True for a commit of a transaction, whose coordinator fences producers: it may name no member, and it
+    /// counts while members join.
+    pub is_transactional: bool,
 }
 
 /// All commits of a group.

@@ -155,6 +155,10 @@ impl StoredConsumerGroup {
         by: &CommitSender<'_>,
         commits: &[NewCommit],
     ) -> Result<(), GroupError> {
+        let names_member = by.epoch >= 0 || !by.member.is_empty() || by.instance.is_some();
+        if by.is_transactional && !names_member {
+            return Ok(());
+        }
         let partitions = commits.iter().map(|commit| Partition {
             topic: commit.topic,
             index: commit.partition,

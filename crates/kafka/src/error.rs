@@ -110,6 +110,14 @@ pub(crate) fn transaction(error: &TransactionError, knows_fenced: bool) -> Resul
     })
 }
 
+/// Like [`transaction`], for requests whose clients abort a transaction that has no such part, and go on.
+pub(crate) fn abortable_transaction(error: &TransactionError) -> Result<ErrorCode, Close> {
+    match error {
+        TransactionError::NoTransaction | TransactionError::NotAdded => Ok(ErrorCode::TransactionAbortable),
+        error => transaction(error, false),
+    }
+}
+
 /// Maps the reason why a topic was not created, and adds a message.
 pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, String), Close> {
     Ok(match error {

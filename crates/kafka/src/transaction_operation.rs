@@ -104,6 +104,7 @@ impl TransactionOperation {
                     member: &member,
                     instance: instance.as_deref(),
                     epoch: generation,
+                    is_transactional: true,
                 };
                 let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
                 let stored = stored.await;

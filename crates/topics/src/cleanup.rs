@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use stafett_journal::Compaction;
 
-/// Cleanup policy. Shown as `delete`, `compact`, `compact,delete`, or nothing.
+/// Cleanup policy. Shown as `delete`, `compact`, both in the order of its definition, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanupPolicy {
     /// True if of the records with the same key the newest stays.
     pub compacts: bool,
     /// True if records beyond the limits of age and bytes go.
     pub deletes: bool,
+    /// True if it was defined as `delete,compact`, which means the same.
+    pub names_delete_first: bool,
 }
 
 /// Error: not a cleanup policy.
@@ -36,6 +38,7 @@ impl Default for CleanupPolicy {
         Self {
             compacts: false,
             deletes: true,
+            names_delete_first: false,
         }
     }
 }
@@ -43,6 +46,7 @@ impl Default for CleanupPolicy {
 impl fmt::Display for CleanupPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.compacts, self.deletes) {
+            (true, true) if self.names_delete_first => "delete,compact",
             (true, true) => "compact,delete",
             (true, false) => "compact",
             (false, true) => "delete",
@@ -58,10 +62,14 @@ impl FromStr for CleanupPolicy {
         let mut policy = Self {
             compacts: false,
             deletes: false,
+            names_delete_first: false,
         };
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             match part {
-                "compact" => policy.compacts = true,
+                "compact" => {
+                    policy.names_delete_first = policy.deletes;
+                    policy.compacts = true;
+                }
                 "delete" => policy.deletes = true,
                 _ => return Err(UnknownPolicy),
             }

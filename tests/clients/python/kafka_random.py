@@ -4,7 +4,7 @@
 
 JAR is kafka-clients.jar, for its schemas. A seed is a theme, three topics with their settings, and a list of steps. Ids that a broker gives out
 are replaced by names, times by their distance to the start, and what may differ between right brokers is left out (`LEFT_OUT`, `alike`, and
-comments where steps are changed or not taken). KNOWN marks what is left out because Stafett is known to differ.
+comments where steps are changed or not taken).
 """
 
 import json
@@ -18,11 +18,11 @@ import kafka_wire
 TOPICS, PARTITIONS = ["t0", "t1", "t2"], [0, 0, 0, 1, 2]
 PRODUCERS, TRANSACTIONAL, GROUPS = ["p0", "p1"], ["x0", "x1", "x2"], ["g0", "g1", "g2"]
 # Texts for people, addresses, and numbers that are up to the broker: leader epochs count its starts, intervals depend on its load,
-# epochs of groups count looks at their topics. KNOWN: the type of `remote.storage.enable`.
+# epochs of groups count looks at their topics.
 LEFT_OUT = {
     "ThrottleTimeMs", "ErrorMessage", "BatchIndexErrorMessage", "CurrentLeader", "NodeEndpoints", "Host", "Port", "ClientId", "ClientHost",
     "LeaderEpoch", "CommittedLeaderEpoch", "CoordinatorEpoch", "HeartbeatIntervalMs", "GroupEpoch", "AssignmentEpoch", "MemberEpoch",
-    "SubscribedTopicRegex", "LastTimestamp", "ConfigType", "AuthorizedOperations", "TopicAuthorizedOperations",
+    "SubscribedTopicRegex", "LastTimestamp", "AuthorizedOperations", "TopicAuthorizedOperations",
 }
 NAMED = {"ProducerId": "producer", "producer_id": "producer", "MemberId": "member", "Leader": "member", "TopicId": "topic", "SessionId": "session"}
 LOADING, CONCURRENT = {14, 15, 16, 6}, 51
@@ -162,9 +162,6 @@ class Play:
         if "Synonyms" in fields:
             # Kafka leaves out some defaults.
             fields["Synonyms"] = [synonym for synonym in fields["Synonyms"] if synonym["Source"] != 5]
-        if fields.get("Name") == "cleanup.policy":
-            # KNOWN: the order of policies is not kept.
-            fields["Value"] = sorted((fields["Value"] or "").split(","))
         if fields.get("attributes", 0) & 32:
             # Kafka's markers have the kind of time of their topic.
             fields["attributes"] &= ~8
@@ -301,10 +298,8 @@ class Play:
 
     @step(topic=TOPICS, partition=PARTITIONS, offset=[-1, *range(0, 25, 2)], version=[0, 2])
     def delete_records(self, topic, partition, offset, version):
-        if topic in self.compacted:
-            # KNOWN: Kafka deletes none of a topic that is only compacted.
-            return
-        self.cut.add(topic)
+        if topic not in self.compacted:
+            self.cut.add(topic)
         self.see("DeleteRecords", version, {"TimeoutMs": 5000, "Topics": [{"Name": self.prefix + topic,
             "Partitions": [{"PartitionIndex": partition, "Offset": offset}]}]})
 
@@ -382,7 +377,7 @@ class Play:
         self.see("AddPartitionsToTxn", version, body | {f"V3AndBelow{field}": value for field, value in self.identity(name, age).items()})
 
     @step(name=TRANSACTIONAL, topic=TOPICS[:2], partition=[0, 0, 1], order=["next"] * 8 + ["repeat", "gap"], count=[1, 3], age=[0] * 10 + [1, -1],
-        version=[[9, 12], [10, 13]])
+        version=[[9, 12], [10, 13], [11, 12]])
     def transactional(self, name, topic, partition, order, count, age, version):
         if order == "gap" and (topic, partition) not in self.producers[name].last:
             # Kafka remembers the sequence of a batch that it refused for want of a transaction.
@@ -398,13 +393,9 @@ class Play:
         self.see("AddOffsetsToTxn", version, {"TransactionalId": self.prefix + name, "GroupId": self.prefix + group, **self.identity(name, age)})
 
     @step(name=TRANSACTIONAL, group=GROUPS, topic=TOPICS, partition=[0, 0, 1], offset=range(20), who=["", "", "", "m0", "no"],
-        generation=[None, None, 0, 7], age=[0] * 8 + [1], metadata=["", "m", None], version=[[0, 5], [2, 5], [3, 5]])
+        generation=[None, None, 0, 7], age=[0] * 8 + [1], metadata=["", "m", None], version=[[0, 5], [2, 5], [3, 5], [4, 5]])
     def commit_in(self, name, group, topic, partition, offset, who, generation, age, metadata, version):
         self.exists(group)
-        state = self.ask("DescribeGroups", 5, {"Groups": [self.prefix + group]})["Groups"][0]["GroupState"]
-        if state == "CompletingRebalance" or state != "Empty" and self.membership(group, who, generation, "")["MemberId"] == "":
-            # KNOWN: Kafka takes these.
-            return
         place = {"PartitionIndex": partition, "CommittedOffset": offset, "CommittedMetadata": metadata}
         body = {"TransactionalId": self.prefix + name, "GroupId": self.prefix + group, **self.identity(name, age),
             "Topics": [{"Name": self.prefix + topic, "Partitions": [place]}]}
@@ -454,7 +445,7 @@ class Play:
         if (self.members.get((group, who)) or Member()).topics:
             # Kafka refuses older versions to members of the consumer protocol, and takes commits of a static one's first epoch.
             version, generation = max(version, 9), generation or None
-        # KNOWN: a commit that is refused makes a group.
+        # A group without commits is none here once its members have left.
         self.exists(group)
         place = {"Partitions": [{"PartitionIndex": partition, "CommittedOffset": offset, "CommittedMetadata": metadata}],
             **self.topic(topic, version, 10, "Name")}

@@ -32,6 +32,7 @@ const NO_MEMBER: CommitSender<'static> = CommitSender {
     member: "",
     instance: None,
     epoch: -1,
+    is_transactional: false,
 };
 
 /// Offsets to commit.

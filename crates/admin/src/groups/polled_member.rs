@@ -177,6 +177,7 @@ impl Member {
             member: id,
             instance: None,
             epoch: self.epoch,
+            is_transactional: false,
         };
         let staged = broker.groups().commit(group, &by, commits.collect());
         let stored = staged.map_err(|why| of_member(&why, key))?.durable().await;

@@ -145,8 +145,14 @@ async fn app_shows_its_settings_as_they_are_changed() {
     assert_eq!(changed["dead_letter"], "out");
     assert_eq!(changed["attempts_max"], 5);
     assert_eq!(changed["filter"], "value.n > 1");
-    let (_, said) = world.send("PATCH /v1/apps/sum", r#"{"filter": "exchange == 'x'"}"#).await;
-    assert_eq!((&said["code"], &said["field"]), (&json!("bad_request"), &json!("filter")), "{said}");
+    let (_, said) = world
+        .send("PATCH /v1/apps/sum", r#"{"filter": "exchange == 'x'"}"#)
+        .await;
+    assert_eq!(
+        (&said["code"], &said["field"]),
+        (&json!("bad_request"), &json!("filter")),
+        "{said}"
+    );
     world.send("PATCH /v1/apps/sum", r#"{"filter": null}"#).await;
     assert_eq!(settings().await["filter"], json!(null));
 }

@@ -159,7 +159,10 @@ impl Session {
         }
     }
 
-    fn check_binding(&self, binding: &BindingName<'_>) -> Result<Arc<stafett_messaging::Exchange>, Exception> {
+    fn check_binding(
+        &self,
+        binding: &BindingName<'_>,
+    ) -> Result<Arc<stafett_messaging::Exchange>, Exception> {
         let is_default = match &binding.destination {
             Destination::Exchange(name) => name.is_empty(),
             Destination::Queue(_) | Destination::Topic(_) => false,

@@ -14,6 +14,7 @@ async fn compacted(server: &Server) {
             cleanup: Some(CleanupPolicy {
                 compacts: true,
                 deletes: false,
+                names_delete_first: false,
             }),
             ..TopicSettings::default()
         },

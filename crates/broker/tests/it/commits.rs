@@ -13,6 +13,7 @@ const NOBODY: CommitSender<'static> = CommitSender {
     member: "",
     instance: None,
     epoch: -1,
+    is_transactional: false,
 };
 
 struct World {

@@ -101,6 +101,18 @@ fn state(groups: &Groups, group: &str) -> Option<&'static str> {
     groups.state(group).map(|state| state.name)
 }
 
+#[tokio::test]
+async fn a_commit_of_nothing_makes_no_group() {
+    let broker = start(&Arc::default(), GroupSettings::default()).await;
+    let groups = broker.groups();
+    let by = CommitSender {
+        epoch: -1,
+        ..CommitSender::default()
+    };
+    assert!(groups.commit("none", &by, Vec::new()).unwrap().is_nothing());
+    assert_eq!(state(groups, "none"), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn members_that_are_silent_are_given_up_in_time() {
     let broker = start(&Arc::default(), GroupSettings::default()).await;

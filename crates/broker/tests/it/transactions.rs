@@ -19,6 +19,7 @@ pub(crate) const NOBODY: CommitSender<'static> = CommitSender {
     member: "",
     instance: None,
     epoch: -1,
+    is_transactional: true,
 };
 pub(crate) const TIMEOUT_MS: i32 = 60_000;
 

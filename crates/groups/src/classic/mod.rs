@@ -172,11 +172,15 @@ impl ClassicGroup {
             return Ok(());
         }
         if by.epoch < 0 && by.member.is_empty() && by.instance.is_none() {
-            return Err(GroupError::UnknownMember);
+            return if by.is_transactional {
+                Ok(())
+            } else {
+                Err(GroupError::UnknownMember)
+            };
         }
         self.check_member(by.member, by.instance)?;
         self.check_generation(by.epoch)?;
-        if matches!(self.phase, Phase::Completing { .. }) {
+        if !by.is_transactional && matches!(self.phase, Phase::Completing { .. }) {
             return Err(GroupError::Rebalancing);
         }
         self.on_sign_of_life(by.member, now);

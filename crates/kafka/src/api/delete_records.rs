@@ -124,6 +124,11 @@ fn cut(shared: &KafkaContext, name: &str, partition: i32, offset: i64) -> Result
     if let Some(log) = topic.log(partition).filter(|log| cell_of(*log).is_some()) {
         return Err(error::missing(log));
     }
+    let defaults = shared.broker.catalog().defaults();
+    let policy = topic.settings.cleanup.unwrap_or(defaults.cleanup);
+    if policy.compacts && !policy.deletes && partition < topic.partitions() {
+        return Err(ErrorCode::PolicyViolation);
+    }
     let before = match offset {
         END => None,
         offset => Some(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),

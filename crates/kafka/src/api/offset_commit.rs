@@ -38,6 +38,7 @@ pub(super) fn offset_commit(context: &RequestContext, call: Call, body: Decoder)
         member: &request.member_id,
         instance: request.group_instance_id.as_deref(),
         epoch: request.generation_id_or_member_epoch,
+        is_transactional: false,
     };
     let committing = shared.broker.groups().commit(&request.group_id, &by, commits);
     drop(request);

@@ -27,6 +27,8 @@ use crate::transaction_operation::{Outcomes, TransactionOperation};
 const ZSTD_FROM: i16 = 7;
 /// First version whose batches begin their transaction, or add their partition to it (KIP-890).
 const ADDS_FROM: i16 = 12;
+/// Version whose clients abort a transaction that the partition was not added to, and go on.
+const ABORTABLE_IN: i16 = 11;
 /// Minimum bytes of a topic in a request.
 const TOPIC_BYTES_MIN: usize = 3;
 /// Minimum bytes of a partition in a request.
@@ -49,7 +51,7 @@ pub(super) fn stage(
     let is_empty = staging.appends.len() == before;
     if let Some(transaction) = transaction.filter(|_| !is_empty) {
         let appends = staging.appends.split_off(before);
-        return append_in(&context.shared, transaction, answer, appends, staging);
+        return append_in(context, transaction, answer, appends, staging);
     }
     if is_empty {
         return Ok(PendingResponse::Ready(
@@ -90,12 +92,13 @@ struct Transaction {
 
 /// Appends the batches of a transaction, behind those of earlier requests.
 fn append_in(
-    shared: &KafkaContext,
+    context: &RequestContext,
     transaction: Transaction,
     mut answer: ProduceResults,
     appends: Vec<Append>,
     staging: &mut Staging,
 ) -> HandlerResult {
+    let shared = &*context.shared;
     staging.append(shared.broker.catalog());
     let Transaction { id, instance, parts } = transaction;
     let adds = answer.call.version >= ADDS_FROM;
@@ -134,8 +137,13 @@ fn append_in(
         }
         Err(why) => {
             let code = if why == TransactionError::Busy && !adds {
+                // It may have been the first of its producer, which sends it again: those behind it have to
+                // wait for it.
+                context.has_refused.store(true, Ordering::Relaxed);
                 // Earlier clients try this again, and do not know the other.
                 ErrorCode::NotEnoughReplicas
+            } else if answer.call.version == ABORTABLE_IN {
+                error::abortable_transaction(&why)?
             } else {
                 error::transaction(&why, false)?
             };

@@ -18,6 +18,8 @@ use crate::transaction_operation::TransactionOperation;
 
 /// First version that begins the transaction, or adds the group to it (KIP-890).
 const ADDS_FROM: i16 = 5;
+/// Version whose clients abort a transaction that the group was not added to, and go on.
+const ABORTABLE_IN: i16 = 4;
 
 pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: TxnOffsetCommitRequest = call.read(body)?;
@@ -43,7 +45,7 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
             Ok(()) => ErrorCode::None,
             Err(why) => {
                 context.log_refused_transaction(&id, &why);
-                code(&why)?
+                code(&why, call.version)?
             }
         };
         answer(&context.shared, call, topics, code)
@@ -66,7 +68,10 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
 }
 
 /// Groups answer a transaction with other codes than its coordinator does.
-fn code(why: &TransactionError) -> Result<ErrorCode, Close> {
+fn code(why: &TransactionError, version: i16) -> Result<ErrorCode, Close> {
+    if version == ABORTABLE_IN {
+        return error::abortable_transaction(why);
+    }
     if let TransactionError::Group(GroupError::NoSuchGroup | GroupError::StaleEpoch) = why {
         return Ok(ErrorCode::IllegalGeneration);
     }

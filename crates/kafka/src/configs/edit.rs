@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(set.cleanup, Some(CleanupPolicy::default()));
         let set = changed(Area::Topic, &set, CLEANUP_POLICY, Operation::Append, "compact");
         let shown = |set: &TopicSettings| set.cleanup.map(|policy| policy.to_string());
-        assert_eq!(shown(&set).as_deref(), Some("compact,delete"));
+        assert_eq!(shown(&set).as_deref(), Some("delete,compact"));
         let set = changed(Area::Topic, &set, CLEANUP_POLICY, Operation::Subtract, "delete");
         assert_eq!(shown(&set).as_deref(), Some("compact"));
     }

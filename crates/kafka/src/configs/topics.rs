@@ -110,7 +110,7 @@ pub(crate) const ALL: &[Config] = &[
     shown("preallocate", "log.preallocate", ConfigType::Boolean, "false"),
     shown("remote.log.copy.disable", "", ConfigType::Boolean, "false"),
     shown("remote.log.delete.on.disable", "", ConfigType::Boolean, "false"),
-    shown("remote.storage.enable", "", ConfigType::OneOf(&["false"]), "false"),
+    shown("remote.storage.enable", "", ConfigType::Boolean, "false"),
     config(RETENTION_BYTES, "log.retention.bytes", ConfigType::Long { min: i64::MIN }, "-1",
         "Bytes of each partition beyond which its oldest records go; -1 sets no bound."),
     config(RETENTION_MS, "log.retention.ms", ConfigType::Long { min: -1 }, "604800000",

@@ -25,6 +25,7 @@ fn settings(compacts: bool) -> TopicSettings {
         cleanup: Some(CleanupPolicy {
             compacts,
             deletes: false,
+            names_delete_first: false,
         }),
         ..TopicSettings::default()
     }

@@ -24,6 +24,12 @@ fn a_member_that_comes_starts_a_generation_that_waits_for_all() {
         > ok
         commit a 2
         > Rebalancing
+        commit-in-transaction a 2
+        > ok
+        commit-in-transaction - -1
+        > ok
+        commit-in-transaction a 1
+        > OtherGeneration
         sync a 2 a=1 b=2 c=3
         > a gets `1`
         > stored

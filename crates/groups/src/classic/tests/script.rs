@@ -6,7 +6,7 @@
 //! join NAME [as ID] [static INSTANCE] [knows A,B] [likes TEXT] [for PURPOSE] [session MS]
 //!                        [rebalance MS] [v4] [v9]
 //! sync ID GENERATION [ID=TEXT …] [static INSTANCE] [believes STRATEGY]
-//! beat ID GENERATION [static INSTANCE] │ commit ID GENERATION │ leave ID … │ leave static INSTANCE
+//! beat ID GENERATION [static INSTANCE] │ commit[-in-transaction] ID GENERATION │ leave ID … │ leave static INSTANCE
 //! +MS │ restart │ slow │ written │ lost
 //! ```
 //!
@@ -128,13 +128,14 @@ impl Script {
                         .heartbeat(words[1], instance.as_deref(), words[2].parse().unwrap(), self.now);
                 self.said.push(said(&beat));
             }
-            "commit" => {
+            "commit" | "commit-in-transaction" => {
                 let epoch = words[2].parse().unwrap();
                 let member = words[1].trim_matches('-');
                 let by = CommitSender {
                     member,
                     instance: instance.as_deref(),
                     epoch,
+                    is_transactional: words[0] != "commit",
                 };
                 let checked = self.group.check_commit(&by, self.now);
                 self.said.push(said(&checked));
