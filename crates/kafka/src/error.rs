@@ -112,10 +112,14 @@ pub(crate) fn transaction(error: &TransactionError, knows_fenced: bool) -> Resul
 
 /// Like [`transaction`], for requests whose clients abort a transaction that has no such part, and go on.
 pub(crate) fn abortable_transaction(error: &TransactionError) -> Result<ErrorCode, Close> {
-    match error {
-        TransactionError::NoTransaction | TransactionError::NotAdded => Ok(ErrorCode::TransactionAbortable),
-        error => transaction(error, false),
+    let is_no_part = matches!(
+        error,
+        TransactionError::NoTransaction | TransactionError::NotAdded
+    );
+    if is_no_part {
+        return Ok(ErrorCode::TransactionAbortable);
     }
+    transaction(error, false)
 }
 
 /// Maps the reason why a topic was not created, and adds a message.
