@@ -193,15 +193,17 @@ async fn the_first_version_of_the_protocol_adds_partitions_and_keeps_its_epoch()
     let mut client = server.client().await;
     client.create("t", 2).await;
     let producer = Producer::begin(&mut client, "id").await;
+    let abortable = ErrorCode::TransactionAbortable.code();
+    assert_eq!(producer.send(&mut client, 11, 0, "x").await, abortable);
     let not_added = ErrorCode::InvalidTxnState.code();
-    assert_eq!(producer.send(&mut client, 11, 0, "x").await, not_added);
+    assert_eq!(producer.send(&mut client, 10, 0, "x").await, not_added);
     let unknown = ErrorCode::UnknownTopicOrPartition.code();
     let not_tried = ErrorCode::OperationNotAttempted.code();
     assert_eq!(
         producer.add(&mut client, "t", &[0, 7]).await,
         [not_tried, unknown]
     );
-    assert_eq!(producer.send(&mut client, 11, 0, "x").await, not_added);
+    assert_eq!(producer.send(&mut client, 11, 0, "x").await, abortable);
     assert_eq!(producer.add(&mut client, "t", &[0]).await, [0]);
     for sequence in 0..3 {
         assert_eq!(producer.send(&mut client, 11, sequence, "x").await, 0);
