@@ -107,12 +107,12 @@ mod tests {
 
     #[test]
     fn policies_read_back_as_shown() {
-        for shown in ["delete", "compact", "compact,delete", ""] {
+        for shown in ["delete", "compact", "compact,delete", "delete,compact", ""] {
             assert_eq!(shown.parse::<CleanupPolicy>().unwrap().to_string(), shown);
         }
         assert_eq!(
             " delete, compact".parse::<CleanupPolicy>().unwrap().to_string(),
-            "compact,delete"
+            "delete,compact"
         );
         assert_eq!("shred".parse::<CleanupPolicy>(), Err(UnknownPolicy));
     }
