@@ -115,11 +115,20 @@ impl Session {
     /// Adds a binding to a queue or an exchange. It is in force when this returns.
     pub(super) fn bind(&self, binding: &BindingName<'_>) -> Result<Stored, MethodError> {
         let source = self.check_binding(binding)?;
+        // Of two mistakes the missing destination is told, as in RabbitMQ.
+        let headers = exchange_kinds::header_match(&source.is.kind, binding.arguments);
+        let headers = headers.map_err(|why| {
+            if self.is_missing(&binding.destination) {
+                self.no_destination(&binding.destination)
+            } else {
+                why
+            }
+        })?;
         let new = NewBinding {
             source: Arc::from(&*binding.source),
             destination: binding.destination.clone(),
             key: binding.routing_key.as_bytes().clone(),
-            headers: exchange_kinds::header_match(&source.is.kind, binding.arguments)?,
+            headers,
             arguments: arguments::canonical(binding.arguments),
         };
         match self.context.broker.messaging().bind(&self.namespace, new) {
@@ -172,6 +181,15 @@ impl Session {
         }
         let source = self.context.exchanges().get(&self.namespace, &binding.source);
         source.ok_or_else(|| self.no_exchange(&binding.source))
+    }
+
+    fn is_missing(&self, destination: &Destination) -> bool {
+        let (vhost, context) = (&self.namespace, &self.context);
+        match destination {
+            Destination::Queue(name) => context.queues().get(vhost, name).is_none(),
+            Destination::Exchange(name) => context.exchanges().get(vhost, name).is_none(),
+            Destination::Topic(name) => context.broker.topics().named(name).is_none(),
+        }
     }
 
     fn no_exchange(&self, name: &str) -> Exception {
