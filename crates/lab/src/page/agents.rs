@@ -23,6 +23,8 @@ use crate::agents::{AgentAddress, Crew};
 /// File of the agents, in the folder of the runs.
 pub(super) const FILE: &str = "agents.json";
 const AGENTS_MAX: usize = 64;
+/// Wait for an agent that another look has not left yet.
+const FREE_WITHIN: Duration = Duration::from_secs(2);
 
 pub(super) fn routes(api: Api<Lab>) -> Api<Lab> {
     api.route(
@@ -193,7 +195,7 @@ pub(super) async fn asked(address: Address, secret: Option<Secret>) -> Shown {
         name: address.name.clone(),
         address: address.address.clone(),
     };
-    match Crew::gather(vec![agent], secret, Duration::ZERO).await {
+    match Crew::gather(vec![agent], secret, FREE_WITHIN).await {
         Ok(crew) => {
             let network = crew.network();
             let machine = crew.describe().into_iter().next();

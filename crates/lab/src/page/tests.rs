@@ -4,9 +4,11 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::agents::{Agent, AgentAddress, Crew};
 
 mod logins;
 
@@ -368,6 +370,36 @@ async fn agents_are_listed_with_the_reason_why_one_is_not_there() {
     assert_eq!(format!("{reopened:?}"), format!("{:?}", served.lab.agents));
     let (status, _) = served.ask(Method::DELETE, "/agents/far", "").await;
     assert_eq!(status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn an_agent_that_another_look_has_not_left_yet_is_asked_again() {
+    let served = Served::new();
+    let (told, mut refusals) = tokio::sync::mpsc::channel(1);
+    let say = move |text: &str| {
+        if text.ends_with("was refused") {
+            told.try_send(()).ok();
+        }
+    };
+    let drivers = crate::systems::lean_drivers();
+    let agent = Agent::bind("127.0.0.1:0", None, drivers, say).await.unwrap();
+    let address = agent.address().unwrap().to_string();
+    let stop = CancellationToken::new();
+    let look = async {
+        let near = AgentAddress::parse_all(&[format!("near={address}")]).unwrap();
+        let other = Crew::gather(near, None, Duration::ZERO).await.unwrap();
+        let near = json!({"name": "near", "address": address}).to_string();
+        served.ask(Method::POST, "/agents", &near).await;
+        let leave = async {
+            refusals.recv().await.unwrap();
+            drop(other);
+        };
+        let (list, ()) = tokio::join!(served.got("/agents"), leave);
+        stop.cancel();
+        list
+    };
+    let (list, ()) = tokio::join!(look, agent.serve(stop.clone()));
+    assert_eq!(list["items"][0]["state"], "ready", "{list}");
 }
 
 #[tokio::test]
