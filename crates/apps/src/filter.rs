@@ -1,30 +1,16 @@
 //! Records that are for the worker of a task, and the filter of an app: a condition on records.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use stafett_expr::{BadExpression, Expression, Found, NoJson, Paths, Record, Value, Variable};
+use stafett_expr::{BadExpression, Expression, PlacedRecord};
 use stafett_model::StoredRecord;
 
 use crate::definition::Definition;
 use crate::mark::Mark;
 use crate::task::{Slice, TaskId};
 
-const VARIABLES: &[Variable] = &[
-    Variable::Value,
-    Variable::Headers,
-    Variable::Key,
-    Variable::Topic,
-    Variable::Partition,
-    Variable::Offset,
-    Variable::Timestamp,
-];
-
 /// Work of the filter on one record.
 const WORK_MAX: usize = 1 << 20;
-
-/// Work of a look at one header: each of a record is read for it.
-const HEADER_WORK: usize = 16;
 
 /// A condition on records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,13 +23,6 @@ pub(crate) struct Selection<'a> {
     filter: Option<&'a Filter>,
     partition: u32,
     slice: Slice,
-}
-
-/// A record of a partition.
-struct Placed<'a> {
-    topic: &'a str,
-    partition: u32,
-    record: &'a StoredRecord,
 }
 
 /// Numbers of records that were passed over, though they are of the task's slice.
@@ -59,7 +38,7 @@ pub struct Passed {
 
 impl Filter {
     pub fn compile(source: &str) -> Result<Self, BadExpression> {
-        let expression = Expression::compile(source, VARIABLES)?;
+        let expression = Expression::compile(source, PlacedRecord::VARIABLES)?;
         Ok(Self(Arc::new(expression.with_work_max(WORK_MAX))))
     }
 
@@ -98,7 +77,7 @@ impl<'a> Selection<'a> {
         };
         // Many records may be passed over in a row.
         tokio::task::consume_budget().await;
-        let verdict = filter.is_true(&Placed {
+        let verdict = filter.is_true(&PlacedRecord {
             topic: self.topics.get(input).map_or("", |name| name),
             partition: self.partition,
             record,
@@ -107,37 +86,5 @@ impl<'a> Selection<'a> {
         let is_refused = !verdict.unwrap_or(false);
         passed.filtered += u64::from(is_refused);
         is_refused
-    }
-}
-
-impl Record for Placed<'_> {
-    fn variable(&self, variable: Variable) -> Value<'_> {
-        let record = self.record;
-        match variable {
-            Variable::Key => record.key.as_deref().map_or(Value::Null, Value::of_bytes),
-            Variable::Topic => Value::Text(Cow::Borrowed(self.topic)),
-            Variable::Partition => Value::Int(self.partition.into()),
-            Variable::Offset => Value::Int(i64::try_from(record.offset.0).unwrap_or(i64::MAX)),
-            Variable::Timestamp => Value::of_millis(record.timestamp),
-            Variable::Value
-            | Variable::Headers
-            | Variable::Exchange
-            | Variable::RoutingKey
-            | Variable::Priority => Value::Null,
-        }
-    }
-
-    fn header(&self, name: &str) -> Option<Value<'_>> {
-        let found = self.record.headers.last(name.as_bytes())?;
-        Some(found.map_or(Value::Null, Value::of_bytes))
-    }
-
-    fn header_work(&self) -> usize {
-        self.record.headers.len() * HEADER_WORK
-    }
-
-    fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {
-        let value = self.record.value.as_deref().ok_or(NoJson)?;
-        paths.read(std::str::from_utf8(value).map_err(|_| NoJson)?, found)
     }
 }

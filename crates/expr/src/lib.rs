@@ -12,6 +12,7 @@
 //! - `paths`: fields of JSON text by path
 //! - `value`: values, how they compare and how they are written
 //! - `evaluate`, `function`, `time`: meaning
+//! - `stored`: records of topics
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -24,6 +25,7 @@ mod function;
 mod node;
 mod parse;
 mod paths;
+mod stored;
 mod time;
 mod token;
 mod value;
@@ -32,6 +34,7 @@ use std::sync::Arc;
 
 pub use error::{BadExpression, Fault};
 pub use paths::{Found, Name, NoJson, Paths};
+pub use stored::PlacedRecord;
 pub use time::zone;
 pub use value::Value;
 

@@ -1,72 +1,34 @@
 //! Steps that compute: conditions, fields by expression, and times in zones.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::TimeZone;
-use stafett_expr::{Expression, Found, NoJson, Paths, Record, Value, Variable, zone};
-use stafett_model::StoredRecord;
+use stafett_expr::{Expression, Found, NoJson, Paths, PlacedRecord, Record, Value, Variable, zone};
 
 use crate::cells::string;
 use crate::document::{Document, cited};
-use crate::target::Place;
 
 static PRINTER: DateTimePrinter = DateTimePrinter::new();
 /// Bytes of a time as a JSON string, with nanoseconds.
 const TIME_BYTES: usize = 40;
 
-/// Variables of expressions in sinks.
-pub(crate) const VARIABLES: &[Variable] = &[
-    Variable::Value,
-    Variable::Headers,
-    Variable::Key,
-    Variable::Topic,
-    Variable::Partition,
-    Variable::Offset,
-    Variable::Timestamp,
-];
-
-/// Work of a look at one header: each of a record is read for it.
-const HEADER_WORK: usize = 16;
-
-/// A record and where it stands: all that steps know beside its fields.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
-    pub(crate) place: &'a Place,
-    pub(crate) record: &'a StoredRecord,
-}
-
 /// A record with its fields as the steps before have left them.
 pub(crate) struct View<'a> {
     pub(crate) document: &'a Document<'a>,
-    pub(crate) source: Source<'a>,
+    pub(crate) source: PlacedRecord<'a>,
 }
 
 impl Record for View<'_> {
     fn variable(&self, variable: Variable) -> Value<'_> {
-        let Source { place, record } = self.source;
-        match variable {
-            Variable::Key => record.key.as_deref().map_or(Value::Null, Value::of_bytes),
-            Variable::Topic => Value::Text(Cow::Borrowed(&place.topic)),
-            Variable::Partition => Value::Int(place.partition.into()),
-            Variable::Offset => Value::Int(i64::try_from(record.offset.0).unwrap_or(i64::MAX)),
-            Variable::Timestamp => Value::of_millis(record.timestamp),
-            Variable::Value
-            | Variable::Headers
-            | Variable::Exchange
-            | Variable::RoutingKey
-            | Variable::Priority => Value::Null,
-        }
+        self.source.variable(variable)
     }
 
     fn header(&self, name: &str) -> Option<Value<'_>> {
-        let found = self.source.record.headers.last(name.as_bytes())?;
-        Some(found.map_or(Value::Null, Value::of_bytes))
+        self.source.header(name)
     }
 
     fn header_work(&self) -> usize {
-        self.source.record.headers.len() * HEADER_WORK
+        self.source.header_work()
     }
 
     fn read<'r>(&'r self, paths: &Paths, found: &mut Found<'r>) -> Result<(), NoJson> {
@@ -87,7 +49,7 @@ impl Record for View<'_> {
 /// Sets fields one after the other; each sees those before.
 pub(crate) fn set(
     document: &mut Document<'_>,
-    source: Source<'_>,
+    source: PlacedRecord<'_>,
     fields: &[(String, Expression)],
 ) -> Result<(), String> {
     for (name, expression) in fields {
@@ -203,10 +165,11 @@ impl TwoTimes {
 #[cfg(test)]
 pub(crate) mod tests {
     use bytes::Bytes;
-    use stafett_model::{Headers, Offset};
+    use stafett_model::{Headers, Offset, StoredRecord};
 
     use super::*;
     use crate::definition::Definition;
+    use crate::target::Place;
     use crate::transform::{Step, Verdict};
 
     pub(crate) fn place_and_record() -> (Place, StoredRecord) {
@@ -232,10 +195,7 @@ pub(crate) mod tests {
 
     fn done(text: &str, json: &str) -> Result<(String, Verdict), String> {
         let (place, record) = place_and_record();
-        let source = Source {
-            place: &place,
-            record: &record,
-        };
+        let source = place.holding(&record);
         let mut document = Document::parse(json).unwrap();
         let mut verdict = Verdict::Keep;
         for step in steps(text) {

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use smallvec::{SmallVec, smallvec};
+use stafett_expr::PlacedRecord;
 use stafett_model::StoredRecord;
 
 use crate::cells;
 use crate::columns::{Column, Kind, Origin};
-use crate::computed::Source;
 use crate::document::{Document, cited, write_line, write_object, write_string};
 use crate::headers;
 use crate::query::Query;
@@ -192,7 +192,7 @@ impl Converter {
         &self,
         place: &Place,
         record: &'r StoredRecord,
-        apply: impl Fn(&Step, &mut Document<'_>, Source<'_>) -> Result<Verdict, String>,
+        apply: impl Fn(&Step, &mut Document<'_>, PlacedRecord<'_>) -> Result<Verdict, String>,
     ) -> Result<Document<'r>, Result<Converted, Reason>> {
         let value = record.value.as_deref().unwrap_or(b"null");
         let not_json = |text| -> Result<Converted, Reason> {
@@ -205,7 +205,7 @@ impl Converter {
         let text = text.map_err(|why| not_json(format!("not UTF-8 behind byte {}", why.valid_up_to())))?;
         let mut document = Document::parse(text).map_err(not_json)?;
         for (number, step) in self.steps.iter().enumerate() {
-            match apply(step, &mut document, Source { place, record }) {
+            match apply(step, &mut document, place.holding(record)) {
                 Ok(Verdict::Keep) => {}
                 Ok(Verdict::Drop { has_failed }) => return Err(Ok(Converted::Dropped { has_failed })),
                 Ok(Verdict::Wait) => return Err(Ok(Converted::Waits)),

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use stafett_expr::{Expression, Fault, Value};
+use stafett_expr::{Expression, Fault, PlacedRecord, Value};
 use stafett_model::{Lock, SharedLock};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::computed::{Source, View};
+use crate::computed::View;
 use crate::document::{Document, write_line};
 
 /// Memory of a row beside its key and its values.
@@ -241,7 +241,7 @@ impl Lookup {
     pub(crate) fn apply(
         &self,
         document: &mut Document<'_>,
-        source: Source<'_>,
+        source: PlacedRecord<'_>,
         counts: bool,
     ) -> Result<(), String> {
         let row = {
@@ -296,7 +296,7 @@ mod tests {
     fn lookup(key: &str, missing: Missing, bytes_max: usize) -> Lookup {
         Lookup {
             topic: "apps".to_owned(),
-            key: Expression::compile(key, crate::computed::VARIABLES).unwrap(),
+            key: Expression::compile(key, PlacedRecord::VARIABLES).unwrap(),
             add: vec!["country".to_owned(), "zone".to_owned()],
             missing,
             bytes_max,
@@ -307,10 +307,7 @@ mod tests {
 
     fn done(step: &Lookup, json: &str) -> Result<String, String> {
         let (place, record) = place_and_record();
-        let source = Source {
-            place: &place,
-            record: &record,
-        };
+        let source = place.holding(&record);
         let mut document = Document::parse(json).unwrap();
         step.apply(&mut document, source, true)?;
         let mut out = Vec::new();

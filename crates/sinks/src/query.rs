@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use stafett_expr::{Expression, Fault, Value};
+use stafett_expr::{Expression, Fault, PlacedRecord, Value};
 use stafett_model::Lock;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use crate::computed::{Source, View};
+use crate::computed::View;
 use crate::document::Document;
 use crate::lookup::{Missing, TableCounts};
 use crate::pace::Waits;
@@ -220,7 +220,7 @@ impl Query {
     pub(crate) fn apply(
         &self,
         document: &mut Document<'_>,
-        source: Source<'_>,
+        source: PlacedRecord<'_>,
         counts: bool,
     ) -> Result<Verdict, String> {
         let row = match self.key_of(document, source)? {
@@ -258,7 +258,7 @@ impl Query {
     }
 
     /// Returns the key of a record. `None` without one.
-    fn key_of(&self, document: &Document<'_>, source: Source<'_>) -> Result<Option<String>, String> {
+    fn key_of(&self, document: &Document<'_>, source: PlacedRecord<'_>) -> Result<Option<String>, String> {
         let view = View { document, source };
         match self.key.evaluate(&view) {
             Ok(Value::Text(text)) => Ok(Some(text.into_owned())),

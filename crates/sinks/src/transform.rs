@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use stafett_expr::Expression;
+use stafett_expr::{Expression, PlacedRecord};
 
 use crate::cells::{civil, decimal, string};
 use crate::columns::Kind;
-use crate::computed::{self, Source, TwoTimes, View};
+use crate::computed::{self, TwoTimes, View};
 use crate::document::{Document, Field, cited};
 use crate::lookup::Lookup;
 use crate::personal::{HashKey, Mask};
@@ -81,7 +81,11 @@ pub struct Flatten {
 }
 
 impl Step {
-    pub(crate) fn apply(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<Verdict, String> {
+    pub(crate) fn apply(
+        &self,
+        document: &mut Document<'_>,
+        source: PlacedRecord<'_>,
+    ) -> Result<Verdict, String> {
         match self {
             Self::Keep(paths) => keep(document, &paths.iter().map(Vec::as_slice).collect::<Vec<_>>()),
             Self::Drop(paths) => paths.iter().for_each(|path| drop_path(document, path)),
@@ -122,7 +126,11 @@ impl Step {
     }
 
     /// Applies the step to a copy of a record that is looked at ahead of time: no look-up counts.
-    pub(crate) fn look(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<Verdict, String> {
+    pub(crate) fn look(
+        &self,
+        document: &mut Document<'_>,
+        source: PlacedRecord<'_>,
+    ) -> Result<Verdict, String> {
         match self {
             Self::Lookup(lookup) => lookup.apply(document, source, false).map(|()| Verdict::Keep),
             Self::Query(query) => query.apply(document, source, false),
@@ -431,10 +439,7 @@ mod tests {
     fn done(step: &Step, json: &str) -> Result<String, String> {
         let mut document = Document::parse(json).unwrap();
         let (place, record) = computed::tests::place_and_record();
-        let source = Source {
-            place: &place,
-            record: &record,
-        };
+        let source = place.holding(&record);
         step.apply(&mut document, source)?;
         let mut out = Vec::new();
         document.write(&mut out);

@@ -1,7 +1,8 @@
 //! Versions of records: those that are old are raised step by step, so that the steps and columns behind know
 //! one form alone.
 
-use crate::computed::Source;
+use stafett_expr::PlacedRecord;
+
 use crate::document::{Document, cited};
 use crate::transform::{Step, Verdict};
 
@@ -27,7 +28,11 @@ pub struct Versions {
 }
 
 impl Versions {
-    pub(crate) fn apply(&self, document: &mut Document<'_>, source: Source<'_>) -> Result<Verdict, String> {
+    pub(crate) fn apply(
+        &self,
+        document: &mut Document<'_>,
+        source: PlacedRecord<'_>,
+    ) -> Result<Verdict, String> {
         let version = self.version(document, source)?;
         if version > self.known {
             return if self.newer_pass {
@@ -55,7 +60,7 @@ impl Versions {
         Ok(Verdict::Keep)
     }
 
-    fn version(&self, document: &Document<'_>, source: Source<'_>) -> Result<u64, String> {
+    fn version(&self, document: &Document<'_>, source: PlacedRecord<'_>) -> Result<u64, String> {
         let header;
         let text = match &self.of {
             VersionOf::Field(name) => document.get(name).filter(|json| *json != "null"),

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("access", &["model"]),
     ("accounts", &["access", "journal", "model", "store", "topics"]),
     ("counters", &["model"]),
-    ("expr", &[]),
+    ("expr", &["model"]),
     ("journal", &["model"]),
     ("trust", &[]),
     ("objects", &["trust"]),

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use toml::Value;
 
-use stafett_expr::{Expression, zone};
+use stafett_expr::{Expression, PlacedRecord, zone};
 
 use super::sources::login;
 use super::targets::address;
 use super::{DefinitionError, TargetSpec};
 use crate::columns::Kind;
-use crate::computed::{TwoTimes, Unit, VARIABLES};
+use crate::computed::{TwoTimes, Unit};
 use crate::fields::Fields;
 use crate::lookup::{Lookup, Missing};
 use crate::personal::{HashKey, Mask};
@@ -177,7 +177,7 @@ fn set(fields: Fields) -> Result<Step, DefinitionError> {
 }
 
 fn expression(path: String, text: &str) -> Result<Expression, DefinitionError> {
-    Expression::compile(text, VARIABLES).map_err(|why| refused(path, &why.to_string()))
+    Expression::compile(text, PlacedRecord::VARIABLES).map_err(|why| refused(path, &why.to_string()))
 }
 
 /// Reads the time of records, and the zone of their days.

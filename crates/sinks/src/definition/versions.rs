@@ -62,7 +62,6 @@ pub(super) fn read(fields: &mut Fields) -> Result<Option<Step>, DefinitionError>
 
 #[cfg(test)]
 mod tests {
-    use crate::computed::Source;
     use crate::computed::tests::place_and_record;
     use crate::definition::Definition;
     use crate::document::Document;
@@ -91,10 +90,7 @@ mod tests {
         let sink = Definition::parse(definition).unwrap().remove(0);
         let (place, record) = place_and_record();
         let mut document = Document::parse(value).unwrap();
-        let source = Source {
-            place: &place,
-            record: &record,
-        };
+        let source = place.holding(&record);
         assert_eq!(sink.steps[0].apply(&mut document, source)?, Verdict::Keep);
         let mut out = Vec::new();
         document.write(&mut out);

@@ -19,6 +19,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use stafett_expr::PlacedRecord;
+use stafett_model::StoredRecord;
 use stafett_objects::RemoteError;
 use uuid::Uuid;
 
@@ -41,6 +43,17 @@ use webhook::Webhook;
 pub struct Place {
     pub topic: String,
     pub partition: u32,
+}
+
+impl Place {
+    /// Returns a record of it as steps see it.
+    pub(crate) fn holding<'a>(&'a self, record: &'a StoredRecord) -> PlacedRecord<'a> {
+        PlacedRecord {
+            topic: &self.topic,
+            partition: self.partition,
+            record,
+        }
+    }
 }
 
 impl fmt::Display for Place {
