@@ -1,9 +1,9 @@
 // States for pages, kept current, and histories.
 import { keepPreviousData, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { useCallback, useEffect } from 'react';
 import { api, get, Refusal, stateOf } from './http';
 import type { History, Operation } from './types';
-import { usePaused, useSocketOpen, watch } from './watch';
+import { renew, usePaused, useSocketOpen, watch } from './watch';
 
 const POLL_MS = 5000;
 
@@ -32,6 +32,15 @@ export function useLive<T>(path: string | null, everyMs = 2000): UseQueryResult<
     });
   }, [client, path, everyMs, isPaused]);
   return found;
+}
+
+/** A function for after a change: everything is asked for anew, and states that are on their way, perhaps of before, are passed over. */
+export function useRefresh(): () => Promise<void> {
+  const client = useQueryClient();
+  return useCallback(() => {
+    renew();
+    return client.invalidateQueries();
+  }, [client]);
 }
 
 /** An operation until its end, also while the page is paused. */

@@ -1,6 +1,6 @@
 // The form of an experiment. It and the text are two views of one document: each change is made in the text, which keeps
 // its comments and order; parts without a field in the form stay as they are.
-import { useState, type ReactNode } from 'react';
+import { useRef, useState, type ReactNode } from 'react';
 import { request } from '../api/http';
 import { Failure, Field } from '../ui/parts';
 import { lab } from './api';
@@ -281,9 +281,21 @@ function Figures({ tree, isFixed, set }: Props) {
 /** The form over a text; a text that is no TOML has none. */
 export function FormOf({ text, tree, error, isFixed, onText }: { text: string; tree: Tree | undefined; error: unknown; isFixed: boolean; onText: (text: string) => void }) {
   const [refused, setRefused] = useState<unknown>();
+  // Each change is made to the text that the one before has left.
+  const shown = useRef(text);
+  const newest = useRef(text);
+  const last = useRef(Promise.resolve());
+  if (shown.current !== text) {
+    shown.current = text;
+    newest.current = text;
+  }
   const set = (changes: Change[]) => {
     setRefused(undefined);
-    edit(text, changes).then((edited) => onText(edited.toml), setRefused);
+    last.current = last.current.then(async () => {
+      const edited = await edit(newest.current, changes);
+      newest.current = edited.toml;
+      onText(edited.toml);
+    }).catch(setRefused);
   };
   return (
     <>

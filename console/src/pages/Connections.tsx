@@ -1,8 +1,7 @@
 import { useState } from 'react';
-import { useLive, useOnce } from '../api/live';
+import { useLive, useOnce, useRefresh } from '../api/live';
 import { api, request, seg } from '../api/http';
 import type { Channel, Connection as Row, ConnectionDetails, Node } from '../api/types';
-import { useQueryClient } from '@tanstack/react-query';
 import { Action } from '../ui/Action';
 import { Course } from '../ui/Course';
 import { age, byteRate, bytes, count, short, visible } from '../ui/format';
@@ -52,7 +51,7 @@ const COLUMNS: Column<Row>[] = [
 ];
 
 export function Connections() {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const listeners = useOnce<Node>('/v1/node').data?.listeners ?? [];
   return (
     <>
@@ -73,7 +72,7 @@ export function Connections() {
             each={(index) => request('DELETE', api(`connections/${seg(rows[index]!.id)}`, { reason: 'closed by an operator' }))}
             after={() => {
               clear();
-              void client.invalidateQueries();
+              void refresh();
             }}
           />
         )}

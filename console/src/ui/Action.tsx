@@ -1,10 +1,8 @@
 // A button, its dialog, and the requests behind it: its effects in numbers, the requests as curl, progress and result.
-import { useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState, type ReactNode } from 'react';
 import { request, type Body } from '../api/http';
-import { useOperation } from '../api/live';
+import { useOperation, useRefresh } from '../api/live';
 import { useMissing, type Right } from '../api/session';
-import { renew } from '../api/watch';
 import type { Operation } from '../api/types';
 import { commandOf } from './command';
 import { Dialog } from './Dialog';
@@ -71,13 +69,12 @@ export function Action<T>(props: Props<T>) {
 type Phase<T> = { at: 'asks' } | { at: 'runs'; operation?: string } | { at: 'done'; answer: T };
 
 export function ActionDialog<T>({ title, confirm, call, result, after, destroys, typed, incomplete, wide, children, onClose }: Props<T> & { onClose: () => void }) {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const [phase, setPhase] = useState<Phase<T>>({ at: 'asks' });
   const [error, setError] = useState<unknown>();
   const [text, setText] = useState('');
   const end = async (answer: T) => {
-    renew();
-    await client.invalidateQueries();
+    await refresh();
     after?.(answer);
     if (result) setPhase({ at: 'done', answer });
     else onClose();

@@ -1,7 +1,6 @@
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { request } from '../../api/http';
-import { useLive } from '../../api/live';
+import { useLive, useRefresh } from '../../api/live';
 import type { App as State, AppMove, AppMoves, DeletedApp } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Course } from '../../ui/Course';
@@ -88,11 +87,11 @@ function Totals({ app }: { app: State }) {
 }
 
 function Actions({ app }: { app: State }) {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const [error, setError] = useState<unknown>();
   const flip = () => {
     setError(undefined);
-    request('POST', appUrl(app.name, app.paused ? '/resume' : '/pause')).then(() => client.invalidateQueries(), setError);
+    request('POST', appUrl(app.name, app.paused ? '/resume' : '/pause')).then(refresh, setError);
   };
   return (
     <>

@@ -1,6 +1,6 @@
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, request } from '../../api/http';
+import { useRefresh } from '../../api/live';
 import type { Imported, ImportedDefinition } from '../../api/types';
 import { Running } from '../../ui/Action';
 import { count, counted, visible } from '../../ui/format';
@@ -36,7 +36,7 @@ const COLUMNS: Column<ImportedDefinition>[] = [
 
 /** The changes of an import, and their making. A failure stops nothing else. */
 export function Import({ name, document, plan, onDone }: { name: string; document: string; plan: Imported; onDone: () => void }) {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const [changes, setChanges] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [operation, setOperation] = useState<string>();
@@ -46,7 +46,7 @@ export function Import({ name, document, plan, onDone }: { name: string; documen
   const end = async (imported: Imported) => {
     setOperation(undefined);
     setDone(imported);
-    await client.invalidateQueries();
+    await refresh();
   };
   const run = async () => {
     setBusy(true);

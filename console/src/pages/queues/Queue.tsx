@@ -1,6 +1,5 @@
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { useLive } from '../../api/live';
+import { useLive, useRefresh } from '../../api/live';
 import { request } from '../../api/http';
 import type { MessageCount, Moved, QueueDetails as State } from '../../api/types';
 import { Action } from '../../ui/Action';
@@ -150,7 +149,7 @@ export const Limit = ({ used, max, text }: { used: number; max: number; text: st
 );
 
 function Actions({ queue }: { queue: State }) {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const [target, setTarget] = useState('');
   const [many, setMany] = useState('');
   const [error, setError] = useState<unknown>();
@@ -158,7 +157,7 @@ function Actions({ queue }: { queue: State }) {
   const [seen, setSeen] = useState(queue);
   const flip = () => {
     setError(undefined);
-    request('POST', queueUrl(queue, isPaused ? '/resume' : '/pause')).then(() => client.invalidateQueries(), setError);
+    request('POST', queueUrl(queue, isPaused ? '/resume' : '/pause')).then(refresh, setError);
   };
   const messages = (n: number) => counted(n, 'message');
   return (

@@ -1,7 +1,6 @@
-import { useOnce } from '../../api/live';
+import { useOnce, useRefresh } from '../../api/live';
 import { api, request, seg } from '../../api/http';
 import type { NamespaceList, Queue } from '../../api/types';
-import { useQueryClient } from '@tanstack/react-query';
 import { bytes, count, counted, rate, short, visible } from '../../ui/format';
 import { List, type Column } from '../../ui/List';
 import { queueAt } from '../../ui/pages';
@@ -65,8 +64,7 @@ export function Marks({ queue, long }: { queue: Queue; long?: boolean }) {
 export function Queues() {
   const [namespace, setNamespace] = useParam('namespace');
   const namespaces = useOnce<NamespaceList>('/v1/namespaces').data?.items ?? [];
-  const client = useQueryClient();
-  const refresh = () => void client.invalidateQueries();
+  const refresh = useRefresh();
   return (
     <>
       <Head title="Queues">
@@ -108,7 +106,7 @@ export function Queues() {
               confirm={`Purge ${count(rows.reduce((sum, { ready }) => sum + ready, 0))} messages`}
               names={rows.map(({ name }) => name)}
               each={(index) => request('POST', queueUrl(rows[index]!, '/purge', conditions(rows[index]!)))}
-              after={() => (refresh(), clear())}
+              after={() => (void refresh(), clear())}
             />
             <Many
               label={`Delete ${rows.length}`}
@@ -118,7 +116,7 @@ export function Queues() {
               confirm={`Delete ${rows.length} queues`}
               names={rows.map(({ name }) => name)}
               each={(index) => request('DELETE', queueUrl(rows[index]!, '', conditions(rows[index]!)))}
-              after={() => (refresh(), clear())}
+              after={() => (void refresh(), clear())}
             />
           </>
         )}

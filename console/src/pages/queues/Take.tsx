@@ -1,12 +1,12 @@
 // Takes messages of a queue for real: it says before what that does.
 import { useState } from 'react';
 import { request } from '../../api/http';
+import { useRefresh } from '../../api/live';
 import type { Messages as Found, Queue, Settled } from '../../api/types';
 import { Content } from '../../ui/Content';
 import { Dialog } from '../../ui/Dialog';
 import { counted, visible } from '../../ui/format';
 import { Failure, Field } from '../../ui/parts';
-import { useQueryClient } from '@tanstack/react-query';
 import { queueUrl } from './Queues';
 
 type Way = 'back' | 'gone';
@@ -17,7 +17,7 @@ export function Take({ queue }: { queue: Queue }) {
   const [many, setMany] = useState('1');
   const [found, setFound] = useState<Found>();
   const [error, setError] = useState<unknown>();
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const close = () => {
     setOpen(false);
     setFound(undefined);
@@ -31,7 +31,7 @@ export function Take({ queue }: { queue: Queue }) {
       const leases = got.messages.flatMap(({ lease }) => lease ?? []);
       if (leases.length > 0) await request<Settled>('POST', queueUrl(queue, '/settle'), { json: { requeue: leases } });
       setFound(got);
-      await client.invalidateQueries();
+      await refresh();
     } catch (failure) {
       setError(failure);
     }

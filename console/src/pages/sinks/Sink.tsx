@@ -1,7 +1,6 @@
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { request } from '../../api/http';
-import { useLive } from '../../api/live';
+import { useLive, useRefresh } from '../../api/live';
 import type { DeletedSink, Sink as State, SinkPlace, SinkPositions } from '../../api/types';
 import { Action } from '../../ui/Action';
 import { Course } from '../../ui/Course';
@@ -117,12 +116,12 @@ function Places({ places }: { places: SinkPlace[] }) {
 }
 
 function Actions({ sink }: { sink: State }) {
-  const client = useQueryClient();
+  const refresh = useRefresh();
   const [error, setError] = useState<unknown>();
   const rests = sink.state === 'paused';
   const flip = () => {
     setError(undefined);
-    request('POST', sinkUrl(sink.name, rests ? '/resume' : '/pause')).then(() => client.invalidateQueries(), setError);
+    request('POST', sinkUrl(sink.name, rests ? '/resume' : '/pause')).then(refresh, setError);
   };
   return (
     <>

@@ -236,9 +236,9 @@ async fn watch(
     let every = watch::check_every(every)?;
     let state = front.watches.state(&what, &caller, &access::caller(&broker))?;
     let routes = front.routes(request.extensions().get());
-    let next = Instant::now();
+    let since = Instant::now();
     Ok(sse::answer(
-        (state, routes, next),
+        (state, routes, since),
         move |(state, routes, next)| async move {
             let draining = routes.draining.0.clone();
             let waited = draining
@@ -248,7 +248,7 @@ async fn watch(
                 let comment = Bytes::from_static(sse::COMMENT.as_bytes());
                 return Some(((state, routes, next), comment));
             }
-            let shown = state.get(&routes).await;
+            let shown = state.get(&routes, since).await;
             let mut piece = String::new();
             sse::put(&mut piece, None, "state", &String::from_utf8_lossy(&shown));
             Some(((state, routes, Instant::now() + every), piece.into()))

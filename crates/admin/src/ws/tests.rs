@@ -418,6 +418,25 @@ async fn a_watch_gives_the_present_state_and_not_all_that_was_missed() {
     assert_eq!(client.came(), Vec::<Value>::new());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_begins_behind_a_change_shows_it() {
+    let world = World::new().await;
+    world.queue("/", "one").await;
+    let mut client = Client::new(&world, None);
+    let watch = json!({"op": "watch", "what": [{"list": "queues", "query": "columns=name"}]});
+    client.ask(watch.clone()).await;
+    assert_eq!(client.pushed(1).await[0]["items"][0]["matched"], 1);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    world.queue("/", "two").await;
+    let ended = json!({"op": "unwatch", "watch": 1});
+    client.all(&[ended.to_string(), watch.to_string()]).await;
+    let first = client.pushed(1).await;
+    assert_eq!(
+        (&first[0]["watch"], &first[0]["items"][0]["matched"]),
+        (&json!(2), &json!(2))
+    );
+}
+
 #[tokio::test]
 async fn any_text_is_answered_once() {
     let world = World::new().await;

@@ -1,9 +1,10 @@
 //! Watched states: lists and objects that are shown again and again.
 //!
 //! A state is the answer of its route. It is computed once for all that watch it, and kept for a second, or
-//! longer if it took long: watched lists of very many objects cost a small share of a core. A watch that is
-//! not read gets the next state, not all that it missed. Before each state the right of the watcher is
-//! checked; routes that check rights themselves are computed for each user.
+//! longer if it took long: watched lists of very many objects cost a small share of a core. A watch never
+//! gets a state from before it began, so one that begins behind a change shows it. A watch that is not read
+//! gets the next state, not all that it missed. Before each state the right of the watcher is checked;
+//! routes that check rights themselves are computed for each user.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -76,10 +77,19 @@ pub(super) struct State {
     key: Key,
     /// Caller of the requests.
     by: Arc<stafett_access::Caller>,
-    /// With the time until which it is kept.
-    latest: Lock<Option<(Instant, Bytes)>>,
+    latest: Lock<Option<Computed>>,
     /// Computed by one at a time.
     turn: Semaphore,
+}
+
+/// A state as it was computed last.
+#[derive(Debug)]
+struct Computed {
+    /// Begin of the computation.
+    from: Instant,
+    /// End of the time for which it is kept.
+    until: Instant,
+    state: Bytes,
 }
 
 impl Watches {
@@ -170,12 +180,13 @@ fn is_of(route: &str, path: &str) -> bool {
 }
 
 impl Watched {
-    /// Returns the state as JSON, as it was computed last; the refusal if it may not be seen any more.
-    pub(super) async fn get(&self, routes: &Routes) -> Bytes {
+    /// Returns the state as JSON, as it was computed last, but not before `since`; the refusal if it may not
+    /// be seen any more.
+    pub(super) async fn get(&self, routes: &Routes, since: Instant) -> Bytes {
         if let Err(why) = self.check() {
             return why.to_value().to_string().into();
         }
-        self.state.get(routes).await
+        self.state.get(routes, since).await
     }
 
     fn check(&self) -> Result<(), Problem> {
@@ -186,17 +197,17 @@ impl Watched {
 }
 
 impl State {
-    async fn get(&self, routes: &Routes) -> Bytes {
-        if let Some(known) = self.known() {
+    async fn get(&self, routes: &Routes, since: Instant) -> Bytes {
+        if let Some(known) = self.known(since) {
             return known;
         }
         // Never closed.
         let _turn = self.turn.acquire().await;
-        if let Some(known) = self.known() {
+        if let Some(known) = self.known(since) {
             return known;
         }
         let (client, uri, _) = &self.key;
-        let begun = Instant::now();
+        let from = Instant::now();
         let state = match request_of(Method::GET, uri, &Caller(client.clone()), String::new()) {
             Ok(request) => {
                 let (Ok(body) | Err(body)) = routes.clone().ask(request, Arc::clone(&self.by)).await;
@@ -204,15 +215,19 @@ impl State {
             }
             Err(why) => why.to_value().to_string().into(),
         };
-        let kept = (begun.elapsed() * REST).clamp(KEPT, KEPT_MAX);
-        *self.latest.lock() = Some((Instant::now() + kept, state.clone()));
+        let kept = (from.elapsed() * REST).clamp(KEPT, KEPT_MAX);
+        *self.latest.lock() = Some(Computed {
+            from,
+            until: Instant::now() + kept,
+            state: state.clone(),
+        });
         state
     }
 
-    fn known(&self) -> Option<Bytes> {
+    fn known(&self, since: Instant) -> Option<Bytes> {
         let latest = self.latest.lock();
-        let (until, state) = latest.as_ref()?;
-        (Instant::now() < *until).then(|| state.clone())
+        let known = latest.as_ref()?;
+        (known.from >= since && Instant::now() < known.until).then(|| known.state.clone())
     }
 }
 
@@ -298,12 +313,13 @@ impl Watching {
         let number = self.last;
         let token = CancellationToken::new();
         let (mailbox, routes, stopped) = (Arc::clone(&self.mailbox), routes.clone(), token.clone());
+        let since = Instant::now();
         let watching = async move {
             loop {
                 let next = Instant::now() + every;
                 let mut items = Vec::new();
                 for state in &states {
-                    items.push(state.get(&routes).await);
+                    items.push(state.get(&routes, since).await);
                 }
                 mailbox.put(number, &items);
                 sleep_until(next).await;
