@@ -145,7 +145,9 @@ impl AccessControl {
         let known = self.bearer.lock().clone();
         let mut claimed = self.check_bearer(known.clone(), token, peer).await?;
         let is_unknown = |bearer: &Arc<bearer::Bearer>| bearer.lacks_key_of(token);
-        if claimed.is_none() && known.as_ref().is_some_and(is_unknown) && self.newer_keys.wait().await {
+        let is_known = || !self.bearer.lock().as_ref().is_some_and(is_unknown);
+        if claimed.is_none() && known.as_ref().is_some_and(is_unknown) && self.newer_keys.wait(is_known).await
+        {
             let newer = self.bearer.lock().clone();
             claimed = self.check_bearer(newer, token, peer).await?;
         }

@@ -49,8 +49,9 @@ impl NewerKeys {
         self.set.send_modify(|count| *count += 1);
     }
 
-    /// Wishes for newer keys, and waits for them. False if there are none in time.
-    pub(super) async fn wait(&self) -> bool {
+    /// Wishes for newer keys, and waits until `is_known` of those that are set: the first to come may have
+    /// been asked for before. False if that takes too long.
+    pub(super) async fn wait(&self, is_known: impl Fn() -> bool) -> bool {
         let Ok(_waiting) = self.waiting.try_acquire() else {
             return false;
         };
@@ -62,7 +63,7 @@ impl NewerKeys {
             return false;
         };
         let left = WAIT_MAX.saturating_sub(since.elapsed());
-        let newer = set.wait_for(|count| *count > before);
+        let newer = set.wait_for(|count| *count > before && is_known());
         timeout(left, newer).await.is_ok()
     }
 
@@ -85,25 +86,31 @@ impl NewerKeys {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn wishes_are_made_for_a_reader_alone_and_seldom() {
         let keys = NewerKeys::default();
-        assert!(!keys.wait().await, "without a reader");
+        assert!(!keys.wait(|| true).await, "without a reader");
         let mut wishes = keys.wishes();
+        let is_known = Cell::new(false);
         let reading = async {
             wishes.changed().await.unwrap();
             keys.on_set();
+            tokio::task::yield_now().await;
+            is_known.set(true);
+            keys.on_set();
         };
-        let (found, ()) = tokio::join!(keys.wait(), reading);
-        assert!(found);
+        let (found, ()) = tokio::join!(keys.wait(|| is_known.get()), reading);
+        assert!(found, "with the second ones");
         tokio::time::advance(WAIT_MAX).await;
         let begun = Instant::now();
-        assert!(!keys.wait().await, "too soon");
+        assert!(!keys.wait(|| true).await, "too soon");
         assert_eq!(begun.elapsed(), Duration::ZERO);
         tokio::time::advance(WISH_EVERY).await;
-        assert!(!keys.wait().await, "no newer keys come");
+        assert!(!keys.wait(|| true).await, "no newer keys come");
         assert_eq!(*wishes.borrow(), 2);
     }
 }
