@@ -196,7 +196,11 @@ impl Steps {
             Ok(()) => JobState::Done,
             Err(_) => JobState::Failed,
         };
+        // Other work may begin as soon as the end is seen.
+        let jobs = self.jobs.clone();
+        let mut active = jobs.active.lock();
         self.keep();
+        active.remove(&self.file);
     }
 
     fn keep(&self) {

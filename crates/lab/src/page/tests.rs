@@ -1,5 +1,7 @@
 //! The routes, without a listener and without a system.
 
+use std::time::Duration;
+
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::json;
