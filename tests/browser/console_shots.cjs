@@ -77,7 +77,7 @@ async function main() {
     await call('POST', 'rules', rule);
   }
   await load(call, Number(process.env.SHOTS_SECONDS ?? 60));
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const shoot = async ([name, path, viewport, colorScheme], login) => {
     const page = await browser.newPage({ viewport, colorScheme });
     if (login) await page.request.post(`${base}/v1/login`, { data: login });

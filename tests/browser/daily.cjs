@@ -144,7 +144,7 @@ async function again(ask) {
 async function main() {
   const [executablePath, base] = process.argv.slice(2);
   const ask = (method, path, body) => call(base, method, path, body);
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const found = [];
   await fill(ask);
   for (const [name, work] of [['keys', byKeys], ['mouse', byMouse]]) {

@@ -69,7 +69,7 @@ async function main() {
   const [executablePath, base, ...rest] = process.argv.slice(2);
   const [agents, [folder]] = [rest.slice(0, 2), rest.slice(2)];
   const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
   page.setDefaultTimeout(60_000);
   const wrong = [];
@@ -167,7 +167,7 @@ async function main() {
   await page.getByText('interrupted', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Resume' }).click();
   await dialog.getByRole('button', { name: 'Resume' }).click();
-  await page.getByText('8 of 8').first().waitFor();
+  await page.getByText('8 of 8').first().waitFor({ timeout: 240_000 });
   await page.getByText('finished', { exact: true }).waitFor();
   await looked(page, 'a run', axe);
   await page.getByRole('link', { name: 'Points', exact: true }).click();

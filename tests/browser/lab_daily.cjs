@@ -153,7 +153,7 @@ async function byMouse(page, base) {
 
 async function main() {
   const [executablePath, base, ...agents] = process.argv.slice(2);
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const found = [];
   for (const [name, work] of [['keys', byKeys], ['mouse', byMouse]]) {
     const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });

@@ -33,7 +33,7 @@ async function fill(base, count) {
 async function main() {
   const [executablePath, base, count = '2000', folder] = process.argv.slice(2);
   await fill(base, Number(count));
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: ARGS, timeout: 0 });
   const found = [];
   await look(browser, base, PAGES, found, undefined, folder && { folder, name: 'many' });
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });

@@ -117,13 +117,19 @@ fn each_record_counts_once_whatever_happens() {
     let mut chaos = Worker(command.stdout(Stdio::piped()).spawn().unwrap());
     let said = BufReader::new(chaos.0.stdout.take().unwrap());
     let (drains, drained) = sync_channel(1);
+    let (begun, begins) = sync_channel(1);
     let reading = thread::spawn(move || {
         let mut lines = said.lines().map_while(Result::ok);
+        if lines.any(|line| line == "begun") {
+            begun.send(()).unwrap();
+        }
         if lines.any(|line| line == "drains") {
             drains.send(()).unwrap();
         }
         lines.collect::<Vec<_>>().join("\n")
     });
+    // It fails without a line if the sender is dropped.
+    let _ = begins.recv();
     // Until it has come to its end, or has failed.
     while let Err(RecvTimeoutError::Timeout) = drained.recv_timeout(KILLED_EVERY) {
         broker.kill_and_restart();

@@ -23,10 +23,14 @@ const LIMIT: Duration = Duration::from_mins(2);
 const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
 fn start() -> Option<Cluster> {
+    start_with_lease("2000ms")
+}
+
+fn start_with_lease(lease: &str) -> Option<Cluster> {
     let settings = [0, 1].map(|_| {
         vec![
             ("STAFETT_CLUSTER_CELLS", CELLS.to_string()),
-            ("STAFETT_CLUSTER_LEASE_MS", "1000ms".to_owned()),
+            ("STAFETT_CLUSTER_LEASE_MS", lease.to_owned()),
             ("STAFETT_CLUSTER_SECRET", "env:SECRET_OF_THE_CLUSTER".to_owned()),
             ("SECRET_OF_THE_CLUSTER", "a secret of all nodes".to_owned()),
         ]
@@ -52,9 +56,14 @@ fn is_even(cluster: &Cluster) -> bool {
     (of(1), of(2)) == (2, 2)
 }
 
-/// Returns a cell that the second node owns.
+/// Returns a cell that the second node owns, once there is one.
 fn of_second(cluster: &Cluster) -> usize {
-    owners(cluster, 0).iter().position(|owner| *owner == 2).unwrap()
+    let mut found = None;
+    until("the second node has a cell", cluster, |cluster| {
+        found = owners(cluster, 0).iter().position(|owner| *owner == 2);
+        found.is_some()
+    });
+    found.unwrap()
 }
 
 /// Has a script fill or check the virtual hosts of all cells, through some nodes.
@@ -139,7 +148,9 @@ fn client(cluster: &Cluster, cell: usize) -> Option<(Child, Receiver<String>)> {
 
 #[test]
 fn clients_are_told_that_the_home_of_their_virtual_host_is_gone() {
-    let Some(mut cluster) = start() else { return };
+    let Some(mut cluster) = start_with_lease("1000ms") else {
+        return;
+    };
     until("each node has two cells", &cluster, is_even);
     run(&cluster, "fill", &[0, 1]);
     for end in [Signal::STOP, Signal::KILL] {

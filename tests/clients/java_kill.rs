@@ -63,7 +63,7 @@ const COPIER_KILLS: [u64; 2] = [2_000, 2_000];
 const BROKER_KILLS: [u64; 2] = [1_500, 1_500];
 /// A copier asks for its position before it ends the transaction of the one that was killed. If that has
 /// commits, the answer waits for its timeout, and the copier waits for 60 s at most.
-const TRANSACTION_MS: u32 = 5_000;
+const TRANSACTION_MS: u32 = 15_000;
 
 #[test]
 fn a_copier_in_transactions_copies_once_and_in_order_while_it_and_the_broker_are_killed() {

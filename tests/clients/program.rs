@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::broker::lines_of;
 
 /// Guard against a hanging test, not an expectation.
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_mins(5);
 /// Options of JVMs that start quickly.
 pub(crate) const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 

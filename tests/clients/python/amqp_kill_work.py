@@ -1,6 +1,7 @@
 """Publishes 0, 1, 2, … to a durable queue and takes them out again, until a line comes in on stdin.
 
-Whenever the broker goes away, messages acknowledged long before count as settled durably: they must not come again. In the
+Whenever the broker goes away, messages acknowledged long before count as settled durably: they must not come again. Before counts from the
+begin of the last publishing that it confirmed whole: what it was told before that, over the same connection, it has read. In the
 end a file has the numbers of messages that were `confirmed`, ever acknowledged (`taken`) and durably `settled`. The number
 of acknowledgements since the last line goes to stdout.
 """
@@ -23,13 +24,14 @@ class Ledger:
     def __init__(self):
         self.confirmed, self.settled, self.taken = set(), set(), {}
         self.again = []
+        self.heard = 0.0
 
     def on_message(self, number):
         if number in self.settled:
             self.again.append(number)
 
     def on_loss(self):
-        long_ago = time.monotonic() - LONG_SECONDS
+        long_ago = self.heard - LONG_SECONDS
         self.settled.update(number for number, at in self.taken.items() if at < long_ago)
 
 
@@ -67,12 +69,14 @@ async def work(stop, ledger):
             more = AT_ONCE - len(pending)
             pending.extend(range(following, following + more))
             following += more
+            begun = time.monotonic()
             confirmed = await publish(connection, channel, QUEUE, pending)
             ledger.confirmed.update(confirmed)
             pending = sorted(set(pending) - set(confirmed))
             if pending:
                 ledger.on_loss()
                 break
+            ledger.heard = begun
         await close(connection)
     assert not ledger.again, f"{len(ledger.again)} settled messages came again, the first is {ledger.again[0]}"
 

@@ -9,7 +9,7 @@ import struct
 import sys
 
 HEADER = b"AMQP\x00\x00\x09\x01"
-TIMEOUT = 5
+TIMEOUT = 20
 
 
 def short(text):

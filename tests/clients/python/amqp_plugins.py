@@ -32,7 +32,7 @@ closed_with(406, lambda: connection.channel().queue_bind("hash.light", "hash.key
 channel.exchange_declare("delayed", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"})
 channel.queue_declare("delayed")
 channel.queue_bind("delayed", "delayed", "jobs.*")
-for body, delay in ((b"last", 900), (b"second", 300), (b"at once", None), (b"third", 600)):
+for body, delay in ((b"last", 3000), (b"second", 1000), (b"at once", None), (b"third", 2000)):
     headers = None if delay is None else {"x-delay": delay}
     channel.basic_publish("delayed", "jobs.now", body, pika.BasicProperties(headers=headers))
 channel.basic_publish("delayed", "else", b"nowhere", pika.BasicProperties(headers={"x-delay": 1}))

@@ -243,6 +243,7 @@ def main():
     rules = {"topics": ["in"], "tables": {"sum": {}}, "worker_timeout_ms": 2000, "revoke_ms": 1500, "dead_letter": "dead"}
     status, declared = ask("PUT", APP, rules)
     assert status == 201, declared
+    print("begun", flush=True)
     workers = [Worker(name, seed) for seed, name in enumerate(["w0", "w1", "w2", "w0"])]
     feeding = [threading.Thread(target=run, daemon=True) for run in (produce, cut)]
     serving = [threading.Thread(target=run, daemon=True) for run in [watch, *(worker.run for worker in workers)]]
@@ -253,12 +254,15 @@ def main():
     for thread in feeding:
         thread.join()
     print("drains", flush=True)
-    began = time.monotonic()
+    least, since = None, time.monotonic()
     while True:
         status, shown = ask("GET", APP)
-        if status == 200 and shown["lag"] == 0:
+        lag = shown["lag"] if status == 200 else least
+        if lag == 0:
             break
-        assert time.monotonic() - began < 60, shown
+        if least is None or lag is not None and lag < least:
+            least, since = lag, time.monotonic()
+        assert time.monotonic() - since < 60, shown
         time.sleep(0.1)
     working.set()
     for thread in serving:

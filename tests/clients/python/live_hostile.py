@@ -42,14 +42,14 @@ def frame(first, payload):
 
 def rest(connection):
     """All that comes until the broker ends the connection."""
-    received = b""
+    received = bytearray()
     while True:
         try:
             some = connection.recv(65536)
         except ConnectionResetError:
-            return received
+            return bytes(received)
         if not some:
-            return received
+            return bytes(received)
         received += some
 
 

@@ -14,7 +14,7 @@ def send(client, value):
 
 
 def begun(name):
-    client = producer(transactional_id=name)
+    client = producer(transactional_id=name, transaction_timeout_ms=600_000)
     client.init_transactions(LIMIT)
     client.begin_transaction()
     return client

@@ -188,7 +188,7 @@ async fn requests_beyond_a_quota_of_them_wait() {
         client.topic("t").await;
     }
     let throttled = send(&mut client).await;
-    assert!((1..=200).contains(&throttled), "{throttled} ms");
+    assert!(throttled <= 200, "{throttled} ms");
     assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(server.metric("kafka_throttled_total{rate=\"requests\"}") >= 1);
 }
@@ -214,6 +214,7 @@ async fn a_client_beyond_its_quota_is_told_and_not_read_until_then() {
     ] {
         let mut setter = server.client().await;
         assert_eq!(alter(&mut setter, all, &[(key, Some(RATE))]).await.0, 0);
+        let begun = Instant::now();
         let throttled = if key.starts_with("producer") {
             send(&mut client).await
         } else {
@@ -225,14 +226,10 @@ async fn a_client_beyond_its_quota_is_told_and_not_read_until_then() {
         };
         assert!(throttled > 500, "{throttled} ms");
         // A client that does not heed it is not answered before.
-        let begun = Instant::now();
         client.topic("t").await;
         let waited = begun.elapsed();
         let told = Duration::from_millis(u64::try_from(throttled).unwrap());
-        assert!(
-            waited + Duration::from_millis(200) > told,
-            "{waited:?} of {told:?}"
-        );
+        assert!(waited >= told, "{waited:?} of {told:?}");
         assert!(server.metric(metric) >= 1);
         assert_eq!(alter(&mut setter, all, &[(key, None)]).await.0, 0);
         assert_eq!(send(&mut client).await, 0, "the quota is gone");

@@ -319,7 +319,7 @@ fn agents_on_two_hosts_load_a_system_on_a_third() {
     let adaptive = "rate = { adaptive = { first = 200, p99 = \"1m\", every = \"1s\", raise = 2.0 } }";
     let text = short
         .replace("rate = { fixed = 2000 }", adaptive)
-        .replace("duration = \"1s\"", "duration = \"6s\"");
+        .replace("duration = \"1s\"", "duration = \"20s\"");
     let output = with_secret(&folder, &text);
     accounts_for_every_message(&folder, &output);
     let metrics = &json(&folder, "points/0001.json")["metrics"];

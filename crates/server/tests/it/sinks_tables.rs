@@ -191,8 +191,13 @@ impl Receiver {
 
     /// Waits for a number of further requests.
     fn wait_for(&self, more: u64) {
-        let (before, begun) = (self.taken.load(Ordering::Relaxed), Instant::now());
-        while self.taken.load(Ordering::Relaxed) < before + more {
+        self.wait_for_all(self.taken.load(Ordering::Relaxed) + more);
+    }
+
+    /// Waits for a number of requests in all.
+    fn wait_for_all(&self, count: u64) {
+        let begun = Instant::now();
+        while self.taken.load(Ordering::Relaxed) < count {
             assert!(begun.elapsed() < PATIENCE, "nothing comes");
             thread::yield_now();
         }
@@ -234,7 +239,7 @@ fn a_store_that_becomes_slow_is_written_to_by_one_partition_at_a_time() {
     assert_eq!(receiver.most.load(Ordering::Relaxed), 1);
     receiver.delay_ms.store(20, Ordering::Relaxed);
     wait_for(2);
-    receiver.wait_for(RECORDS - receiver.taken.load(Ordering::Relaxed));
+    receiver.wait_for_all(RECORDS);
     sink.signal(Signal::TERM);
     assert!(sink.end().0.success());
     assert_eq!(receiver.taken.load(Ordering::Relaxed), RECORDS, "each once");
