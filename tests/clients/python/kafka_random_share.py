@@ -18,6 +18,8 @@ GROUP_RESOURCE = 32
 # An offset that nobody was given, and the errors that say so: which one depends in Kafka on what else it has in memory.
 FOREIGN = 1000
 NOT_GIVEN = {42, 121}
+# Codes of partitions of which Kafka does not know enough yet.
+LATER = [0, -1, 78]
 
 
 class Worker:
@@ -95,6 +97,7 @@ def share_beat(play, who, how, topics):
 
 def settle(play):
     """Records that a member gave back by its end are free a little later."""
+    play.has_given_back = True
     time.sleep(0.05)
 
 
@@ -116,14 +119,19 @@ def of_settling(code):
     return min(NOT_GIVEN) if code in NOT_GIVEN else code
 
 
-def settle_held(play, member, place, settled):
+def settle_held(play, member, place, settled, kinds=()):
     member.held.get(place, set()).difference_update(settled)
     if settled:
         play.settled_places.add(place)
+        play.has_given_back |= RELEASE in kinds
 
 
 def session_of(member, how):
-    return {"next": member.session, "open": 0, "close": -1, "late": member.session + 5}[how]
+    """How the session goes on, and the epoch that says so."""
+    if how == "open" and any(member.held.values()):
+        # At the next close Kafka gives back what the last session had alone.
+        how = "next"
+    return how, {"next": member.session, "open": 0, "close": -1, "late": member.session + 5}[how]
 
 
 def step_session(member, how, answer):
@@ -134,7 +142,7 @@ def step_session(member, how, answer):
         if how == "close":
             member.held.clear()
     else:
-        member.session = 0 if answer["ErrorCode"] in (122, 123) else member.session
+        member.session = 0 if answer["ErrorCode"] == 122 else member.session
 
 
 @step(who=WORKERS, how=["next"] * 10 + ["open", "close", "late"], topic=TOPICS[:2], partition=[0, 0, 0, 1], most=[1, 2, 500, 500, 500],
@@ -149,7 +157,9 @@ def share_fetch(play, who, how, topic, partition, most, kind, part, mode, versio
     if member.place not in (None, place):
         share_close(play, member)
     member.place = place
-    epoch = session_of(member, how)
+    how, epoch = session_of(member, how)
+    # Of records that come again Kafka gives more than it was asked for.
+    most = 500 if play.has_given_back else most
     batches, settled = batches_of(play, member, place, kind, part if epoch else "none")
     topics = [{"TopicId": play.ids[topic], "Partitions": [{"PartitionIndex": partition, "AcknowledgementBatches": batches}]}]
     body = {"GroupId": play.prefix + GROUP, "MemberId": member.id, "ShareSessionEpoch": epoch, "MaxWaitMs": 50, "MinBytes": 1,
@@ -159,9 +169,9 @@ def share_fetch(play, who, how, topic, partition, most, kind, part, mode, versio
     step_session(member, how, answer)
     # What is not there at once may be under way: Kafka loads the state of a partition with its first fetch.
     for _ in range(6):
-        if answer["ErrorCode"] or how == "close" or any(part["AcquiredRecords"] or part["ErrorCode"] > 0 for part in parts(answer)):
+        if answer["ErrorCode"] or how == "close" or any(part["AcquiredRecords"] or part["ErrorCode"] not in LATER for part in parts(answer)):
             break
-        time.sleep(0.1 * any(part["ErrorCode"] for part in parts(answer)))
+        time.sleep(0.1 * any(part["ErrorCode"] in LATER[1:] for part in parts(answer)))
         again = body | {"ShareSessionEpoch": member.session, "Topics": []}
         answer = member.ask("ShareFetch", version, again | ({"ShareAcquireMode": mode} if version >= 2 else {}))
         seen.append(answer)
@@ -197,7 +207,7 @@ def taken(play, answer):
 def share_acknowledge(play, who, how, kind, part, version):
     member = worker(play, who)
     place = member.place or ("t0", 0)
-    epoch = session_of(member, how)
+    how, epoch = session_of(member, how)
     kind = RELEASE if kind == RENEW and version < 2 else kind
     batches, settled = batches_of(play, member, place, kind, part)
     topics = [{"TopicId": play.ids[place[0]], "Partitions": [{"PartitionIndex": place[1], "AcknowledgementBatches": batches}]}] if batches else []
@@ -205,7 +215,7 @@ def share_acknowledge(play, who, how, kind, part, version):
     answer = member.ask("ShareAcknowledge", version, body | ({"IsRenewAck": kind == RENEW} if version >= 2 else {}))
     play.observed[-1].append([answer["ErrorCode"], sorted(of_settling(part["ErrorCode"]) for part in parts(answer))])
     if codes(answer) == {0}:
-        settle_held(play, member, place, settled)
+        settle_held(play, member, place, settled, [RELEASE] if kind in (RELEASE, "mixed") else [])
     step_session(member, how, answer)
     if how == "close":
         settle(play)
@@ -252,6 +262,9 @@ def share_offsets(play, topics, version):
     found = []
     for topic in [topic for group in answer["Groups"] for topic in group["Topics"]]:
         name = topic["TopicName"].removeprefix(play.prefix)
+        if name in play.cut | play.compacted:
+            # In Kafka records that were deleted count for the lag.
+            continue
         # Before the first settlement Kafka has stored nothing, and it moves the start that it tells later than the lag.
         parts = [part for part in topic["Partitions"] if (name, part["PartitionIndex"]) in play.settled_places]
         found += [[name, part["PartitionIndex"], part.get("Lag"), part["ErrorCode"]] for part in parts]

@@ -53,7 +53,7 @@ class Play:
         self.prefix = uuid.uuid4().hex[:8] + "-"
         self.connection = kafka_wire.Connection(address, schemas)
         self.members, self.names, self.ids = {}, {}, {}
-        self.workers, self.settled_places, self.is_set_up = {}, set(), False
+        self.workers, self.settled_places, self.is_set_up, self.has_given_back = {}, set(), False, False
         self.producers = {name: Producer(name != "x0") for name in PRODUCERS + TRANSACTIONAL}
         self.alive, self.compacted, self.cut, self.given = set(), set(), set(), {}
         self.count, self.fetching = 0, (0, 0)
