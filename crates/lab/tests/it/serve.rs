@@ -108,14 +108,14 @@ impl Drop for Page {
 }
 
 /// The short experiment with as many points.
-fn points(count: u32) -> String {
+fn points(count: usize) -> String {
     let clients: Vec<_> = (1..=count).collect();
     let factor = format!("\"roles.producers.clients\" = {clients:?}");
     SHORT.replace("\"system.durability\" = [\"os\"]", &factor)
 }
 
 /// Points of a run that is stopped while it has some to do, however slow the page is.
-const MANY: u32 = 9;
+const MANY: usize = 7;
 
 #[test]
 fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
@@ -138,8 +138,7 @@ fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
     assert_eq!(page.ask(&format!("POST /runs/{id}/stop"), "").0, 202);
     let run = page.until(&id, |run| run["state"] != "running");
     assert_eq!(run["state"], "interrupted", "{run}");
-    let done = run["done"].as_u64().unwrap();
-    assert!((1..u64::from(MANY)).contains(&done), "{run}");
+    assert!(run["done"] != 0 && run["done"] != MANY, "{run}");
     assert_eq!(page.ask(&format!("POST /runs/{id}/resume"), "").0, 202);
     let run = page.until(&id, |run| run["state"] == "finished");
     assert_eq!((&run["done"], &run["failed"]), (&json!(MANY), &json!(0)), "{run}");
@@ -152,11 +151,11 @@ fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
     let has = |name: &str| zip.windows(name.len()).any(|it| it == name.as_bytes());
     assert!(has("points/0004.json") && has("run.json"));
     let live = std::fs::read_to_string(folder.path().join("runs").join(&id).join("live.ndjson")).unwrap();
-    assert_eq!(live.matches("\"event\":\"ended\"").count(), 4);
+    assert_eq!(live.matches("\"event\":\"ended\"").count(), MANY);
     assert_eq!(live.matches("\"event\":\"closed\"").count(), 2);
     let laws = page.json(&format!("GET /runs/{id}/laws"), &json!({}));
     let bounds = laws["items"].as_array().unwrap().iter();
-    assert_eq!(bounds.filter(|line| line["law"] == "bound").count(), 4, "{laws}");
+    assert_eq!(bounds.filter(|line| line["law"] == "bound").count(), MANY, "{laws}");
     is_analyzed(&page, &id);
     is_measured_again(&page, &folder, &id);
 }
@@ -166,7 +165,7 @@ fn is_analyzed(page: &Page, id: &str) {
                           "window_s": 1, "stat": "mean"});
     let found = page.json("POST /analyze", &question);
     let series = found["series"].as_array().unwrap();
-    assert_eq!(series.len(), 4, "{found}");
+    assert_eq!(series.len(), MANY, "{found}");
     assert_eq!(series[0]["name"], "clients 1");
     let value = |place: &Value| place.as_f64().is_some_and(|rate| rate > 0.0);
     assert!(
@@ -206,7 +205,7 @@ fn is_analyzed(page: &Page, id: &str) {
 
 fn is_measured_again(page: &Page, folder: &TempDir, id: &str) {
     assert_eq!(page.ask(&format!("POST /runs/{id}/points/2/again"), "").0, 202);
-    let run = page.until(id, |run| run["state"] == "finished" && run["done"] == 4);
+    let run = page.until(id, |run| run["state"] == "finished" && run["done"] == MANY);
     assert_eq!(run["failed"], 0, "{run}");
     let point = page.json(&format!("GET /runs/{id}/points/2"), &json!({}));
     let remarks = point["remarks"].as_array().unwrap().iter();
