@@ -155,7 +155,11 @@ fn a_run_outlives_its_page_stops_behind_a_point_and_goes_on_to_the_end() {
     assert_eq!(live.matches("\"event\":\"closed\"").count(), 2);
     let laws = page.json(&format!("GET /runs/{id}/laws"), &json!({}));
     let bounds = laws["items"].as_array().unwrap().iter();
-    assert_eq!(bounds.filter(|line| line["law"] == "bound").count(), MANY, "{laws}");
+    assert_eq!(
+        bounds.filter(|line| line["law"] == "bound").count(),
+        MANY,
+        "{laws}"
+    );
     is_analyzed(&page, &id);
     is_measured_again(&page, &folder, &id);
 }
