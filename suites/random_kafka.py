@@ -11,7 +11,7 @@ import common
 
 PROTOCOL = "kafka"
 SCRIPT = common.ROOT / "tests/clients/python/kafka_random.py"
-SEEDS = [str(seed) for seed in range(60)] + [f"{theme}-{seed}" for theme in ("many", "share") for seed in range(40)]
+SEEDS = [str(seed) for seed in range(60)] + [f"{theme}-{seed}" for theme, count in (("many", 40), ("share", 20)) for seed in range(count)]
 # What is asynchronous in Kafka may take longer than it is waited for.
 TRIES = 2
 KAFKA = [
