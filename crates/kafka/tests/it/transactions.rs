@@ -9,9 +9,10 @@ use stafett_kafka_wire::messages::txn_offset_commit::{
 };
 use stafett_kafka_wire::messages::write_txn_markers::{WritableTxnMarker, WritableTxnMarkerTopic};
 use stafett_kafka_wire::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, DescribeTransactionsRequest, EndTxnRequest,
-    FetchRequest, FetchResponse, InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest,
-    OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest, WriteTxnMarkersRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ConsumerGroupHeartbeatRequest,
+    DescribeTransactionsRequest, EndTxnRequest, FetchRequest, FetchResponse, InitProducerIdRequest,
+    ListOffsetsRequest, ListTransactionsRequest, OffsetFetchRequest, ProduceRequest, TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 };
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::{BatchBuilder, Codec, ProducerId};
@@ -326,6 +327,40 @@ async fn commits_of_a_group_count_with_their_transaction() {
     };
     let refused = client.call(5, &by_a_stranger).await;
     assert_eq!(code(&refused), ErrorCode::UnknownMemberId.code());
+}
+
+#[tokio::test]
+async fn a_commit_that_names_no_member_counts_though_the_group_has_one() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let join = ConsumerGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: "m".into(),
+        rebalance_timeout_ms: 60_000,
+        subscribed_topic_names: Some(vec!["t".into()]),
+        topic_partitions: Some(Vec::new()),
+        ..ConsumerGroupHeartbeatRequest::default()
+    };
+    assert_eq!(client.call(1, &join).await.error_code, 0);
+    let mut producer = Producer::begin(&mut client, "id").await;
+    // Version 2 has no place for a member; version 5 leaves it empty.
+    for (version, offset) in [(2, 5), (5, 6)] {
+        let add = AddOffsetsToTxnRequest {
+            transactional_id: "id".into(),
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            group_id: "g".into(),
+        };
+        assert_eq!(client.call(3, &add).await.error_code, 0);
+        let committed = client.call(version, &producer.commit(offset)).await;
+        assert_eq!(
+            committed.topics[0].partitions[0].error_code, 0,
+            "version {version}"
+        );
+        producer = producer.end(&mut client, BUMPS, true).await.unwrap();
+        assert_eq!(committed_offset(&mut client, true).await, (0, offset));
+    }
 }
 
 #[tokio::test]
