@@ -103,7 +103,8 @@ mod tests {
             is_known.set(true);
             keys.on_set();
         };
-        let (found, ()) = tokio::join!(keys.wait(|| is_known.get()), reading);
+        let waiting = async { keys.wait(|| is_known.get()).await && is_known.get() };
+        let (found, ()) = tokio::join!(waiting, reading);
         assert!(found, "with the second ones");
         tokio::time::advance(WAIT_MAX).await;
         let begun = Instant::now();

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import sys
 
 from websockets.exceptions import ConnectionClosed
@@ -15,7 +16,16 @@ APP = "/v1/apps/large"
 def ask(method, path, body, token=None):
     connection = http.client.HTTPConnection(ADDRESS, timeout=60)
     headers = {"Content-Type": "application/json"} | ({"Stafett-Worker": token} if token else {})
-    connection.request(method, path, json.dumps(body), headers)
+    body = json.dumps(body).encode()
+    connection.putrequest(method, path)
+    for name, value in (headers | {"Content-Length": str(len(body))}).items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    for at in range(0, len(body), 1 << 16):
+        # The broker answers a body that is too large before its end, and waits a second for a client to stop.
+        if select.select([connection.sock], [], [], 0)[0]:
+            break
+        connection.send(body[at : at + (1 << 16)])
     answer = connection.getresponse()
     return answer.status, json.loads(answer.read())
 
@@ -32,7 +42,7 @@ ask("PUT", APP, {"topics": ["in"], "tables": {"t": {}}, "worker_timeout_ms": 60_
 _, joined = ask("POST", f"{APP}/workers/w/join", {})
 token = joined["token"]
 ask("POST", f"{APP}/workers/w/poll", {"wait_ms": 5000}, token)
-for size in (17, 24):
+for size in (17, 40, 120):
     status, refused = ask("POST", f"{APP}/workers/w/commit", large(size), token)
     assert (status, refused["code"], refused["bytes_max"]) == (413, "too_large", LIMIT), refused
 status, stored = ask("POST", f"{APP}/workers/w/commit", large(16), token)
