@@ -13,7 +13,7 @@ use std::time::Duration;
 use stafett_amqp_wire::{FrameError, ReplyCode, frame};
 use stafett_messaging::DiskSpace;
 use stafett_net::registry::Wait;
-use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, WriteHalf, turn};
+use stafett_net::{ByteBudget, Connection, ConnectionEntry, Intake, Permit, ReadHalf, Turn, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -141,6 +141,7 @@ async fn run_opened(
         input: opening.input,
         is_reading: true,
         missed: 0,
+        turn: Turn::default(),
     };
     let ended = open.run(connection).await;
     open.session.abandon();
@@ -153,6 +154,7 @@ struct Open {
     is_reading: bool,
     /// Consecutive checks without received bytes.
     missed: u32,
+    turn: Turn,
 }
 
 enum Event {
@@ -294,8 +296,9 @@ impl Open {
         self.session.begin_intake();
         let begun = Instant::now();
         let executed = self.execute(&wire.entry).await;
-        turn::after(bytes).await;
-        self.session.context.metrics.on_executed(begun.elapsed());
+        let worked = begun.elapsed();
+        self.session.context.metrics.on_executed(worked);
+        self.turn.after(worked).await;
         let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
         self.input.moderate(&wire.read, bytes, is_waited_for);
         executed

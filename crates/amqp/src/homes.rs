@@ -20,9 +20,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use bytestring::ByteString;
 use stafett_access::{Caller, Who};
 use stafett_amqp_wire::{ReplyCode, Table, TableBuilder, Value};
-use stafett_net::{Connection, Duplex, Protocol, turn};
+use stafett_net::{Connection, Duplex, Protocol};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::connection::{self, Ended};
@@ -283,7 +284,7 @@ impl Opening {
             };
             let permit = read?.ok_or(Ended::Left)?;
             entry.on_received(permit.bytes());
-            turn::after(permit.bytes()).await;
+            yield_now().await;
             let taken = Passed::take(&mut self.input.buffer);
             if let Some(passed) = taken.map_err(|why| Ended::NotOpened(why.to_owned()))? {
                 break passed;

@@ -8,7 +8,8 @@ use stafett_amqp_wire::methods::connection::{CloseOk, OpenOk};
 use stafett_amqp_wire::{Frame, frame};
 use stafett_broker::AccessControl;
 use stafett_net::tls::{is_hello, warn_of_tls};
-use stafett_net::{Connection, ConnectionEntry, TlsSession, WriteHalf, turn};
+use stafett_net::{Connection, ConnectionEntry, TlsSession, WriteHalf};
+use tokio::task::yield_now;
 
 use crate::auth;
 use crate::connection::Ended;
@@ -95,8 +96,9 @@ impl Opening {
                     }
                 }
             }
-            turn::after(permit.bytes()).await;
             drop(permit);
+            // Others have their turn, however fast it sends.
+            yield_now().await;
             self.output.write_all(&mut write).await?;
         }
     }

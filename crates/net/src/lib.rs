@@ -21,7 +21,7 @@
 //! - [`moderation`]: less frequent reads from peers that send many small pieces
 //! - [`pace`]: time limits for transfers
 //! - [`trace`]: the performance log
-//! - [`turn`]: cooperative yielding after a number of bytes
+//! - [`turn`]: cooperative yielding after some work
 //! - [`lock`]: locks that outlive a panic
 //! - [`metrics`]: counters and gauges of connections
 
@@ -45,7 +45,7 @@ pub mod stream;
 pub mod tls;
 pub mod to_cell;
 pub mod trace;
-pub mod turn;
+mod turn;
 
 pub use accept::{Handed, Shared, serve, serve_handed};
 pub use arrival::Arrival;
@@ -69,3 +69,4 @@ pub use to_cell::{Reached, ToCell};
 /// origin: `by`, `from`, `via`, `request`.
 pub const EVENTS: &str = "events";
 pub use trace::{Line, Parts, Trace, TraceSettings};
+pub use turn::Turn;

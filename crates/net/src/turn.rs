@@ -1,19 +1,31 @@
 //! Limits how long a connection keeps its thread before other tasks run.
 //!
-//! Reads tried on a socket that is reported as ready take nothing from the runtime's cooperative budget. A
-//! peer that sends faster than its bytes are processed would keep the thread, and with it the timers and all
-//! other connections of that thread.
+//! A peer that sends faster than its bytes are processed would keep the thread, and with it the timers and all
+//! other connections of that thread: the runtime's own budget counts reads and writes, each of which may bring
+//! hundreds of requests.
 
-use tokio::task::consume_budget;
+use std::time::Duration;
 
-/// Bytes that cost one of the 128 units that a task may use in a row.
-const UNIT_BYTES: usize = 4 * 1024;
+use tokio::task::yield_now;
 
-/// Yields if needed after `bytes` were read and processed: returns at once, or after other tasks ran if this
-/// task has processed half a mebibyte without waiting.
-pub async fn after(bytes: usize) {
-    for _ in 0..=bytes / UNIT_BYTES {
-        consume_budget().await;
+/// Work after which other tasks run.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Work of one connection since other tasks ran last, at most: waiting is not noticed.
+#[derive(Debug, Default)]
+pub struct Turn {
+    worked: Duration,
+}
+
+impl Turn {
+    /// Yields if needed after work of so long: returns at once, or after all other tasks that can run did, those
+    /// among them for which bytes came meanwhile.
+    pub async fn after(&mut self, worked: Duration) {
+        self.worked += worked;
+        if self.worked >= TURN {
+            self.worked = Duration::ZERO;
+            yield_now().await;
+        }
     }
 }
 
@@ -27,23 +39,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_never_waits_lets_others_have_their_turn_after_half_a_mebibyte() {
+    async fn others_have_their_turn_after_a_millisecond_of_work_in_small_pieces() {
         let turns = Arc::new(AtomicUsize::new(0));
         let other = TaskTracker::new().spawn({
             let turns = Arc::clone(&turns);
             async move {
                 loop {
                     turns.fetch_add(1, Ordering::Relaxed);
-                    tokio::task::yield_now().await;
+                    yield_now().await;
                 }
             }
         });
-        let before = turns.load(Ordering::Relaxed);
-        let mut read = 0;
-        while turns.load(Ordering::Relaxed) == before {
-            after(64 * 1024).await;
-            read += 64 * 1024;
-            assert!(read <= 512 * 1024, "nobody else had a turn");
+        let mut turn = Turn::default();
+        for round in 0..3 {
+            let before = turns.load(Ordering::Relaxed);
+            for _ in 0..9 {
+                turn.after(TURN / 10).await;
+                assert_eq!(turns.load(Ordering::Relaxed), before, "in round {round}");
+            }
+            turn.after(TURN / 10).await;
+            assert!(turns.load(Ordering::Relaxed) > before, "in round {round}");
         }
         other.abort();
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use stafett_net::registry::Wait;
-use stafett_net::{Arrival, Connection, Intake, Pace, Stream, turn};
+use stafett_net::{Arrival, Connection, Intake, Pace, Stream, Turn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -101,6 +101,7 @@ struct Running<S: Session> {
     closing: bool,
     /// Complete messages wait until the peer has read answers.
     is_behind: bool,
+    turn: Turn,
     /// The last read, if it may be written to the performance log.
     traced: Option<Traced>,
 }
@@ -135,6 +136,7 @@ pub async fn run<S: Session>(
         message_bytes_max: limits.message_bytes_max,
         held: VecDeque::new(),
         working: None,
+        turn: Turn::default(),
         outbound: BytesMut::new(),
         silence: Silence::Heard,
         wrote: true,
@@ -250,11 +252,12 @@ impl<S: Session> Running<S> {
             match woken {
                 Woken::Go => {}
                 Woken::Readable => {
-                    let Some(bytes) = self.read()? else {
+                    let begun = Instant::now();
+                    if !self.read()? {
                         return Ok(());
-                    };
+                    }
                     self.look_at_arrival()?;
-                    turn::after(bytes).await;
+                    self.turn.after(begun.elapsed()).await;
                 }
                 Woken::ReadableAhead => {
                     if !self.read_ahead()? {

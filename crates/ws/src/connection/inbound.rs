@@ -33,8 +33,8 @@ impl<S: Session> Running<S> {
             && self.session.works_long()
     }
 
-    /// Reads once and processes the bytes. Returns their number, or `None` if the peer has closed its side.
-    pub(super) fn read(&mut self) -> Result<Option<usize>, Ended> {
+    /// Reads once and processes the bytes. Returns false if the peer has closed its side.
+    pub(super) fn read(&mut self) -> Result<bool, Ended> {
         let intake = self.session.intake().filter(|intake| intake.is_used());
         let refuses = intake.map(|intake| intake.refuses(Instant::now(), None));
         let sheds = refuses.is_some();
@@ -64,7 +64,7 @@ impl<S: Session> Running<S> {
             count
         };
         match read {
-            Ok(0) => Ok(None),
+            Ok(0) => Ok(false),
             Ok(count) => {
                 self.connection.entry.on_received(count);
                 self.silence = Silence::Heard;
@@ -79,13 +79,13 @@ impl<S: Session> Running<S> {
                 if sheds {
                     self.note_what_is_left(count >= room);
                 }
-                Ok(Some(count))
+                Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if let Some(intake) = self.session.intake() {
                     intake.on_drained();
                 }
-                Ok(Some(0))
+                Ok(true)
             }
             Err(error) => Err(error.into()),
         }
