@@ -15,7 +15,7 @@ use std::time::Duration;
 use stafett_model::Lock;
 use stafett_net::registry::Wait;
 use stafett_net::{
-    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, Output, Permit, ReadHalf, Status,
+    Connection, Frame, FrameError, FrameLimits, FrameReader, Intake, Output, Permit, ReadHalf, Status, Turn,
     WRITE_PACE, WriteHalf,
 };
 use tokio::time::{Instant, sleep_until};
@@ -128,6 +128,7 @@ async fn run(
         outgoing: Output::default(),
         is_reading: true,
         intake,
+        turn: Turn::default(),
     };
     if loops.login_until.is_some() {
         let bytes = BEFORE_LOGIN_BYTES_MAX.min(shared.settings.request_bytes_max);
@@ -152,6 +153,7 @@ struct Loop<'a> {
     outgoing: Output,
     is_reading: bool,
     intake: Intake,
+    turn: Turn,
 }
 
 /// The operation that the first answer waits for. Its memory is kept for the next one.
@@ -225,7 +227,10 @@ impl Loop<'_> {
         while self.is_reading || !self.responses.is_empty() || !self.held.is_empty() {
             let event = self.next_event().await?;
             match event {
-                Event::Response(next) => self.respond(next).await?,
+                Event::Response(next) => {
+                    let worked = self.respond(next).await?;
+                    self.turn.after(worked).await;
+                }
                 Event::Unmuted => {}
                 Event::Read(status) => {
                     self.held.extend(self.frames.drain(..));
@@ -243,7 +248,8 @@ impl Loop<'_> {
                 refuses: self.intake.is_used() && self.refuses_work(),
                 received_in: self.reader.received_in(),
             };
-            session::on_input(self.context, &mut self.held, &mut self.responses, input);
+            let worked = session::on_input(self.context, &mut self.held, &mut self.responses, input);
+            self.turn.after(worked).await;
             if self.intake.is_used() {
                 self.note_what_is_left();
             }
@@ -313,8 +319,8 @@ impl Loop<'_> {
         }
     }
 
-    /// Writes an answer, together with all that are ready behind it.
-    async fn respond(&mut self, first: NextResponse) -> Result<(), Ended> {
+    /// Writes an answer, together with all that are ready behind it. Returns the time that it took.
+    async fn respond(&mut self, first: NextResponse) -> Result<Duration, Ended> {
         let begun = Instant::now();
         let mut permits: Option<Permit> = None;
         let mut turn = None;
@@ -367,11 +373,13 @@ impl Loop<'_> {
         if !self.context.shared.may_answer() {
             return Err(Close::NotOwner.into());
         }
+        let mut took = Duration::ZERO;
         if !self.outgoing.is_empty() {
             let Self { outgoing, write, .. } = self;
             let entry = &self.context.entry;
             outgoing.write_paced(write, WRITE_PACE, entry).await?;
-            self.context.shared.metrics.on_written(begun.elapsed());
+            took = begun.elapsed();
+            self.context.shared.metrics.on_written(took);
         }
         drop((permits, turn));
         if let Some(trace) = &self.context.trace {
@@ -379,7 +387,7 @@ impl Loop<'_> {
                 this.write(trace, self.context, self.context.entry.metrics.open.get());
             }
         }
-        closed.map_or(Ok(()), |close| Err(close.into()))
+        closed.map_or(Ok(took), |close| Err(close.into()))
     }
 
     /// Returns the next answer if it is ready now.

@@ -175,8 +175,13 @@ impl Metrics {
 
     /// Counts a parsed request.
     pub(crate) fn on_request(&self, api: ApiKey, parse: Duration) {
+        self.on_requests(api, 1, parse);
+    }
+
+    /// Counts requests that were parsed together.
+    pub(crate) fn on_requests(&self, api: ApiKey, count: u64, parse: Duration) {
         if let Some(handles) = self.of(api) {
-            handles.requests.inc();
+            handles.requests.inc_by(count);
             handles.parse.observe(parse.as_secs_f64());
         }
     }
@@ -200,14 +205,18 @@ impl Metrics {
     /// Counts an error and returns its number.
     pub(crate) fn error(&self, api: ApiKey, code: ErrorCode) -> i16 {
         if !code.is_none() {
-            self.errors
-                .get_or_create(&ErrorLabels {
-                    api: api.name(),
-                    code: code.name(),
-                })
-                .inc();
+            self.errors(api, code, 1);
         }
         code.code()
+    }
+
+    pub(crate) fn errors(&self, api: ApiKey, code: ErrorCode, count: u64) {
+        self.errors
+            .get_or_create(&ErrorLabels {
+                api: api.name(),
+                code: code.name(),
+            })
+            .inc_by(count);
     }
 
     fn of(&self, api: ApiKey) -> Option<&ForApi> {

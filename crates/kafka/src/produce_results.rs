@@ -151,13 +151,18 @@ impl PartitionResult {
         }
     }
 
+    /// Counts an error, and returns the result of its batch.
     pub(crate) fn failed(shared: &KafkaContext, call: Call, index: i32, refused: BatchRefusal) -> Self {
+        shared.metrics.error(call.api, refused.code);
+        Self::refused(index, refused)
+    }
+
+    pub(crate) fn refused(index: i32, refused: BatchRefusal) -> Self {
         let BatchRefusal {
             code,
             message,
             records,
         } = refused;
-        shared.metrics.error(call.api, code);
         Self {
             index,
             code,
@@ -240,6 +245,12 @@ impl From<AdmitError> for BatchRefusal {
 }
 
 impl BatchRefusal {
+    /// Returns that of requests that waited too long.
+    pub(crate) fn too_long() -> Self {
+        const MESSAGE: Str = Str::from_static("requests wait too long");
+        Self::new(ErrorCode::RequestTimedOut, MESSAGE)
+    }
+
     pub(crate) fn new(code: ErrorCode, message: impl Into<Str>) -> Self {
         Self {
             code,

@@ -31,48 +31,45 @@ pub(crate) struct Input {
 }
 
 /// Executes frames in order, until none is left, a response blocks the others, or too many responses are
-/// pending.
+/// pending. Returns the time that it took, but for storing.
 pub(crate) fn on_input(
     context: &RequestContext,
     frames: &mut VecDeque<Frame>,
     responses: &mut ResponseQueue,
     input: Input,
-) {
+) -> Duration {
     let shared = &*context.shared;
     let mut staging = Staging {
         refuses: input.refuses,
         ..Staging::default()
     };
     let mut receive = input.received_in;
+    let mut worked = Duration::ZERO;
     while !responses.is_blocked()
         && responses.len() < shared.settings.answers_max
         && context.muted_until().is_none()
     {
+        if frames.is_empty() {
+            break;
+        }
+        let begun = Instant::now();
+        if input.refuses
+            && let Some(refused) = api::refuse_produces(context, frames, begun)
+        {
+            worked += refused.since - begun;
+            responses.push(refused);
+            continue;
+        }
         let Some(Frame { payload, permit }) = frames.pop_front() else {
             break;
         };
-        let begun = Instant::now();
         let frame_bytes = payload.len();
         let receive = std::mem::take(&mut receive);
         let trace = context.trace.as_deref();
         let mut traced = trace.and_then(|trace| traced::begin(trace, receive, frame_bytes));
-        let frame = shared.is_further_cell().then(|| payload.clone());
-        let (api, response) = match open(payload) {
-            Err(close) => (None, PendingResponse::Ready(Err(close))),
-            Ok((call, client, body)) => {
-                if !context.is_introduced.load(Ordering::Relaxed) {
-                    context.introduce(client.as_deref(), ("", ""));
-                }
-                context.note_request(client.as_deref());
-                let opened = (call, client.as_deref(), body);
-                let response = execute(context, opened, (frame, frame_bytes), &mut staging);
-                (
-                    Some(call.api),
-                    response.unwrap_or_else(|close| PendingResponse::Ready(Err(close))),
-                )
-            }
-        };
+        let (api, response) = read_and_execute(context, payload, &mut staging);
         let since = Instant::now();
+        worked += since - begun;
         if let Some(api) = api {
             shared.metrics.on_request(api, since - begun);
         }
@@ -97,6 +94,40 @@ pub(crate) fn on_input(
     for (ticket, answers) in staging.appended {
         responses.push_produces(ticket, answers);
     }
+    worked
+}
+
+/// Returns the API of a request, unless it cannot be read, and its response.
+fn read_and_execute(
+    context: &RequestContext,
+    payload: Bytes,
+    staging: &mut Staging,
+) -> (Option<ApiKey>, PendingResponse) {
+    let frame_bytes = payload.len();
+    let frame = context.shared.is_further_cell().then(|| payload.clone());
+    let (api, response) = match open(payload) {
+        Err(close) => (None, Err(close)),
+        Ok((call, client, body)) => {
+            note(context, client.as_deref());
+            let opened = (call, client.as_deref(), body);
+            (
+                Some(call.api),
+                execute(context, opened, (frame, frame_bytes), staging),
+            )
+        }
+    };
+    (
+        api,
+        response.unwrap_or_else(|close| PendingResponse::Ready(Err(close))),
+    )
+}
+
+/// Notes the client of a request, and charges it.
+pub(crate) fn note(context: &RequestContext, client: Option<&str>) {
+    if !context.is_introduced.load(Ordering::Relaxed) {
+        context.introduce(client, ("", ""));
+    }
+    context.note_request(client);
 }
 
 /// Checks the rights for a request, and executes it.
@@ -132,7 +163,7 @@ fn passed_on(
 }
 
 /// Reads the header of a request: API and version, client id. Fails if it is not served.
-fn open(payload: Bytes) -> Result<(Call, Option<Str>, Decoder), Close> {
+pub(crate) fn open(payload: Bytes) -> Result<(Call, Option<Str>, Decoder), Close> {
     let (header, body) = frame::open_request(payload, DecodeLimits::default())?;
     let call = Call {
         api: header.api,

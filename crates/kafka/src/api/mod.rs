@@ -38,6 +38,7 @@ mod offset_fetch;
 mod produce;
 mod quorum;
 mod quotas;
+mod refused_produces;
 mod repeated;
 mod replicas;
 mod sasl;
@@ -59,6 +60,8 @@ use crate::call::{Call, Close};
 use crate::context::RequestContext;
 use crate::produce_results::Staging;
 use crate::response_queue::HandlerResult;
+
+pub(crate) use refused_produces::refuse as refuse_produces;
 
 /// Function that executes the requests of an API.
 enum Handler {

@@ -62,12 +62,10 @@ pub(super) fn stage(
     Ok(PendingResponse::Produce(answer))
 }
 
-/// Refuses all batches of a request that waited too long. Producers send them again, with the same sequence
-/// numbers.
+/// Refuses all batches of a request that waited too long, if it has to be executed by itself.
 fn refuse(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
-    const MESSAGE: Str = Str::from_static("requests wait too long");
     context.has_refused.store(true, Ordering::Relaxed);
-    let refused = BatchRefusal::new(ErrorCode::RequestTimedOut, MESSAGE);
+    let refused = BatchRefusal::too_long();
     let mut answer = read_each(
         call,
         body,
@@ -224,14 +222,14 @@ fn read(
 }
 
 /// Parts of a request before its topics.
-struct Head {
+pub(super) struct Head {
     /// Transactional id.
     id: Option<Str>,
     acks: i16,
 }
 
 /// Reads a request: looks up each topic, and makes the result of each partition from its batch.
-fn read_each<T>(
+pub(super) fn read_each<T>(
     call: Call,
     body: Decoder,
     mut find: impl FnMut(&TopicKey) -> T,

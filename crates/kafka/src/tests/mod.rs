@@ -111,10 +111,18 @@ impl Bench {
 
     /// Adds a request to those of the next read.
     fn add<R: Request>(&mut self, version: i16, request: &R) {
-        let frame = frame::write_request(version, 0, None, request)
-            .unwrap()
-            .into_bytes();
-        let payload = frame.slice(4..);
+        self.add_from(version, 0, None, request);
+    }
+
+    /// Adds a request with a correlation id and the id of its client.
+    fn add_from<R: Request>(&mut self, version: i16, id: i32, client: Option<&'static str>, request: &R) {
+        let request = frame::write_request(version, id, client.map(Into::into), request);
+        self.add_bytes(&request.unwrap().into_bytes()[4..]);
+    }
+
+    /// Adds a frame.
+    fn add_bytes(&mut self, payload: &[u8]) {
+        let payload = Bytes::copy_from_slice(payload);
         let permit = self.context.budget.try_reserve(payload.len()).unwrap();
         self.held.push_back(Frame { payload, permit });
     }
