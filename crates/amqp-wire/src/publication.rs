@@ -89,6 +89,11 @@ pub fn take(buffer: &mut BytesMut, body: &Range<usize>) -> Bytes {
     taken
 }
 
+/// Removes the first message from `buffer`. `body` is the body's range.
+pub fn skip(buffer: &mut BytesMut, body: &Range<usize>) {
+    buffer.advance((body.end + BEHIND).min(buffer.len()));
+}
+
 fn number(fields: &mut &[u8]) -> Option<u16> {
     let (number, rest) = fields.split_first_chunk::<2>()?;
     *fields = rest;

@@ -12,6 +12,7 @@ use stafett_model::Message;
 
 use super::channel::Mode;
 use super::confirms::PublishOrigin;
+use super::replies::is_address;
 use super::{LARGE_BODY_BYTES, Session};
 
 /// Facts about the last gathered message that the message itself does not hold.
@@ -26,12 +27,21 @@ pub(super) struct RepeatPublish {
 }
 
 impl RepeatPublish {
-    fn is(&self, found: &PublicationRef<'_>, like: &Message) -> bool {
+    /// True if a message is treated as the last one was. That it waited too long is said of any that comes
+    /// with it.
+    fn is(&self, found: &PublicationRef<'_>, like: &Message, is_refused: bool) -> bool {
+        let is_like = || {
+            found.mandatory == self.mandatory
+                && found.routing_key == like.routing_key.as_bytes()
+                && found.properties == self.properties
+        };
         found.channel == self.channel
-            && found.mandatory == self.mandatory
-            && found.routing_key == like.routing_key.as_bytes()
             && found.exchange == like.exchange.as_bytes()
-            && found.properties == self.properties
+            && if is_refused {
+                !is_address(found.exchange, found.routing_key)
+            } else {
+                is_like()
+            }
     }
 }
 
@@ -66,7 +76,7 @@ impl Session {
         let bytes_max = self.context.settings.message_bytes_max.min(LARGE_BODY_BYTES);
         let frame_max = self.agreed.frame_bytes_max;
         while let Some(found) = PublicationRef::first(buffer, frame_max)
-            && again.is(&found, &like)
+            && again.is(&found, &like, run.is_refused)
             && found.body_bytes() as u64 <= bytes_max
         {
             let body = found.body();
@@ -81,8 +91,7 @@ impl Session {
                 mandatory: again.mandatory,
             });
             if run.is_refused {
-                // The body goes.
-                drop(publication::take(buffer, &body));
+                publication::skip(buffer, &body);
                 continue;
             }
             run.messages.push(Publish::from(Message {

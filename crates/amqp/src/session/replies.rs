@@ -55,7 +55,13 @@ pub(crate) struct Addresses(Lock<HashMap<ByteString, (u16, Weak<Inbox>)>>);
 
 /// Returns true if a message is a direct reply.
 pub(super) fn is_direct_reply(incoming: &Incoming) -> bool {
-    incoming.message.exchange.is_empty() && incoming.message.routing_key.starts_with(ADDRESS_PREFIX)
+    let message = &incoming.message;
+    is_address(message.exchange.as_bytes(), message.routing_key.as_bytes())
+}
+
+/// Returns true if exchange and routing key are a reply address.
+pub(super) fn is_address(exchange: &[u8], routing_key: &[u8]) -> bool {
+    exchange.is_empty() && routing_key.starts_with(ADDRESS_PREFIX.as_bytes())
 }
 
 impl Addresses {
