@@ -6,16 +6,19 @@
 set -e
 core=${TEST_CORE:-0} share=${CORE_SHARE:-}
 if [ -n "$share" ]; then
-  # In pieces of 5 ms.
+  # In short pieces, of which the kernel wants 1 ms at least.
+  period=5000
+  [ "$share" -ge 20 ] || period=$((100000 / share))
+  quota=$((period * share / 100))
   if [ -d /sys/fs/cgroup/cpu ]; then
     group=/sys/fs/cgroup/cpu/stafett-share
     mkdir -p "$group"
-    echo 5000 >"$group/cpu.cfs_period_us"
-    echo $((share * 50)) >"$group/cpu.cfs_quota_us"
+    echo $period >"$group/cpu.cfs_period_us"
+    echo $quota >"$group/cpu.cfs_quota_us"
   else
     group=/sys/fs/cgroup/stafett-share
     mkdir -p "$group"
-    echo "$((share * 50)) 5000" >"$group/cpu.max"
+    echo "$quota $period" >"$group/cpu.max"
   fi
   echo $$ >"$group/cgroup.procs"
 fi

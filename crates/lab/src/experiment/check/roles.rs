@@ -16,7 +16,7 @@ pub(super) fn check_role(at: &str, role: &Role) -> Checked {
             "`window` is for a closed loop, and `rate` makes it an open one";
         "window", role.window != Some(0), "nothing may be sent with a window of 0";
         "duplicates", (0.0..=1.0).contains(&role.duplicates), "`duplicates` is a share, 0 to 1";
-        "in_flight", (1..=1000).contains(&role.in_flight), "1 to 1000 requests are under way";
+        "in_flight", (1..=100_000).contains(&role.in_flight), "1 to 100000 requests are under way";
         "batch", (64..=64 << 20).contains(&role.batch.0), "batches are 64 B to 64 MiB";
         "prefetch", role.prefetch.is_none_or(|prefetch| prefetch <= u16::MAX.into()),
             "a prefetch is at most 65,535";
