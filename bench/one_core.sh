@@ -8,7 +8,7 @@ core=${TEST_CORE:-0} share=${CORE_SHARE:-}
 if [ -n "$share" ]; then
   # In short pieces, of which the kernel wants 1 ms at least.
   period=5000
-  [ "$share" -ge 20 ] || period=$((100000 / share))
+  [ "$share" -ge 20 ] || period=$(((100000 + share - 1) / share))
   quota=$((period * share / 100))
   if [ -d /sys/fs/cgroup/cpu ]; then
     group=/sys/fs/cgroup/cpu/stafett-share

@@ -2,7 +2,7 @@
 
 use super::metrics;
 use crate::drivers::DriverError;
-use crate::experiment::{Delivery, Does, Fault, Plan, Rate, Role};
+use crate::experiment::{Delivery, Does, Fault, Plan, Rate, Role, TopicKind, Topics};
 use crate::results::{Ceiling, Outcome, OutcomeKind, Point, ProcessKind, RoleResult};
 use crate::workload::{Loaded, derived_numbers};
 
@@ -13,6 +13,9 @@ const NEARLY_ALL: f64 = 0.98;
 /// Messages that the client itself sends this late spoil a latency: time that it waited for the system does
 /// not count.
 const LATE_US: u64 = 5_000;
+const FORGOTTEN: &str =
+    "acknowledged messages did not outlive the fault, which the level `memory` does not promise";
+const DROPPED: &str = "messages were dropped: live topics without a log keep nothing";
 
 /// Facts for a verdict.
 pub(super) struct VerdictInput<'a> {
@@ -25,9 +28,19 @@ pub(super) struct VerdictInput<'a> {
 }
 
 impl VerdictInput<'_> {
-    /// Returns true if acknowledged messages do not outlive a fault of the plan.
-    fn may_forget(&self) -> bool {
-        self.level == "memory" && self.plan.faults.values().any(Fault::ends_process)
+    /// Returns the reason why acknowledged messages need not come out.
+    fn excuse(&self) -> Option<&'static str> {
+        let Plan {
+            faults,
+            topics,
+            roles,
+            ..
+        } = self.plan;
+        let drops = |topics: &Topics| topics.kind == TopicKind::Live && !topics.stored;
+        let forgets = self.level == "memory" && faults.values().any(Fault::ends_process);
+        let searches = roles.values().any(|role| role.rate.adaptive().is_some());
+        let dropped = (searches && topics.values().all(drops)).then_some(DROPPED);
+        forgets.then_some(FORGOTTEN).or(dropped)
     }
 }
 
@@ -59,25 +72,15 @@ pub(super) fn of(seen: &VerdictInput<'_>) -> Outcome {
         return failed(reason.unwrap_or_else(|| "the system did not answer".to_owned()));
     }
     let idle = wanted_idle(seen.plan);
-    let refused = total(|role| {
-        if role.does == "idle" {
-            role.totals.failed
-        } else {
-            0
-        }
-    });
+    let refused = total(|role| u64::from(role.does == "idle") * role.totals.failed);
     if idle > 0 && refused > 0 {
         let reason = seen.loaded.error.clone().unwrap_or_default();
         return failed(format!("{refused} of {idle} connections were not made: {reason}"));
     }
     let lost = total(|role| role.totals.lost);
-    let may_lose = seen
-        .plan
-        .roles
-        .values()
-        .filter(|role| role.does == Does::Produce)
-        .all(|role| role.delivery == Delivery::AtMostOnce);
-    if lost > 0 && !may_lose && !seen.may_forget() {
+    let mut producers = seen.plan.roles.values().filter(|role| role.does == Does::Produce);
+    let may_lose = producers.all(|role| role.delivery == Delivery::AtMostOnce);
+    if lost > 0 && !may_lose && seen.excuse().is_none() {
         return Outcome::because(
             OutcomeKind::Lost,
             format!("{lost} acknowledged messages did not come out"),
@@ -124,10 +127,10 @@ pub(super) fn remarks(seen: &VerdictInput<'_>) -> Vec<String> {
         ));
     }
     let lost: u64 = seen.loaded.roles.iter().map(|role| role.totals.lost).sum();
-    if lost > 0 && seen.may_forget() {
-        remarks.push(format!(
-            "{lost} acknowledged messages did not outlive the fault, which the level `memory` does not promise"
-        ));
+    if lost > 0
+        && let Some(excuse) = seen.excuse()
+    {
+        remarks.push(format!("{lost} {excuse}"));
     }
     remarks.extend(short_of_the_rate(seen.plan, seen.loaded));
     remarks
@@ -278,6 +281,36 @@ mod tests {
             books: Vec::new(),
             log: Vec::new(),
             client_cores: 1,
+        }
+    }
+
+    #[test]
+    fn lost_messages_are_no_failure_of_a_search_over_live_topics_without_a_log() {
+        let adaptive = "rate = { adaptive = { first = 1000, p99 = \"50ms\", every = \"5s\" } }";
+        let (live, stored) = (
+            "[topics.t]\nkind = \"live\"",
+            "[topics.t]\nkind = \"live\"\nstored = true",
+        );
+        let fixed = "rate = { fixed = 100 }";
+        for (rate, topics, kind) in [
+            (adaptive, live, OutcomeKind::Done),
+            (adaptive, stored, OutcomeKind::Lost),
+            (adaptive, "[topics.t]", OutcomeKind::Lost),
+            (fixed, live, OutcomeKind::Lost),
+        ] {
+            let (plan, mut loaded) = (plan(&format!("{rate}\n{topics}")), loaded(1000));
+            loaded.roles[0].totals.lost = 7;
+            let seen = VerdictInput {
+                plan: &plan,
+                loaded: &loaded,
+                died: None,
+                level: "os",
+            };
+            assert_eq!(of(&seen).kind, kind, "{rate}, {topics}");
+            let is_said = remarks(&seen)
+                .iter()
+                .any(|remark| remark.starts_with("7 messages were dropped"));
+            assert_eq!(is_said, kind == OutcomeKind::Done, "{rate}, {topics}");
         }
     }
 
