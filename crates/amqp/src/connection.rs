@@ -282,6 +282,7 @@ impl Open {
             if let Err(ended) = done.and_then(|()| self.after_event()) {
                 return ended;
             }
+            self.turn.end().await;
         }
     }
 
@@ -298,7 +299,8 @@ impl Open {
         let executed = self.execute(&wire.entry).await;
         let worked = begun.elapsed();
         self.session.context.metrics.on_executed(worked);
-        self.turn.after(worked).await;
+        self.turn.add(worked);
+        self.turn.add_read(bytes);
         let is_waited_for = std::mem::take(&mut self.session.is_waited_for);
         self.input.moderate(&wire.read, bytes, is_waited_for);
         executed
@@ -311,7 +313,9 @@ impl Open {
         if self.session.out.len() < DELIVER_BELOW && !self.session.is_sated() {
             let begun = Instant::now();
             if self.session.deliver() {
-                self.session.context.metrics.on_delivered(begun.elapsed());
+                let worked = begun.elapsed();
+                self.session.context.metrics.on_delivered(worked);
+                self.turn.add(worked);
             }
             self.session.end_without_namespace()?;
         }

@@ -229,7 +229,7 @@ impl Loop<'_> {
             match event {
                 Event::Response(next) => {
                     let worked = self.respond(next).await?;
-                    self.turn.after(worked).await;
+                    self.turn.add(worked);
                 }
                 Event::Unmuted => {}
                 Event::Read(status) => {
@@ -248,11 +248,13 @@ impl Loop<'_> {
                 refuses: self.intake.is_used() && self.refuses_work(),
                 received_in: self.reader.received_in(),
             };
-            let worked = session::on_input(self.context, &mut self.held, &mut self.responses, input);
-            self.turn.after(worked).await;
+            let begun = Instant::now();
+            session::on_input(self.context, &mut self.held, &mut self.responses, input);
+            self.turn.add(begun.elapsed());
             if self.intake.is_used() {
                 self.note_what_is_left();
             }
+            self.turn.end().await;
             self.shrink();
             if self.login_until.is_some() && !self.context.must_log_in() {
                 self.login_until = None;

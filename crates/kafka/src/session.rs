@@ -31,20 +31,19 @@ pub(crate) struct Input {
 }
 
 /// Executes frames in order, until none is left, a response blocks the others, or too many responses are
-/// pending. Returns the time that it took, but for storing.
+/// pending.
 pub(crate) fn on_input(
     context: &RequestContext,
     frames: &mut VecDeque<Frame>,
     responses: &mut ResponseQueue,
     input: Input,
-) -> Duration {
+) {
     let shared = &*context.shared;
     let mut staging = Staging {
         refuses: input.refuses,
         ..Staging::default()
     };
     let mut receive = input.received_in;
-    let mut worked = Duration::ZERO;
     while !responses.is_blocked()
         && responses.len() < shared.settings.answers_max
         && context.muted_until().is_none()
@@ -56,7 +55,6 @@ pub(crate) fn on_input(
         if input.refuses
             && let Some(refused) = api::refuse_produces(context, frames, begun)
         {
-            worked += refused.since - begun;
             responses.push(refused);
             continue;
         }
@@ -69,7 +67,6 @@ pub(crate) fn on_input(
         let mut traced = trace.and_then(|trace| traced::begin(trace, receive, frame_bytes));
         let (api, response) = read_and_execute(context, payload, &mut staging);
         let since = Instant::now();
-        worked += since - begun;
         if let Some(api) = api {
             shared.metrics.on_request(api, since - begun);
         }
@@ -94,7 +91,6 @@ pub(crate) fn on_input(
     for (ticket, answers) in staging.appended {
         responses.push_produces(ticket, answers);
     }
-    worked
 }
 
 /// Returns the API of a request, unless it cannot be read, and its response.

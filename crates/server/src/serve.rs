@@ -232,12 +232,6 @@ fn runtime(settings: &Settings) -> io::Result<Runtime> {
     {
         builder.worker_threads(count);
     }
-    if settings.sheds() {
-        /// Turns of tasks between two looks at the sockets, 61 otherwise. What came behind a look is not
-        /// known to wait before the next one.
-        const TURNS: u32 = 4;
-        builder.event_interval(TURNS);
-    }
     builder.thread_name("stafett").enable_all().build()
 }
 

@@ -257,7 +257,8 @@ impl<S: Session> Running<S> {
                         return Ok(());
                     }
                     self.look_at_arrival()?;
-                    self.turn.after(begun.elapsed()).await;
+                    self.turn.add(begun.elapsed());
+                    self.turn.end().await;
                 }
                 Woken::ReadableAhead => {
                     if !self.read_ahead()? {

@@ -1,5 +1,6 @@
 //! Fast path for messages that differ from the previous one only in their bodies, which are most of a
-//! publisher's messages: they are recognized in the receive buffer, without decoding, checks or lookups.
+//! publisher's messages: they are recognized in the receive buffer, without decoding, checks or lookups. So
+//! are messages behind one that is refused because it waited too long, as a refusal has to be cheap.
 //!
 //! The checks of the previous message hold while that message is still gathered: any event that could change
 //! their result (a closed channel, a deleted exchange, a new turn) first hands the gathered messages to the
@@ -22,13 +23,13 @@ pub(super) struct RepeatPublish {
     pub mandatory: bool,
     /// As received.
     pub properties: Bytes,
-    /// The message without its body, if it was refused: messages like it are, too.
+    /// The message without its body, if it was refused: those behind it to its exchange are, too.
     pub refused: Option<Message>,
 }
 
 impl RepeatPublish {
-    /// True if a message is treated as the last one was. That it waited too long is said of any that comes
-    /// with it.
+    /// True if a message is treated as the last one was: one to the same place, or if that one had waited too
+    /// long, any of its channel to the same exchange.
     fn is(&self, found: &PublicationRef<'_>, like: &Message, is_refused: bool) -> bool {
         let is_like = || {
             found.mandatory == self.mandatory
@@ -46,7 +47,7 @@ impl RepeatPublish {
 }
 
 impl Session {
-    /// Takes all messages at the beginning of `buffer` that are like the last one.
+    /// Takes all messages at the beginning of `buffer` that are treated as the last one was.
     pub(crate) fn publish_again(&mut self, buffer: &mut BytesMut) {
         let Some(again) = &self.repeat else { return };
         if self.closing || !self.pending_changes.is_empty() || self.space.is_short() {

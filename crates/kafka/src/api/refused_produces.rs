@@ -1,9 +1,9 @@
 //! Refusals of produce requests that waited too long.
 //!
 //! Refusing a request has to cost a small part of serving it, or refusals alone take the whole processor. So
-//! requests that were read together are refused together: their answers are one entry of the queue. A request
-//! that differs from the one before only in its correlation id and its records, as most of a producer do, is
-//! not read: it gets a copy of the answer before.
+//! requests that were read together are refused together: their answers are one entry of the queue. Most
+//! requests of a producer differ from the one before only in their correlation ids and their records. They
+//! are not read, and get a copy of the answer before.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,12 +24,14 @@ use crate::session;
 
 /// Place of the correlation id in a request and, behind the length, in an answer.
 const CORRELATION: Range<usize> = 4..8;
+/// Bytes of answers from which on the next requests have an entry of their own.
+const ANSWERS_BYTES: usize = 64 << 10;
 /// Bytes of a length as a varint.
 const VARINT_BYTES_MAX: usize = 5;
 
-/// Takes the produce requests at the front of `frames`, and returns the answer that refuses them. `None` if
-/// the first frame is none, or has to be executed by itself: it cannot be read, may not be sent, or wants no
-/// answer.
+/// Takes the produce requests at the front of `frames`, and returns the answers that refuse them, as one
+/// entry of the queue. `None` if the first frame is another request, or has to be executed by itself: it
+/// cannot be read, is not allowed, or wants no answer.
 pub(crate) fn refuse(
     context: &RequestContext,
     frames: &mut VecDeque<Frame>,
@@ -42,8 +44,13 @@ pub(crate) fn refuse(
     // Each request is charged for itself.
     let may_repeat = !context.shared.broker.access().directory().has_quotas();
     let mut refused = Refused::default();
-    while let Some(frame) = frames.front() {
-        if !(may_repeat && refused.repeat(&frame.payload)) && !refused.answer(context, &frame.payload) {
+    while refused.answers.len() < ANSWERS_BYTES
+        && (may_repeat || context.muted_until().is_none())
+        && let Some(frame) = frames.front()
+    {
+        let request = &frame.payload;
+        let is_answered = may_repeat && refused.repeat(request) || refused.answer(context, request);
+        if !is_answered {
             break;
         }
         let Some(Frame { permit, .. }) = frames.pop_front() else {
@@ -218,5 +225,78 @@ impl Sample {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stafett_kafka_wire::frame;
+    use stafett_kafka_wire::messages::ProduceRequest;
+    use stafett_kafka_wire::messages::produce::{PartitionProduceData, TopicProduceData};
+
+    use super::*;
+
+    /// Returns a request without its length, and its records in it.
+    fn request(version: i16, id: i32, topic: &'static str, records: usize) -> (Bytes, Bytes) {
+        const MARK: u8 = 0xa7;
+        let request = ProduceRequest {
+            acks: -1,
+            topic_data: vec![TopicProduceData {
+                name: topic.into(),
+                partition_data: vec![PartitionProduceData {
+                    index: 3,
+                    records: Some(vec![MARK; records].into()),
+                }],
+                ..TopicProduceData::default()
+            }],
+            ..ProduceRequest::default()
+        };
+        let frame = frame::write_request(version, id, Some("client".into()), &request).unwrap();
+        let payload = frame.into_bytes().slice(4..);
+        let start = payload.iter().position(|byte| *byte == MARK).unwrap();
+        let records = payload.slice(start..start + records);
+        (payload, records)
+    }
+
+    fn sample(version: i16, records: usize) -> Sample {
+        let (payload, records) = request(version, 7, "orders", records);
+        let call = Call {
+            api: ApiKey::Produce,
+            version,
+            correlation_id: 7,
+        };
+        Sample::new(&payload, &records, call, Bytes::new()).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_like_another_whatever_its_correlation_id_and_its_records_are() {
+        for version in [3, 8, 9, 12] {
+            for (one, other) in [(1, 1), (1, 126), (126, 127), (127, 128), (20_000, 1), (1, 20_000)] {
+                let (other, _) = request(version, 1 << 30, "orders", other);
+                assert!(sample(version, one).is_like(&other), "version {version}: {one}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_with_another_byte_anywhere_else_is_not() {
+        for version in [3, 9] {
+            let sample = sample(version, 5);
+            let (payload, records) = request(version, 7, "orders", 5);
+            let start = records.as_ptr().addr() - payload.as_ptr().addr();
+            for at in (0..payload.len()).filter(|at| !CORRELATION.contains(at)) {
+                let mut other = payload.to_vec();
+                other[at] ^= 1;
+                let is_record = (start..start + 5).contains(&at);
+                assert_eq!(sample.is_like(&other), is_record, "version {version}: byte {at}");
+            }
+            assert!(!sample.is_like(&request(version, 7, "others", 5).0));
+            for length in 0..payload.len() {
+                assert!(!sample.is_like(&payload[..length]), "version {version}: {length}");
+            }
+            let mut longer = payload.to_vec();
+            longer.push(0);
+            assert!(!sample.is_like(&longer));
+        }
     }
 }

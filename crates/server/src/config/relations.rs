@@ -43,11 +43,6 @@ impl Shed {
 }
 
 impl Settings {
-    /// True if a listener refuses requests that waited too long.
-    pub(crate) fn sheds(&self) -> bool {
-        self.kafka.overload || self.amqp.overload || self.http.overload
-    }
-
     /// Checks relations between settings.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.check_tls()?;
