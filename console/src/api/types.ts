@@ -551,6 +551,7 @@ export type Client = {
   listening: boolean;
   name: string;
   queue: ClientQueue;
+  registered_at: string | null;
   subscriptions: number;
 };
 
@@ -1846,6 +1847,11 @@ export type QueueName = {
   namespace: string;
 };
 
+export type QueuePlace = {
+  id: string;
+  queue: string;
+};
+
 export type QueueRates = {
   completed: number;
   delivered: number;
@@ -1973,6 +1979,7 @@ export type Sent = {
   context: number | null;
   durability: string;
   message_id: string;
+  places: (QueuePlace)[];
   queues: (string)[];
   repeated: boolean;
 };

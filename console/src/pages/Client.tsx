@@ -7,7 +7,7 @@ import { Action } from '../ui/Action';
 import { Content } from '../ui/Content';
 import { age, count, counted, visible } from '../ui/format';
 import { queueAt } from '../ui/pages';
-import { Badge, Failure, Field, Figures, Head } from '../ui/parts';
+import { Badge, Failure, Field, Figures, Head, Time } from '../ui/parts';
 import { go, to } from '../ui/route';
 import { Ask } from './Clients';
 import { liveClientAt } from './LiveClient';
@@ -42,6 +42,7 @@ export function Client({ name }: { name: string }) {
           { name: 'Waiting for it', value: count(data.queue.ready), href: queueAt('/', data.queue.name) },
           { name: 'In flight', value: count(queue?.in_flight) },
           { name: 'Subscriptions', value: count(data.subscriptions), href: data.subscriptions > 0 || data.listening ? liveClientAt({ client: name, number: false }) : undefined, more: 'of live topics' },
+          { name: 'Registered', value: data.registered_at ? <Time at={data.registered_at} /> : '–' },
           { name: 'Oldest', value: queue?.oldest ? age(queue.oldest) : '–' },
         ]}
       />

@@ -6,7 +6,7 @@ import { firstLine } from '../ui/Content';
 import { count, counted, visible } from '../ui/format';
 import { List, type Column } from '../ui/List';
 import { queueAt } from '../ui/pages';
-import { Badge, Commands, Field, Head } from '../ui/parts';
+import { Badge, Commands, Field, Head, Time } from '../ui/parts';
 import { Link, to } from '../ui/route';
 import { contentOf } from './queues/Send';
 
@@ -15,6 +15,7 @@ const COLUMNS: Column<Client>[] = [
   { head: 'Live', cell: ({ listening, subscriptions }) => <>{listening ? <Badge kind="good">● listening</Badge> : <span className="quiet">–</span>} {subscriptions > 0 && <span className="quiet small">{counted(subscriptions, 'subscription')}</span>}</> },
   { head: 'Waiting for it', sort: 'ready', num: true, cell: ({ queue }) => count(queue.ready), text: ({ queue }) => queue.ready },
   { head: 'Queue', cell: ({ queue }) => <Link href={queueAt('/', queue.name)}>{visible(queue.name)}</Link>, text: ({ queue }) => queue.name },
+  { head: 'Registered', sort: 'registered_at', phone: 'less', cell: ({ registered_at: at }) => (at ? <Time at={at} /> : '–'), text: ({ registered_at: at }) => at ?? '' },
   {
     head: 'Does',
     phone: 'full',

@@ -26,6 +26,7 @@ use crate::queues::{MessageCount, NAMESPACE};
 use crate::receive::{Wanted, with_messages};
 use crate::refusals::{self, of_deletion, of_storage};
 use crate::sender::{Outgoing, Sender, to_client};
+use crate::time::rfc3339;
 use crate::{Routes, answer, namespace};
 
 /// Highest priority of a client's queue.
@@ -37,7 +38,10 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 
 const LIST: List<Row, Client> = List {
     name: |row| (row.queue.namespace.as_str(), client_name(&row.queue)),
-    sorts: &[("ready", |row| row.queue.counts().ready)],
+    sorts: &[
+        ("ready", |row| row.queue.counts().ready),
+        ("registered_at", |row| row.queue.registered_ms.unwrap_or(0)),
+    ],
     shown: |row| shown(&row.broker, &row.queue),
 };
 
@@ -53,6 +57,8 @@ struct Client {
     name: String,
     /// The id of its queue.
     id: String,
+    /// Null if an earlier version registered it.
+    registered_at: Option<String>,
     queue: ClientQueue,
     /// True if a client of live topics with this name listens.
     listening: bool,
@@ -212,6 +218,10 @@ fn shown(broker: &Broker, queue: &Queue) -> Client {
         subscriptions: live.map_or(0, |live| live.subscriptions),
         name: client_name(queue).to_owned(),
         id: queue.id.0.to_string(),
+        registered_at: queue
+            .registered_ms
+            .and_then(|ms| i64::try_from(ms).ok())
+            .map(rfc3339),
         queue: ClientQueue {
             name: queue.name.to_string(),
             id: queue.id.0.to_string(),
@@ -344,7 +354,7 @@ async fn call(
     let own = caller.own_queue(&broker, &namespace)?;
     let sender = Sender::new(&broker, caller, namespace)?;
     let (asking, answered) = sender.prepare_json(&message, key)?;
-    sender.store(vec![asking], key).await?;
+    sender.store(vec![asking], &mut [], key).await?;
     let context = answered.context.unwrap_or_default();
     let wanted = Wanted {
         count: 1,

@@ -6,13 +6,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_http::{Code, Problem, openapi, stamp};
-use stafett_messaging::queues::Queue;
-use stafett_messaging::{QUEUES_MAX, Send, SendError};
+use stafett_messaging::queues::{Queue, StoredAt};
+use stafett_messaging::{QUEUES_MAX, Send, SendError, SentTogether};
 use stafett_model::{Durability, Message, MessageHeaders, Namespace};
 use stafett_store::wall_ms;
 
@@ -21,7 +21,7 @@ use crate::answer;
 use crate::caller::{self, Caller, queue_name};
 use crate::content::{self, Headers, JSON};
 use crate::key::{self, Key};
-use crate::message::{CONTENT_TYPE, CONTEXT, MESSAGE_ID, REPLY_TO, SENDER};
+use crate::message::{CONTENT_TYPE, CONTEXT, MESSAGE_ID, REPLY_TO, SENDER, message_id};
 use crate::queues::{find, with_id};
 use crate::refusals::of_sending;
 
@@ -81,11 +81,41 @@ pub(crate) struct Sent {
     /// Context of a request or a response.
     pub(crate) context: Option<u64>,
     /// Names of the queues that have it, or get it after its delay.
-    queues: Vec<String>,
+    #[serde(serialize_with = "names")]
+    #[schemars(with = "Vec<String>")]
+    queues: Vec<Arc<Queue>>,
+    /// Its place in each of these queues; none before the end of its delay.
+    places: Vec<QueuePlace>,
     /// Durability of the strictest of these queues, which the message has now.
     durability: String,
     /// True if it was stored by an earlier request with the same Idempotency-Key.
     repeated: bool,
+}
+
+/// Place of a message in a queue.
+#[derive(Debug, Serialize, JsonSchema)]
+struct QueuePlace {
+    queue: String,
+    /// Its id there, by which it is looked at, moved and discarded.
+    id: String,
+}
+
+impl Sent {
+    /// Sets what is known once it is stored.
+    pub(crate) fn set_stored(&mut self, places: &StoredAt, repeated: bool) {
+        self.repeated = repeated;
+        for queue in &self.queues {
+            let ids = places.iter().filter_map(|place| queue.message_at(*place));
+            self.places.extend(ids.map(|id| QueuePlace {
+                queue: queue.name.to_string(),
+                id: message_id(queue.id, id),
+            }));
+        }
+    }
+}
+
+fn names<S: Serializer>(queues: &[Arc<Queue>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(queues.iter().map(|queue| &*queue.name))
 }
 
 /// Result of each message of a list.
@@ -136,10 +166,7 @@ impl<'a> Sender<'a> {
         }
         let ready = ready.collect::<Result<Vec<Ready>, Problem>>()?;
         let (sends, mut sent): (Vec<Send>, Vec<Sent>) = ready.into_iter().unzip();
-        let repeated = self.store(sends, key).await?;
-        for sent in &mut sent {
-            sent.repeated = repeated;
-        }
+        self.store(sends, &mut sent, key).await?;
         match &*sent {
             [one] if is_one => Ok(answer(StatusCode::CREATED, one)),
             sent => Ok(answer(StatusCode::CREATED, &sent)),
@@ -169,13 +196,10 @@ impl<'a> Sender<'a> {
         let mut results = Vec::with_capacity(staged.len());
         for one in staged {
             let result = match one {
-                Ok((storing, mut sent)) => match stamp::storing(storing).await {
-                    Ok(repeated) => {
-                        sent.repeated = repeated;
-                        Ok(sent)
-                    }
-                    Err(why) => Err(of_sending(&why)),
-                },
+                Ok((storing, mut sent)) => {
+                    let stored = finish(storing, std::slice::from_mut(&mut sent)).await;
+                    stored.map(|()| sent)
+                }
                 Err(why) => Err(why),
             };
             results.push(result);
@@ -196,8 +220,10 @@ impl<'a> Sender<'a> {
         let stored = stamp::storing(storing).await;
         let ready = results.iter_mut().filter(|result| result.is_ok());
         for (result, stored) in ready.zip(stored) {
-            if let Err(why) = stored {
-                *result = Err(of_sending(&why));
+            match (&mut *result, stored) {
+                (Ok(sent), Ok(places)) => sent.set_stored(&places, false),
+                (result, Err(why)) => *result = Err(of_sending(&why)),
+                (Err(_), Ok(_)) => {}
             }
         }
         each(results)
@@ -209,21 +235,26 @@ impl<'a> Sender<'a> {
         (message, mut sent): Ready,
         key: Option<Key>,
     ) -> Result<Response, Problem> {
-        sent.repeated = self.store(vec![message], key).await?;
+        self.store(vec![message], std::slice::from_mut(&mut sent), key)
+            .await?;
         Ok(answer(StatusCode::CREATED, &sent))
     }
 
-    /// Stores messages. True if an earlier request with the same key did.
-    pub(crate) async fn store(&self, sends: Vec<Send>, key: Option<Key>) -> Result<bool, Problem> {
-        let stored = stamp::storing(self.begin(sends, key)).await;
-        stored.map_err(|why| of_sending(&why))
+    /// Stores messages. Their answers, if they are given, get their places.
+    pub(crate) async fn store(
+        &self,
+        sends: Vec<Send>,
+        sent: &mut [Sent],
+        key: Option<Key>,
+    ) -> Result<(), Problem> {
+        finish(self.begin(sends, key), sent).await
     }
 
     fn begin(
         &self,
         sends: Vec<Send>,
         key: Option<Key>,
-    ) -> impl Future<Output = Result<bool, SendError>> + use<> {
+    ) -> impl Future<Output = Result<SentTogether, SendError>> + use<> {
         let request = key.map(Key::request);
         self.broker.messaging().send(&self.namespace, sends, request)
     }
@@ -280,7 +311,7 @@ impl<'a> Sender<'a> {
             (MESSAGE_ID, Some(message_id.clone())),
         ];
         let stored = Message {
-            routing_key: queues.first().cloned().unwrap_or_default().into(),
+            routing_key: queues.first().map(|queue| queue.name.clone()).unwrap_or_default(),
             value,
             timestamp_ms: wall_ms(),
             priority: message.priority.unwrap_or(0),
@@ -292,12 +323,13 @@ impl<'a> Sender<'a> {
         };
         let ready = Send {
             message: stored,
-            queues: queues.iter().map(|name| name.as_str().into()).collect(),
+            queues: queues.iter().map(|queue| queue.name.clone()).collect(),
         };
         let sent = Sent {
             message_id,
             context,
             queues,
+            places: Vec::new(),
             durability: level.to_string(),
             repeated: false,
         };
@@ -321,8 +353,8 @@ impl<'a> Sender<'a> {
         Ok(headers.map(|(name, value)| (name.into(), value)).collect())
     }
 
-    /// Returns the names of a message's queues, and the durability of the strictest.
-    fn targets(&self, message: &Outgoing) -> Result<(Vec<String>, Durability), Problem> {
+    /// Returns a message's queues, and the durability of the strictest.
+    fn targets(&self, message: &Outgoing) -> Result<(Vec<Arc<Queue>>, Durability), Problem> {
         let To { queues, clients } = &message.to;
         let count = queues.len() + clients.len();
         if count == 0 {
@@ -332,7 +364,7 @@ impl<'a> Sender<'a> {
             let why = format!("a message goes to {QUEUES_MAX} queues at most");
             return Err(Problem::new(Code::TooManyTargets, why).with("max", QUEUES_MAX));
         }
-        let (mut names, mut level) = (Vec::with_capacity(count), Durability::Memory);
+        let (mut found, mut level) = (Vec::with_capacity(count), Durability::Memory);
         let queues = queues.iter().map(|queue| self.queue(queue));
         let clients = clients.iter().map(|client| self.client(client));
         for queue in queues.chain(clients) {
@@ -349,9 +381,9 @@ impl<'a> Sender<'a> {
                 return Err(problem.with("min", 0).with("max", max));
             }
             level = level.or_higher(queue.durability().unwrap_or(Durability::Sync));
-            names.push(queue.name.to_string());
+            found.push(queue);
         }
-        Ok((names, level))
+        Ok((found, level))
     }
 
     fn queue(&self, queue: &QueueRef) -> Result<Arc<Queue>, Problem> {
@@ -376,6 +408,18 @@ impl<'a> Sender<'a> {
         };
         found.ok_or_else(|| Problem::new(Code::NoSuchClient, format!("there is no client {named:?}")))
     }
+}
+
+/// Waits until messages are stored, whose answers get their places.
+async fn finish(
+    storing: impl Future<Output = Result<SentTogether, SendError>>,
+    sent: &mut [Sent],
+) -> Result<(), Problem> {
+    let stored = stamp::storing(storing).await.map_err(|why| of_sending(&why))?;
+    for (sent, places) in sent.iter_mut().zip(&stored.places) {
+        sent.set_stored(places, stored.is_repeated);
+    }
+    Ok(())
 }
 
 /// Answers with the result of each message: 201 if all are sent.

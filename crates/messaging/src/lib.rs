@@ -26,7 +26,7 @@ pub use exchanges::{Binding, Destination, Exchange, Exchanges, NewBinding, NewEx
 pub use messaging::Messaging;
 pub use publish::{
     CommitError, Committed, JointSender, MoveTarget, Moved, Preview, Publish, PublishError, PublishRefusal,
-    PublishTicket, Published, QUEUES_MAX, Send, SendError, Stopped, Transaction,
+    PublishTicket, Published, QUEUES_MAX, Send, SendError, SentTogether, Stopped, Transaction,
 };
 pub use queues::Queues;
 pub use readers::Readers;

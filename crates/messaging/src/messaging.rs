@@ -19,9 +19,9 @@ use crate::exchanges::resolver::{Resolver, WeakResolver};
 use crate::exchanges::{BindError, Destination, Exchanges, NewBinding, ReadAttributes};
 use crate::publish::{
     self, CommitError, Committed, JointSender, MoveTarget, Moved, Preview, Publish, PublishError,
-    PublishTicket, ReleaseTask, Send, SendError, Transaction, move_chosen, move_messages,
+    PublishTicket, ReleaseTask, Send, SendError, SentTogether, Transaction, move_chosen, move_messages,
 };
-use crate::queues::{Queue, Queues};
+use crate::queues::{Queue, Queues, StoredAt};
 use crate::readers::Readers;
 
 /// Bits of an epoch in a context.
@@ -197,13 +197,13 @@ impl Messaging {
     }
 
     /// Sends messages to queues by name, all in one append or none. They are staged when this returns, and
-    /// stored when it resolves. With `request`, an append of that id is stored once; true if that was before.
+    /// stored when it resolves. With `request`, an append of that id is stored once.
     pub fn send(
         &self,
         namespace: &Namespace,
         sends: Vec<Send>,
         request: Option<RequestId>,
-    ) -> impl Future<Output = Result<bool, SendError>> + use<> {
+    ) -> impl Future<Output = Result<SentTogether, SendError>> + use<> {
         publish::send(&self.resolver, namespace, sends, request)
     }
 
@@ -213,12 +213,12 @@ impl Messaging {
     }
 
     /// Sends messages to queues by name, each for itself. They are staged together when this returns, and
-    /// stored when it resolves, to the outcome of each.
+    /// stored when it resolves, to the places of each.
     pub fn send_each(
         &self,
         namespace: &Namespace,
         sends: Vec<Send>,
-    ) -> impl Future<Output = Vec<Result<(), SendError>>> + use<> {
+    ) -> impl Future<Output = Vec<Result<StoredAt, SendError>>> + use<> {
         publish::send_each(&self.resolver, namespace, sends)
     }
 

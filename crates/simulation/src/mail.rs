@@ -16,8 +16,9 @@ use stafett_delivery::{LeaseId, SearchBounds, SearchOrder, Settle};
 use stafett_journal::RequestId;
 use stafett_messaging::queues::{
     Acknowledge, Declare, Narrow, Queue, QueueSettings, Receive, ReceiveError, Received, SettleLeases,
+    StoredAt,
 };
-use stafett_messaging::{Send, SendError};
+use stafett_messaging::{Send, SendError, SentTogether};
 use stafett_model::{Message, Namespace, StoredMessage};
 use stafett_store::NotStored;
 
@@ -74,7 +75,7 @@ enum Asked {
 }
 
 enum Answer {
-    Sent(Result<bool, SendError>),
+    Sent(Result<SentTogether, SendError>),
     Received(Result<Received, ReceiveError>),
     Settled(Result<Vec<bool>, NotStored>),
 }
@@ -160,8 +161,12 @@ impl Mail {
             }
         };
         match (asked, answer) {
-            (Asked::Send { request, was_stored }, Answer::Sent(Ok(repeated))) => {
-                self.parcels.on_sent(*request, *was_stored, repeated)?;
+            (Asked::Send { request, was_stored }, Answer::Sent(Ok(sent))) => {
+                let repeated = sent.is_repeated;
+                let queue = self.queue.as_ref().ok_or("a message is sent to no queue")?;
+                let place = |stored: &StoredAt| queue.message_at(*stored.first()?);
+                let places = sent.places.iter().map(place).collect();
+                self.parcels.on_sent(*request, *was_stored, (places, repeated))?;
                 Ok(format!("the mail has request {request}, repeated: {repeated}"))
             }
             (Asked::Send { request, .. }, Answer::Sent(Err(why))) => {
@@ -177,6 +182,7 @@ impl Mail {
                     numbers.push(number);
                     self.parcels.on_received(&Parcel {
                         number,
+                        place: delivery.id,
                         redelivered: delivery.redelivered,
                         lease,
                         how: *how,

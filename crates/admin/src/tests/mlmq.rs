@@ -31,6 +31,9 @@ async fn clients_are_registered_found_and_deleted_with_their_queues() {
     assert_eq!((status, &ann["name"]), (StatusCode::OK, &json!("ann")));
     assert_eq!(ann["queue"]["name"], "client.ann");
     assert_eq!(ann["queue"]["priority_max"], 10);
+    let at = ann["registered_at"].as_str().unwrap();
+    assert!(at.starts_with("20") && at.ends_with('Z'), "{at}");
+    assert_eq!(world.ask("GET /v1/clients/ann").await.1["registered_at"], at);
     let id = ann["id"].as_str().unwrap();
     assert_eq!(world.ask("GET /v1/clients/ann").await.1["id"], id);
     for (query, expected) in [
@@ -38,6 +41,7 @@ async fn clients_are_registered_found_and_deleted_with_their_queues() {
         (&*format!("id={id}"), json!(["ann"])),
         ("prefix=a", json!(["ann"])),
         ("sort=name", json!(["ann", "bob"])),
+        ("sort=registered_at", json!(["ann", "bob"])),
     ] {
         let (_, listed) = world.ask(&format!("GET /v1/clients?{query}")).await;
         let names: Vec<&Value> = listed["items"]
@@ -145,6 +149,114 @@ async fn a_message_reaches_all_of_its_targets_or_none() {
         .send_as("cho", "POST /v1/messages", &to(r#"{"queues": ["orders"]}"#))
         .await;
     assert_eq!((status.as_u16(), &why["code"]), (403, &json!("not_registered")));
+}
+
+/// A message to be sent.
+fn one(content: &str, to: &str, priority: u8) -> String {
+    format!(r#"{{"to": {to}, "content": "{content}", "priority": {priority}}}"#)
+}
+
+/// Checks that each place of the sent messages leads to the message with this content.
+async fn check_places(world: &World, sent: &Value, expected: &[(&str, &[&str])]) {
+    let sent = sent.as_array().cloned().unwrap_or_else(|| vec![sent.clone()]);
+    assert_eq!(sent.len(), expected.len());
+    for (sent, (content, queues)) in sent.iter().zip(expected) {
+        let places = sent["places"].as_array().unwrap();
+        let names: Vec<_> = places
+            .iter()
+            .map(|place| place["queue"].as_str().unwrap())
+            .collect();
+        assert_eq!(names, *queues, "{content}");
+        for place in places {
+            let (queue, id) = (place["queue"].as_str().unwrap(), place["id"].as_str().unwrap());
+            let (status, message) = world.ask(&format!("GET /v1/queues/{queue}/messages/{id}")).await;
+            assert_eq!(
+                (status, &message["content"]),
+                (StatusCode::OK, &json!(content)),
+                "{place}"
+            );
+            assert_eq!(message["message_id"], sent["message_id"], "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_places_of_sent_messages_lead_to_them() {
+    let world = registered(&["bob"]).await;
+    world.send("PUT /v1/queues/high", r#"{"priority_max": 10}"#).await;
+    world.queue("/", "low").await;
+    world.send("PUT /v1/topics/log", r#"{"partitions": 3}"#).await;
+    for over in ["first", "second"] {
+        let made = world
+            .send(&format!("PUT /v1/queues/{over}"), r#"{"over": {"topic": "log"}}"#)
+            .await;
+        assert_eq!(made.0, StatusCode::CREATED);
+    }
+    let list = format!(
+        "[{}, {}, {}, {}, {}]",
+        one("a", r#"{"queues": ["high", "low"]}"#, 0),
+        one("b", r#"{"queues": ["high"]}"#, 7),
+        one("c", r#"{"queues": ["first", "low"]}"#, 0),
+        one("d", r#"{"queues": ["high"], "clients": ["bob"]}"#, 7),
+        one("e", r#"{"queues": ["second", "first"]}"#, 0),
+    );
+    let expected: [(&str, &[&str]); 5] = [
+        ("a", &["high", "low"]),
+        ("b", &["high"]),
+        ("c", &["first", "low"]),
+        ("d", &["high", "client.bob"]),
+        ("e", &["second", "first"]),
+    ];
+    let atomic = format!(r#"{{"messages": {list}, "atomic": true}}"#);
+    let key = [("idempotency-key", "k")];
+    for (body, headers) in [
+        (&list, &[][..]),
+        (&atomic, &[]),
+        (&list, &key),
+        (&list, &key),
+        (&atomic, &key),
+        (&atomic, &key),
+    ] {
+        let sent = world.response_to("POST /v1/messages", headers, body).await;
+        let (status, sent) = read(sent).await;
+        assert_eq!(status, StatusCode::CREATED, "{sent}");
+        check_places(&world, &sent, &expected).await;
+    }
+    let (_, sent) = world
+        .send("POST /v1/messages", &one("f", r#"{"clients": ["bob"]}"#, 3))
+        .await;
+    check_places(&world, &sent, &[("f", &["client.bob"])]).await;
+    let ndjson = [("content-type", "application/x-ndjson")];
+    let raw = world
+        .response_to("POST /v1/queues/low/messages", &ndjson, "\"g\"\n\"h\"\n")
+        .await;
+    check_places(&world, &read(raw).await.1, &[("g", &["low"]), ("h", &["low"])]).await;
+    let later = r#"{"to": {"queues": ["low"]}, "content": 1, "delay_ms": 3600000}"#;
+    assert_eq!(
+        world.send("POST /v1/messages", later).await.1["places"],
+        json!([])
+    );
+}
+
+#[tokio::test]
+async fn a_refused_message_moves_no_place_of_others() {
+    let world = registered(&[]).await;
+    world.queue("/", "low").await;
+    world.send("PUT /v1/queues/short", r#"{"length_max": 1}"#).await;
+    let full = format!(
+        "[{}, {}, {}]",
+        one("i", r#"{"queues": ["short"]}"#, 0),
+        one("j", r#"{"queues": ["low", "short"]}"#, 0),
+        one("k", r#"{"queues": ["low"]}"#, 0)
+    );
+    let (_, sent) = world.send("POST /v1/messages", &full).await;
+    assert_eq!(sent[1]["code"], "queue_full");
+    check_places(
+        &world,
+        &json!([sent[0], sent[2]]),
+        &[("i", &["short"]), ("k", &["low"])],
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use stafett_access::Action;
 use stafett_broker::Broker;
 use stafett_http::Problem;
+use stafett_messaging::queues::StoredAt;
 use stafett_messaging::{Send, SendError};
 use stafett_model::Namespace;
 use stafett_net::{Client, ClientWords, ConnectionEntry};
@@ -100,7 +101,7 @@ enum Answer {
 /// Outcome of work.
 #[derive(Debug)]
 pub(super) enum Done {
-    Stored(Vec<Result<(), SendError>>),
+    Stored(Vec<Result<StoredAt, SendError>>),
     Answered(Answered),
 }
 
@@ -399,7 +400,7 @@ impl stafett_ws::Session for Session {
             Done::Stored(results) => {
                 let mut results = results.into_iter();
                 for one in std::mem::take(&mut self.answers) {
-                    let (id, sent) = match one {
+                    let (id, mut sent) = match one {
                         Answer::Known(answer) => {
                             frame(&answer, out);
                             continue;
@@ -410,7 +411,11 @@ impl stafett_ws::Session for Session {
                     begin(id.as_deref(), &mut self.scratch);
                     match results.next() {
                         Some(Err(why)) => put("error", &of_sending(&why).to_value(), &mut self.scratch),
-                        Some(Ok(())) | None => put("ok", &sent, &mut self.scratch),
+                        Some(Ok(places)) => {
+                            sent.set_stored(&places, false);
+                            put("ok", &sent, &mut self.scratch);
+                        }
+                        None => put("ok", &sent, &mut self.scratch),
                     }
                     frame(&self.scratch, out);
                 }

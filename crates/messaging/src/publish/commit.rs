@@ -69,7 +69,7 @@ pub(crate) fn commit(
             Ok((ticket, unroutable)) => ticket
                 .together()
                 .await
-                .map(|_| unroutable)
+                .map(|()| unroutable)
                 .map_err(CommitError::from),
             Err(why) => Err(why),
         };

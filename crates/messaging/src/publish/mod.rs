@@ -31,7 +31,7 @@ pub use commit::{CommitError, Committed, Transaction};
 pub use move_messages::{MoveTarget, Moved, Stopped};
 pub(crate) use move_messages::{move_chosen, move_messages};
 pub(crate) use release_delayed::ReleaseTask;
-pub use send::{JointSender, QUEUES_MAX, Send, SendError};
+pub use send::{JointSender, QUEUES_MAX, Send, SendError, SentTogether};
 pub(crate) use send::{send, send_each};
 
 /// A message to be published.

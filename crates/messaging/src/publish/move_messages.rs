@@ -235,7 +235,7 @@ impl Transfer {
         let open = OpenMove::begin(&self.from, taken.ids());
         let settlement = open.settlement(&queues.context);
         let ticket = queues.append_from(&self.from, publication, settlement);
-        let stored = ticket.together().await.map(drop);
+        let stored = ticket.together().await;
         open.end(&queues.context, stored.map_err(AtomicPublishError::not_stored));
         stored.map_err(|why| match why {
             AtomicPublishError::Misfit { at, why } => NotMoved::Misfit { at, why: reason(why) },

@@ -227,7 +227,7 @@ impl Release<'_> {
             .append_with(publication, [done].into_iter().collect());
         match stored.together().await {
             // Messages refused by a full queue are not retried.
-            Ok(_) => ReleaseOutcome::Some,
+            Ok(()) => ReleaseOutcome::Some,
             Err(AtomicPublishError::NotStored(NotStored::Refused(Refusal::Closed) | NotStored::Unknown)) => {
                 ReleaseOutcome::Stopped
             }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use stafett_journal::{Append, Frame, Refusal, RequestId};
+use stafett_journal::{Append, Refusal, RequestId};
 use stafett_model::{Message, Namespace};
 use stafett_store::NotStored;
 
 use crate::delayed::{Bucket, DELAY_MS_MAX, DelayError};
 use crate::exchanges::Target;
 use crate::exchanges::resolver::Resolver;
-use crate::queues::{AppendOutcome, AtomicPublishError, Publication, Queue, Refused, Targets};
+use crate::queues::{AppendOutcome, AtomicPublishError, Publication, Queue, Refused, StoredAt, Targets};
 
 const DEFAULT_EXCHANGE: &str = "";
 /// Bound on the queues of one message: a stored batch has no more targets.
@@ -42,55 +42,61 @@ pub enum SendError {
     NotStored(#[from] NotStored),
 }
 
-/// Sends messages, all in one append. They are staged when this returns, and stored when it resolves. True if
-/// an earlier append with the same request id holds them. An id counts for the queues that the messages are
-/// sent to: a queue that is made again under its name is another one, and has nothing that was sent before.
+/// Messages that are sent together.
+#[derive(Debug)]
+pub struct SentTogether {
+    /// Places of each message in its queues; none while it waits.
+    pub places: Vec<StoredAt>,
+    /// True if an earlier append with the same request id holds them.
+    pub is_repeated: bool,
+}
+
+/// Sends messages, all in one append. They are staged when this returns, and stored when it resolves. The id
+/// of a request counts for the queues that the messages are sent to: a queue that is made again under its
+/// name is another one, and has nothing that was sent before.
 pub(crate) fn send(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
     request: Option<RequestId>,
-) -> impl Future<Output = Result<bool, SendError>> + use<> {
+) -> impl Future<Output = Result<SentTogether, SendError>> + use<> {
     let staged = publication(resolver, namespace, sends, request);
     let ticket = staged.map(|(publication, _buckets)| resolver.queues.append(publication));
-    async { ticket?.together().await.map_err(SendError::from) }
+    async {
+        let (places, is_repeated) = ticket?.placed().await?;
+        let places = places.messages;
+        Ok(SentTogether { places, is_repeated })
+    }
 }
 
 /// Sends messages, each for itself: each reaches all of its queues, or is stored in none. They are staged
-/// together when this returns, and stored when it resolves, to the outcome of each.
+/// together when this returns, and stored when it resolves, to the places of each.
 pub(crate) fn send_each(
     resolver: &Resolver,
     namespace: &Namespace,
     sends: Vec<Send>,
-) -> impl Future<Output = Vec<Result<(), SendError>>> + use<> {
+) -> impl Future<Output = Vec<Result<StoredAt, SendError>>> + use<> {
     let mut publication = Publication::each_to_all(sends.len());
     let (mut results, mut buckets) = (Vec::with_capacity(sends.len()), Vec::new());
     if resolver.exchanges.has_namespace(namespace) {
         let added = sends.into_iter().map(|send| {
-            add(
-                resolver,
-                namespace,
-                (&mut publication, &mut buckets),
-                0,
-                send,
-                &mut None,
-            )
+            let staged = (&mut publication, &mut buckets);
+            add(resolver, namespace, staged, 0, send, &mut None).map(|()| StoredAt::new())
         });
         results.extend(added);
     } else {
         results.resize(sends.len(), Err(SendError::NoSuchNamespace));
     }
-    let ticket = (!publication.is_empty()).then(|| resolver.queues.append(publication));
+    let ticket = (!publication.is_empty()).then(|| resolver.queues.append(publication).with_places());
     drop(buckets);
     async move {
-        let outcomes = match ticket {
-            Some(ticket) => ticket.await,
-            None => Vec::new(),
-        };
+        let Some(mut ticket) = ticket else { return results };
+        let outcomes = (&mut ticket).await;
+        let stored = outcomes.into_iter().zip(ticket.take_places().messages);
         let sent = results.iter_mut().filter(|result| result.is_ok());
-        for (result, outcome) in sent.zip(outcomes) {
+        for (result, (outcome, places)) in sent.zip(stored) {
             *result = match outcome {
-                AppendOutcome::Stored => Ok(()),
+                AppendOutcome::Stored => Ok(places),
                 AppendOutcome::Refused(why) => Err(SendError::Refused { at: 0, why }),
                 AppendOutcome::Unknown => Err(NotStored::Unknown.into()),
             };
@@ -113,24 +119,12 @@ impl JointSender {
         append: Append,
     ) -> impl Future<Output = Result<Vec<u64>, SendError>> + use<> {
         let resolver = &self.0;
-        let batches = append.frames.iter().map(|frame| {
-            if let Frame::Batch(batch) = frame {
-                batch.targets.len()
-            } else {
-                0
-            }
-        });
-        let own: usize = batches.sum();
         let staged = publication(resolver, namespace, sends, None);
         let ticket = staged.map(|(publication, _buckets)| {
             resolver.queues.count_traffic(&append);
             resolver.queues.append_with(publication, append.frames)
         });
-        async move {
-            let mut bases = ticket?.placed().await?;
-            bases.truncate(own);
-            Ok(bases)
-        }
+        async move { Ok(ticket?.placed().await?.0.others) }
     }
 }
 

@@ -158,7 +158,7 @@ impl Queues {
             reserved,
             failed,
             repeated: false,
-            bases: None,
+            places: None,
         }
     }
 }

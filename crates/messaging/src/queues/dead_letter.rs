@@ -115,11 +115,7 @@ impl DispatcherOwner for Queue {
         let count = publication.len() as u64;
         let ticket = queues.append_from(&self, publication, settlement);
         Box::pin(async move {
-            let stored = ticket
-                .together()
-                .await
-                .map(drop)
-                .map_err(AtomicPublishError::not_stored);
+            let stored = ticket.together().await.map_err(AtomicPublishError::not_stored);
             if stored.is_ok() {
                 queues.context.metrics.dead_lettered.inc_by(count);
                 self.count_dead_lettered(&queues.context, count);

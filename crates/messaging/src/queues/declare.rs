@@ -105,7 +105,7 @@ impl Queues {
         }
         let log = self.journal.allocate(1);
         let (owner, over) = (declare.exclusive, declare.over);
-        let definition = declare.definition(namespace, name, log);
+        let definition = declare.definition(namespace, name, log, self.context.clock.wall_ms());
         let mut frames = vec![
             Frame::CreateLogs {
                 first: log,

@@ -4,9 +4,11 @@
 //! low bits first. Texts and bytes are preceded by their length as a number.
 //!
 //! ```text
-//! u8 version = 1, u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client,
-//!     32 with arguments, 64 paused, 128 with changed settings),
+//! u8 version = 1, or 2 with the time of registration,
+//! u8 flags (1 durable, 2 exclusive, 4 auto-delete, 8 over a topic, 16 of a client, 32 with arguments,
+//!     64 paused, 128 with changed settings),
 //! text namespace, text name
+//! number when the client was registered, milliseconds since 1970: only in version 2
 //! number logs, each: u8 priority, number log
 //! settings, and changed settings: only with such; both in the form of `stafett_queue`
 //! bytes arguments: only with such
@@ -48,7 +50,8 @@ pub struct Declare {
 
 impl Declare {
     /// Returns the definition of the queue, with its first log.
-    pub(super) fn definition(self, namespace: &Namespace, name: &str, log: LogId) -> Definition {
+    pub(super) fn definition(self, namespace: &Namespace, name: &str, log: LogId, now_ms: i64) -> Definition {
+        let now_ms = u64::try_from(now_ms).ok();
         Definition {
             namespace: namespace.clone(),
             name: name.into(),
@@ -56,6 +59,7 @@ impl Declare {
             exclusive: self.exclusive.is_some(),
             auto_delete: self.auto_delete,
             personal: self.personal,
+            registered_ms: now_ms.filter(|_| self.personal),
             settings: self.settings,
             changed: ChangedSettings::default(),
             is_paused: false,
@@ -85,6 +89,9 @@ pub(crate) struct Definition {
     pub(crate) exclusive: bool,
     pub(crate) auto_delete: bool,
     pub(crate) personal: bool,
+    /// When the client was registered, in milliseconds since 1970. `None` if the queue is no client's, or was
+    /// stored by an earlier version.
+    pub(crate) registered_ms: Option<u64>,
     /// As declared.
     pub(crate) settings: QueueSettings,
     pub(crate) changed: ChangedSettings,
@@ -96,6 +103,7 @@ pub(crate) struct Definition {
 }
 
 const VERSION: u8 = 1;
+const WITH_REGISTRATION: u8 = 2;
 const DURABLE: u8 = 1;
 const EXCLUSIVE: u8 = 2;
 const AUTO_DELETE: u8 = 4;
@@ -116,9 +124,13 @@ impl Definition {
             | flag(self.arguments.is_some(), ARGUMENTS)
             | flag(self.is_paused, PAUSED)
             | flag(!self.changed.is_empty(), CHANGED);
-        let mut out = vec![VERSION, flags];
+        let version = self.registered_ms.map_or(VERSION, |_| WITH_REGISTRATION);
+        let mut out = vec![version, flags];
         put_compact(self.namespace.as_str().as_bytes(), &mut out);
         put_compact(self.name.as_bytes(), &mut out);
+        if let Some(ms) = self.registered_ms {
+            write_number(ms, &mut out);
+        }
         write_number(self.logs.len() as u64, &mut out);
         for (priority, log) in &self.logs {
             out.push(*priority);
@@ -139,11 +151,16 @@ impl Definition {
 
     /// Decodes a stored definition. `None` if this version does not know the format.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let ([VERSION, flags], mut rest) = bytes.split_first_chunk::<2>()? else {
+        let ([version @ (VERSION | WITH_REGISTRATION), flags], mut rest) = bytes.split_first_chunk::<2>()?
+        else {
             return None;
         };
         let namespace = Namespace::new(get_compact_text(&mut rest)?);
         let name = get_compact_text(&mut rest)?.into();
+        let registered_ms = match *version {
+            WITH_REGISTRATION => Some(get_number(&mut rest)?),
+            _ => None,
+        };
         let count = get_number(&mut rest)?;
         let logs = (0..count)
             .map(|_| {
@@ -177,6 +194,7 @@ impl Definition {
             exclusive: flags & EXCLUSIVE != 0,
             auto_delete: flags & AUTO_DELETE != 0,
             personal: flags & PERSONAL != 0,
+            registered_ms,
             settings,
             changed,
             is_paused: flags & PAUSED != 0,
@@ -248,6 +266,7 @@ mod tests {
             exclusive: false,
             auto_delete: true,
             personal: true,
+            registered_ms: Some(1_795_000_000_123),
             settings: settings(),
             changed: changed.into_iter().collect(),
             is_paused: true,
@@ -264,6 +283,7 @@ mod tests {
             changed: [Setting::DeadLetter(None)].into_iter().collect(),
             is_paused: false,
             personal: false,
+            registered_ms: None,
             over: None,
             ..full.clone()
         };
@@ -291,6 +311,7 @@ mod tests {
                     exclusive: false,
                     auto_delete: false,
                     personal: false,
+                    registered_ms: None,
                     settings: settings(),
                     changed: ChangedSettings::default(),
                     is_paused: false,

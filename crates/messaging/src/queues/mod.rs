@@ -40,7 +40,7 @@ pub use declare::{DeclareError, DeclaredQueue};
 pub use definition::{Declare, OwnerId, QueueId, TopicQueueSpec};
 pub use policies::{AppliedPolicies, BadPolicy, NewPolicy, Policy, PolicyError, PolicyKind, PolicyScope};
 pub(crate) use publication::AtomicPublishError;
-pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, Targets};
+pub use publication::{AppendOutcome, AppendTicket, Publication, Refused, RouteIndex, StoredAt, Targets};
 pub use queue::{ConsumeError, Queue};
 pub use receive::{Acknowledge, Narrow, Receive, ReceiveError, Received, SettleLeases, Wanted};
 pub(crate) use registry::DeadLetterRouter;

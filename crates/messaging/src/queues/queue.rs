@@ -17,10 +17,10 @@ use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::policies::AppliedPolicies;
 use super::publication::Refused;
 use super::registry::Queues;
-use stafett_delivery::Outbox;
-use stafett_delivery::{Consumer, ConsumerSpec};
-use stafett_delivery::{DeliveryState, Dispatcher, DispatcherSpec};
-use stafett_delivery::{LaneLog, LogOwnership};
+use stafett_delivery::{
+    Consumer, ConsumerSpec, DeliveryId, DeliveryState, Dispatcher, DispatcherSpec, LaneLog, LogOwnership,
+    Outbox,
+};
 
 /// A queue. Its messages are handed out and settled by its dispatcher, whose methods are the queue's.
 pub struct Queue {
@@ -32,6 +32,8 @@ pub struct Queue {
     pub auto_delete: bool,
     /// True if the queue is that of a registered client.
     pub personal: bool,
+    /// When the client was registered, in milliseconds since 1970, if that is known.
+    pub registered_ms: Option<u64>,
     /// As declared: for properties that never change, and for the comparison of declarations. Those in force
     /// are [`Dispatcher::settings`].
     pub declared: Arc<QueueSettings>,
@@ -107,6 +109,7 @@ impl Queue {
             exclusive: owner,
             auto_delete: definition.auto_delete,
             personal: definition.personal,
+            registered_ms: definition.registered_ms,
             declared,
             changed: Lock::new(definition.changed),
             policies: Lock::new(policies),
@@ -128,6 +131,7 @@ impl Queue {
             exclusive: self.exclusive.is_some(),
             auto_delete: self.auto_delete,
             personal: self.personal,
+            registered_ms: self.registered_ms,
             settings: (*self.declared).clone(),
             changed: self.changed.lock().clone(),
             is_paused: inner.state.consumers.is_paused(),
@@ -164,6 +168,16 @@ impl Queue {
         } else {
             None
         }
+    }
+
+    /// Returns the id of the message at an offset of a log; `None` if the log is none of the queue's.
+    pub fn message_at(&self, (log, offset): (LogId, u64)) -> Option<DeliveryId> {
+        let lane = if log.0 == self.id.0 && self.over.is_none() {
+            0
+        } else {
+            self.lock().logs.iter().find(|lane| lane.log == log)?.lane
+        };
+        Some(DeliveryId { lane, offset })
     }
 
     /// Returns the policies in force.

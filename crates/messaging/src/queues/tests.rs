@@ -298,11 +298,11 @@ async fn a_message_that_is_sent_with_a_delay_goes_to_the_queues_that_are_there_w
             ..Message::default()
         };
         let queues = ["q", "r", "s"].map(Into::into).to_vec();
-        world.messaging.send(
-            &space,
-            vec![Send { message, queues }],
-            Some(RequestId([request; 16])),
-        )
+        let sends = vec![Send { message, queues }];
+        let sending = world
+            .messaging
+            .send(&space, sends, Some(RequestId([request; 16])));
+        async { sending.await.map(|sent| sent.is_repeated) }
     };
     assert_eq!(send(60_000, 1).await, Ok(false));
     assert_eq!(send(60_000, 1).await, Ok(true), "sent again, it waits once");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stafett_delivery::LeaseId;
+use stafett_delivery::{DeliveryId, LeaseId};
 
 use super::{Taking, class_of};
 use crate::world::Death;
@@ -43,6 +43,8 @@ struct Request {
 #[derive(Debug, Clone)]
 struct Sent {
     request: usize,
+    /// The place that an answer gave.
+    place: Option<DeliveryId>,
     settled: Settled,
     /// Time of its last delivery that was answered and has to be known after a failure.
     delivered_ms: Option<i64>,
@@ -53,6 +55,7 @@ struct Sent {
 /// A message in an answer.
 pub(super) struct Received {
     pub(super) number: usize,
+    pub(super) place: DeliveryId,
     pub(super) redelivered: bool,
     pub(super) lease: Option<LeaseId>,
     pub(super) how: Taking,
@@ -77,6 +80,7 @@ impl Parcels {
         let (first, request) = (self.sent.len(), self.requests.len());
         let new = Sent {
             request,
+            place: None,
             settled: Settled::No,
             delivered_ms: None,
             lease: None,
@@ -121,11 +125,26 @@ impl Parcels {
         }
     }
 
-    /// Processes the answer to a request. Its messages may have come before the answer.
-    pub(super) fn on_sent(&mut self, request: usize, was_stored: bool, repeated: bool) -> Result<(), String> {
+    /// Processes the answer to a request, with the places of its messages, which may have come before it.
+    pub(super) fn on_sent(
+        &mut self,
+        request: usize,
+        was_stored: bool,
+        (places, repeated): (Vec<Option<DeliveryId>>, bool),
+    ) -> Result<(), String> {
         let Some(known) = self.requests.get_mut(request) else {
             return Err("an unknown request is answered".to_owned());
         };
+        let sent = self.sent.get_mut(known.numbers.clone()).unwrap_or_default();
+        if places.len() != sent.len() {
+            return Err(format!("{} messages have places {places:?}", sent.len()));
+        }
+        for (parcel, place) in sent.iter_mut().zip(places) {
+            if place.is_none() || parcel.place.is_some() && parcel.place != place {
+                return Err(format!("a message has the place {place:?}: {parcel:?}"));
+            }
+            parcel.place = place;
+        }
         if !repeated && (was_stored || known.is_answered) {
             return Err("a request is stored twice".to_owned());
         }
@@ -151,6 +170,9 @@ impl Parcels {
         };
         if matches!(parcel.settled, Settled::Yes | Settled::Soon(_)) {
             return Err(format!("message {number} comes again: {parcel:?}"));
+        }
+        if parcel.place.get_or_insert(received.place) != &received.place {
+            return Err(format!("message {number} comes from another place: {parcel:?}"));
         }
         if let Some((_, until_ms)) = parcel.lease
             && received.now_ms < until_ms

@@ -73,7 +73,8 @@ async fn what_is_sent_again_to_a_queue_that_was_made_anew_is_stored_there() {
             message: message("m"),
             queues: names.iter().map(|name| (*name).into()).collect(),
         };
-        messaging.send(&namespace, vec![send], Some(RequestId([7; 16])))
+        let sending = messaging.send(&namespace, vec![send], Some(RequestId([7; 16])));
+        async { sending.await.map(|sent| sent.is_repeated) }
     };
     world.declare("q", durable()).await;
     world.declare("other", durable()).await;

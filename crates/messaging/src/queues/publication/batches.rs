@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use stafett_journal::{Append, BatchFrame, Frame, Selection, StateWait, Target};
 use stafett_model::{Arrival, BatchBuilder, Codec, Durability, LogId, Message, with_append_time};
 
-use super::outcome::Refused;
+use super::outcome::{BatchMembers, Refused};
 use super::{RouteIndex, Targets};
 use crate::queues::Queue;
 
@@ -162,7 +162,7 @@ impl BatchAssembler {
         together: bool,
         arrived_ms: i64,
         extra: SmallVec<[Frame; 1]>,
-    ) -> (Vec<Append>, Vec<Vec<u32>>) {
+    ) -> (Vec<Append>, Vec<BatchMembers>) {
         let mut appends = Vec::with_capacity(self.list.len());
         let mut members = Vec::with_capacity(self.list.len());
         let pinned = |frame: &Frame| {
@@ -179,7 +179,6 @@ impl BatchAssembler {
             state: StateWait::Written,
             ..Append::default()
         };
-        let mut everyone = Vec::new();
         for group in self.list {
             let Ok(mut body) = group.batch.finish() else {
                 continue;
@@ -192,10 +191,14 @@ impl BatchAssembler {
             if group.logs.is_empty() {
                 continue;
             }
+            members.push(BatchMembers {
+                append: if together { 0 } else { appends.len() },
+                logs: group.logs.len(),
+                messages: group.members,
+            });
             if together {
                 all.pinned_bytes += body.len();
                 all.frames.extend(frames(&body, &group.logs));
-                everyone.extend(group.members);
                 continue;
             }
             appends.push(Append {
@@ -205,11 +208,9 @@ impl BatchAssembler {
                 frames: frames(&body, &group.logs).collect(),
                 ..Append::default()
             });
-            members.push(group.members);
         }
         if !all.frames.is_empty() {
             appends.push(all);
-            members.push(everyone);
         }
         (appends, members)
     }

@@ -21,8 +21,9 @@ use super::queue::Queue;
 use batches::BatchAssembler;
 
 pub(crate) use outcome::AtomicPublishError;
+use outcome::BatchMembers;
 pub(super) use outcome::ReservedRoom;
-pub use outcome::{AppendOutcome, AppendTicket, Refused};
+pub use outcome::{AppendOutcome, AppendTicket, Refused, StoredAt};
 
 /// Targets of a message.
 #[derive(Debug, Clone, Default)]
@@ -175,15 +176,15 @@ impl Publication {
         self.routes.get(usize::try_from(route.0).ok()?)
     }
 
-    /// Builds the appends of the admitted messages, with the indexes of the messages of each. `frames` join
-    /// the append of a joint publication.
+    /// Builds the appends of the admitted messages, with the messages of their batches. `frames` join the
+    /// append of a joint publication.
     pub(super) fn to_appends(
         &self,
         outcomes: &mut [AppendOutcome],
         (arrived_ms, arrivals): (i64, &AtomicU64),
         batch_bytes: usize,
         frames: SmallVec<[Frame; 1]>,
-    ) -> Result<(Vec<Append>, Vec<Vec<u32>>), AtomicPublishError> {
+    ) -> Result<(Vec<Append>, Vec<BatchMembers>), AtomicPublishError> {
         let mut batches = BatchAssembler::new(self.messages.len(), batch_bytes);
         for (at, (message, route)) in self.messages.iter().enumerate() {
             let Some(outcome @ AppendOutcome::Stored) = outcomes.get_mut(at) else {

@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use stafett_journal::{Outcome, Refusal, Ticket};
+use smallvec::SmallVec;
+use stafett_journal::{Outcome, PlacedBatch, Refusal, Ticket};
+use stafett_model::LogId;
 use stafett_store::NotStored;
 
 use crate::queues::Queue;
@@ -69,16 +71,63 @@ impl AtomicPublishError {
 #[derive(Debug)]
 pub struct AppendTicket {
     pub(in crate::queues) ticket: Option<Ticket>,
-    /// Indexes of the messages of each append.
-    pub(in crate::queues) members: Vec<Vec<u32>>,
+    /// Messages of all batches, in the order of their appends.
+    pub(in crate::queues) members: Vec<BatchMembers>,
     pub(in crate::queues) outcomes: Vec<AppendOutcome>,
     pub(in crate::queues) reserved: Vec<ReservedRoom>,
     /// Reason why some of it was not stored.
     pub(in crate::queues) failed: Option<AtomicPublishError>,
     /// True if an earlier publication with the same request id was stored instead.
     pub(crate) repeated: bool,
-    /// Bases of the batches, kept if they are wanted.
-    pub(in crate::queues) bases: Option<Vec<u64>>,
+    /// Kept if they are wanted.
+    pub(in crate::queues) places: Option<Places>,
+}
+
+/// Messages of a batch.
+#[derive(Debug)]
+pub(in crate::queues) struct BatchMembers {
+    /// Index of its append.
+    pub(in crate::queues) append: usize,
+    /// Number of logs in which it is stored.
+    pub(in crate::queues) logs: usize,
+    /// Indexes of the messages.
+    pub(in crate::queues) messages: Vec<u32>,
+}
+
+/// Logs and offsets at which a message is stored.
+pub type StoredAt = SmallVec<[(LogId, u64); 1]>;
+
+/// Places of a publication.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    /// Bases of the batches that are none of its messages.
+    pub(crate) others: Vec<u64>,
+    /// Places of each message.
+    pub(crate) messages: Vec<StoredAt>,
+}
+
+impl Places {
+    /// Notes where the batches of an append are stored: those of `members` behind all others.
+    fn note(&mut self, stored: &[PlacedBatch], members: &[BatchMembers]) {
+        let own = members.iter().map(|batch| batch.logs).sum();
+        // A repeated publication has the places of the earlier one, whose batches may be others.
+        let Some((others, mut own)) = stored.len().checked_sub(own).map(|at| stored.split_at(at)) else {
+            return;
+        };
+        self.others.extend(others.iter().map(|batch| batch.base.0));
+        for BatchMembers { logs, messages, .. } in members {
+            let (batch, behind) = own.split_at(*logs);
+            own = behind;
+            for (message, at) in messages.iter().zip(0..) {
+                let slot = usize::try_from(*message)
+                    .ok()
+                    .and_then(|slot| self.messages.get_mut(slot));
+                if let Some(places) = slot {
+                    places.extend(batch.iter().map(|log| (log.log, log.base.0 + at)));
+                }
+            }
+        }
+    }
 }
 
 /// A message counted by a queue as staged.
@@ -90,24 +139,33 @@ pub(in crate::queues) struct ReservedRoom {
 }
 
 impl AppendTicket {
-    /// Waits for a publication that is stored together. True if an earlier one with the same request id was
-    /// stored instead.
-    pub(crate) async fn together(mut self) -> Result<bool, AtomicPublishError> {
+    /// Waits for a publication that is stored together.
+    pub(crate) async fn together(mut self) -> Result<(), AtomicPublishError> {
         std::future::poll_fn(|context| self.poll_outcomes(context)).await;
-        match self.failed {
-            None => Ok(self.repeated),
-            Some(failed) => Err(failed),
-        }
+        self.failed.map_or(Ok(()), Err)
     }
 
-    /// Waits for a publication that is stored together. Returns the bases of all batches.
-    pub(crate) async fn placed(mut self) -> Result<Vec<u64>, AtomicPublishError> {
-        self.bases = Some(Vec::new());
-        std::future::poll_fn(|context| self.poll_outcomes(context)).await;
-        match self.failed {
-            None => Ok(self.bases.take().unwrap_or_default()),
-            Some(failed) => Err(failed),
-        }
+    /// Waits for a publication that is stored together. Returns its places, and true if an earlier one with
+    /// the same request id was stored instead.
+    pub(crate) async fn placed(self) -> Result<(Places, bool), AtomicPublishError> {
+        let mut this = self.with_places();
+        std::future::poll_fn(|context| this.poll_outcomes(context)).await;
+        let places = this.take_places();
+        this.failed.map_or(Ok((places, this.repeated)), Err)
+    }
+
+    /// Keeps the places of the messages.
+    pub(crate) fn with_places(mut self) -> Self {
+        self.places = Some(Places {
+            messages: vec![StoredAt::new(); self.outcomes.len()],
+            ..Places::default()
+        });
+        self
+    }
+
+    /// Takes the places, which are known with the outcomes.
+    pub(crate) fn take_places(&mut self) -> Places {
+        self.places.take().unwrap_or_default()
     }
 
     fn poll_outcomes(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -118,17 +176,20 @@ impl AppendTicket {
             reserved,
             failed,
             repeated,
-            bases,
+            places,
         } = self;
         if let Some(waited_for) = ticket {
             let stored = ready!(Pin::new(waited_for).poll(context));
             *ticket = None;
-            for (number, outcome) in stored.iter().enumerate() {
+            // An append without batches of messages is the only one.
+            let of_appends = members.chunk_by(|one, next| one.append == next.append);
+            let of_appends = of_appends.chain(std::iter::repeat([].as_slice()));
+            for (outcome, members) in stored.iter().zip(of_appends) {
                 let (result, why) = match outcome {
                     Outcome::Committed(placed) => {
                         *repeated |= placed.iter().any(|batch| batch.duplicate);
-                        if let Some(bases) = bases {
-                            bases.extend(placed.iter().map(|batch| batch.base.0));
+                        if let Some(places) = places {
+                            places.note(placed, members);
                         }
                         continue;
                     }
@@ -139,7 +200,7 @@ impl AppendTicket {
                     Outcome::Unknown => (AppendOutcome::Unknown, NotStored::Unknown),
                 };
                 *failed = Some(AtomicPublishError::NotStored(why));
-                for member in members.get(number).into_iter().flatten() {
+                for member in members.iter().flat_map(|batch| &batch.messages) {
                     let slot = usize::try_from(*member).ok();
                     if let Some(slot) = slot.and_then(|at| outcomes.get_mut(at)) {
                         *slot = result;
