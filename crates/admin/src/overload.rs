@@ -1,11 +1,13 @@
-//! Requests that are refused while the listener sheds load, and those that never are: settling, committing,
-//! deleting and purging make room, and an operator needs the routes of the node.
+//! Requests that are refused while the listener sheds load, and those that never are: receiving, settling,
+//! committing, deleting and purging make room, and an operator needs the routes of the node.
 
 use axum::http::Method;
 use stafett_http::overload::Kind;
 
 /// Verbs at the end of a path that make room.
-const ROOM: [&str; 9] = [
+const ROOM: [&str; 11] = [
+    "receive",
+    "poll",
     "settle",
     "extend",
     "purge",
@@ -30,7 +32,9 @@ pub fn kind_of(method: &Method, path: &str) -> Kind {
         }
         _ if method == Method::DELETE => Kind::Exempt,
         (_, Some(verb)) if ROOM.contains(&verb) => Kind::Exempt,
+        (Some("topics"), Some("records")) if method == Method::GET => Kind::Exempt,
         _ if method != Method::POST => Kind::New,
+        (Some("receive"), None) if !is_deeper => Kind::Exempt,
         (Some("live"), None) | (_, Some("messages" | "records" | "publish")) => Kind::Write,
         (Some("messages"), None) if !is_deeper => Kind::Write,
         _ => Kind::New,
@@ -51,8 +55,12 @@ mod tests {
             (Method::POST, "/exchanges/a/publish", Kind::Write),
             (Method::POST, "/live/publish", Kind::Write),
             (Method::GET, "/queues/a/messages", Kind::New),
-            (Method::POST, "/queues/a/receive", Kind::New),
-            (Method::POST, "/receive", Kind::New),
+            (Method::GET, "/topics/a/records/search", Kind::New),
+            (Method::PUT, "/queues/receive", Kind::New),
+            (Method::POST, "/queues/a/receive", Kind::Exempt),
+            (Method::POST, "/receive", Kind::Exempt),
+            (Method::POST, "/groups/g/members/m/poll", Kind::Exempt),
+            (Method::GET, "/topics/a/partitions/0/records", Kind::Exempt),
             (Method::PUT, "/queues/a", Kind::New),
             (Method::GET, "/queues", Kind::New),
             (Method::PUT, "/queues/settle", Kind::New),
