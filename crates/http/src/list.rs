@@ -7,6 +7,7 @@
 //! | `count` | entries of a page: 50, at most 1,000 |
 //! | `after` | `next` of the page before |
 //! | `columns` | names of fields, with commas: only these are in the answer |
+//! | `cursors` | adds `cursors`: for each entry, the value of `after` for the page behind it |
 //!
 //! Entries of the same sort value stand by scope (such as a namespace) and name. An entry whose value stays
 //! is in exactly one page.
@@ -16,7 +17,7 @@ use std::cmp::Ordering;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wildmatch::WildMatch;
 
@@ -25,7 +26,8 @@ use crate::code::Code;
 use crate::problem::Problem;
 use crate::query::Query;
 
-const COUNT: usize = 50;
+/// Entries of a page, if the request does not say.
+pub const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
 
 /// Number that a list can be sorted by: its name, and its value in an entry.
@@ -42,7 +44,7 @@ pub struct List<T: 'static, E> {
 }
 
 /// A page of a list.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{E}List")]
 pub struct Page<E> {
     /// Entries; where the request has `columns`, with these fields alone.
@@ -53,6 +55,12 @@ pub struct Page<E> {
     pub matched: usize,
     /// Entries that there are.
     pub total: usize,
+    /// With `cursors` in the request: for each entry the value of `after` for the page behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cursors: Vec<String>,
+    /// Cells of the cluster whose entries are missing: they do not answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<u32>,
 }
 
 /// Returns the keys of a list that can be sorted by these fields.
@@ -69,7 +77,7 @@ pub(crate) fn parameters<T>(sorts: &'static [SortField<T>]) -> Vec<Parameter> {
     all
 }
 
-const CHOICES: [Parameter; 6] = [
+const CHOICES: [Parameter; 7] = [
     Parameter::number(
         "count",
         COUNT_MAX as u64,
@@ -82,6 +90,10 @@ const CHOICES: [Parameter; 6] = [
     Parameter::text(
         "columns",
         "Fields of the entries, with commas: the others are left out.",
+    ),
+    Parameter::flag(
+        "cursors",
+        "Adds `cursors`: for each entry the value of `after` for the page behind it.",
     ),
 ];
 
@@ -180,15 +192,18 @@ impl<T: 'static, E: Serialize> List<T, E> {
             found.sort_unstable_by(order);
         }
         found.truncate(count);
-        let next = found.last().filter(|_| !is_last).map(|(value, last)| {
-            let (scope, name) = (self.name)(last);
-            cursor(&(*value, scope.to_owned(), name.to_owned()))
-        });
+        let place = |(value, entry): &(u64, T)| self.cursor(*value, entry);
         Ok(Page {
             items: self.items(query, found.iter().map(|(_, entry)| entry))?,
-            next,
+            next: found.last().filter(|_| !is_last).map(place),
             matched,
             total,
+            cursors: if query.flag("cursors")? {
+                found.iter().map(place).collect()
+            } else {
+                Vec::new()
+            },
+            away: Vec::new(),
         })
     }
 
@@ -234,16 +249,25 @@ impl<T: 'static, E: Serialize> List<T, E> {
     pub fn ordered_page(&self, query: &Query, found: &Ordered<T>) -> Result<Page<Value>, Problem> {
         let last = found.entries.last().filter(|_| found.has_more);
         let sort = self.sort(query)?;
-        let number = |entry: &T| sort.value(entry);
+        let place = |entry: &T| self.cursor(sort.value(entry), entry);
         Ok(Page {
             items: self.items(query, found.entries.iter())?,
-            next: last.map(|last| {
-                let (scope, name) = (self.name)(last);
-                cursor(&(number(last), scope.to_owned(), name.to_owned()))
-            }),
+            next: last.map(place),
             matched: found.matched,
             total: found.total,
+            cursors: if query.flag("cursors")? {
+                found.entries.iter().map(place).collect()
+            } else {
+                Vec::new()
+            },
+            away: Vec::new(),
         })
+    }
+
+    fn cursor(&self, value: u64, entry: &T) -> String {
+        let (scope, name) = (self.name)(entry);
+        let place: Place = (value, scope.to_owned(), name.to_owned());
+        URL_SAFE_NO_PAD.encode(json!(place).to_string())
     }
 
     fn items<'a>(&self, query: &Query, entries: impl Iterator<Item = &'a T>) -> Result<Vec<Value>, Problem>
@@ -270,6 +294,56 @@ impl<T: 'static, E: Serialize> List<T, E> {
             number: known.map(|(_, number)| *number),
             descends,
         })
+    }
+}
+
+impl Page<Value> {
+    /// Makes one page of those that several brokers gave to the same query, with `cursors`. `sort` and `count`
+    /// are those of the query.
+    ///
+    /// # Errors
+    ///
+    /// If a page has no cursors.
+    pub fn merged(sort: &str, count: usize, pages: Vec<Self>) -> Result<Self, Problem> {
+        let (field, descends) = match sort.strip_prefix('-') {
+            Some(field) => (field, true),
+            None => (sort, false),
+        };
+        let sort = Sort::<()> {
+            number: (!matches!(field, "" | "name")).then_some(|_| 0),
+            descends,
+        };
+        let mut merged = Self {
+            items: Vec::new(),
+            next: None,
+            matched: 0,
+            total: 0,
+            cursors: Vec::new(),
+            away: Vec::new(),
+        };
+        let (mut found, mut has_more) = (Vec::new(), false);
+        for page in pages {
+            merged.matched += page.matched;
+            merged.total += page.total;
+            has_more |= page.next.is_some();
+            let mut cursors = page.cursors.into_iter();
+            for item in page.items {
+                let cursor = cursors.next().unwrap_or_default();
+                found.push((place(&cursor)?, cursor, item));
+            }
+        }
+        found.sort_by(|(one, ..), (other, ..)| {
+            let names = sort.compare_names((&one.1, &one.2), (&other.1, &other.2));
+            sort.compare_values(one.0, other.0).then(names)
+        });
+        has_more |= found.len() > count;
+        found.truncate(count);
+        for (_, cursor, item) in found {
+            merged.items.push(item);
+            merged.cursors.push(cursor);
+        }
+        merged.next = merged.cursors.last().cloned().filter(|_| has_more);
+        Ok(merged)
     }
 }
 
@@ -334,10 +408,6 @@ pub fn choice(query: &Query) -> impl Fn(&str) -> bool {
             && name.starts_with(prefix)
             && pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
     }
-}
-
-fn cursor(place: &Place) -> String {
-    URL_SAFE_NO_PAD.encode(json!(place).to_string())
 }
 
 fn place(cursor: &str) -> Result<Place, Problem> {
@@ -419,6 +489,31 @@ mod tests {
                     after = format!("&after={next}");
                 }
                 assert_eq!(found, expected, "{sort} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn pages_of_several_brokers_make_those_of_one() {
+        let brokers: [Vec<_>; 3] = [
+            entries().split_off(2),
+            Vec::new(),
+            entries().into_iter().take(2).collect(),
+        ];
+        let known = parameters(LIST.sorts);
+        let known: Vec<&str> = known.iter().map(|key| key.name).collect();
+        for sort in ["name", "-name", "size", "-size"] {
+            for count in 1..=5 {
+                let mut after = String::new();
+                for _ in 0..5 {
+                    let text = format!("sort={sort}&count={count}&cursors=true{after}");
+                    let query = Query::strict(Some(&text), &known).unwrap();
+                    let pages = brokers.iter().map(|own| LIST.page(&query, own.clone()).unwrap());
+                    let merged = Page::merged(sort, count, pages.collect()).unwrap();
+                    assert_eq!(json!(merged), page(&text).unwrap(), "{text}");
+                    let Some(next) = merged.next else { break };
+                    after = format!("&after={next}");
+                }
             }
         }
     }

@@ -77,14 +77,14 @@ impl Process {
         let live = stafett_live::router(self.live.clone());
         let metrics = self.management.metrics_router(access.clone());
         let guarded = stafett_admin::guard(broker.clone(), open.merge(live).merge(metrics));
+        let across = |router| forward::layered(router, self.member.as_ref(), broker, &self.http.tasks);
         let router = guarded
             .merge(console::router(&self.settings.console))
-            .merge(stafett_admin::router(self.admin.clone(), access.clone()))
+            .merge(stafett_admin::router_across(self.admin.clone(), access.clone(), across))
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
         let router = console::guarded(&self.settings.console, router);
-        let router = forward::layered(router, self.member.as_ref(), broker, &self.http.tasks);
-        let server = HttpServer::new(stafett_http::stamped(router)).refusing(overload::kind_of);
+        let server = HttpServer::new(stafett_http::stamped(across(router))).refusing(overload::kind_of);
         let mut sockets = HttpSockets::new(opened.plain);
         sockets.add(self, opened.listeners, server);
         self.serve_management(&mut sockets, connections_max, access)

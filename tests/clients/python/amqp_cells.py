@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 
 import pika
+from websockets.sync.client import connect as open_socket
 
 step, amqp, http = sys.argv[1:]
 nodes, pages = amqp.split(","), http.split(",")
@@ -72,6 +73,60 @@ def refused(host, user, password):
     raise AssertionError(f"{user} may enter {host}")
 
 
+def check_lists(node):
+    """Lists without a namespace have the things of all cells, through any node, in one order."""
+    for sort in ["name", "-name", "ready", "-ready"]:
+        for count in [1, 3, 50]:
+            found, after = [], ""
+            while after is not None:
+                path = f"/v1/queues?sort={sort}&count={count}&columns=namespace,ready{after}"
+                status, page = ask("GET", path, node=node)
+                assert (status, page["total"]) == (200, len(HOSTS)), (status, page)
+                found += [queue["namespace"] for queue in page["items"]]
+                after = page["next"] and f"&after={page['next']}"
+            # All have as many messages, and then stand by name.
+            assert found == sorted(HOSTS, reverse=sort == "-name"), (sort, count, found)
+    names = [space["name"] for space in ask("GET", "/v1/namespaces", node=node)[1]["items"]]
+    assert names == sorted(["/", *HOSTS]), names
+    events = [(one["namespace"], one["name"]) for one in ask("GET", "/v1/exchanges?q=events", node=node)[1]["items"]]
+    assert events == [(host, "events") for host in sorted(HOSTS)], events
+    found = ask("GET", "/api/queues", node=node)[1]
+    assert sorted(queue["vhost"] for queue in found) == sorted(HOSTS), found
+    assert sorted(host["name"] for host in ask("GET", "/api/vhosts", node=node)[1]) == sorted(["/", *HOSTS])
+
+
+def check_sockets(node):
+    """A WebSocket reaches the virtual hosts of all cells."""
+
+    def said(socket, **command):
+        socket.send(json.dumps(command))
+        return json.loads(socket.recv(timeout=30))
+
+    for host in HOSTS:
+        with open_socket(f"ws://{pages[node]}/v1/ws?namespace={host}") as socket:
+            assert said(socket, id=1, op="ping") == {"id": 1, "ok": {}}
+            consumer = said(socket, id=2, op="consume", queue="jobs", credit=1)["ok"]["consumer"]
+            message = json.loads(socket.recv(timeout=30))["message"]
+            assert message["content"] == f"{host} 0", message
+            assert said(socket, id=3, op="cancel", consumer=consumer) == {"id": 3, "ok": {}}
+    with open_socket(f"ws://{pages[node]}/v1/ws") as socket:
+        shown = said(socket, op="watch", id=1, what=[{"list": "queues"}, {"of": "queues/jobs?namespace=shop"}], every_ms=1000)
+        assert "ok" in shown, shown
+        items = json.loads(socket.recv(timeout=30))["items"]
+        assert [queue["namespace"] for queue in items[0]["items"]] == sorted(HOSTS), items[0]
+        for host in HOSTS:
+            to = {"queues": ["more"]}
+            assert ask("PUT", f"/v1/queues/more?namespace={host}", {}, node)[0] in (200, 201)
+            socket.send(json.dumps({"id": host, "op": "send", "namespace": host, "to": to, "content": host}))
+            answer = {}
+            while answer.get("id") != host:
+                answer = json.loads(socket.recv(timeout=30))
+            [place] = answer["ok"]["places"]
+            message = ask("GET", f"/v1/queues/more/messages/{place['id']}?namespace={host}", node=node)[1]
+            assert message["content"] == host, message
+            assert ask("DELETE", f"/v1/queues/more?namespace={host}", node=node)[0] == 200
+
+
 if step == "fill":
     for number, host in enumerate(HOSTS):
         assert ask("PUT", f"/api/vhosts/{host}", {}, number % 2)[0] == 201, host
@@ -84,6 +139,9 @@ if step == "fill":
     seen = [ask("GET", f"/v1/queues?cell={cell}")[1]["items"] for cell in range(4)]
     assert [[queue["namespace"] for queue in queues] for queues in seen] == [[host] for host in HOSTS], seen
     assert ask("GET", "/v1/queues?cell=4")[0] == 400
+    for node in range(len(pages)):
+        check_lists(node)
+        check_sockets(node)
 
     # A user that was just made may enter at once, and only where it may.
     assert ask("PUT", "/api/users/anna", {"password": "secret", "tags": ""})[0] == 201
@@ -106,6 +164,8 @@ elif step == "look":
         assert connection.channel().queue_declare("jobs", passive=True).method.message_count == COUNT, host
         connection.close()
 else:
+    for node in range(len(pages)):
+        check_lists(node)
     for number, host in enumerate(HOSTS):
         connection = connect(host, number % len(nodes))
         expected = [f"{host} {number}".encode() for number in range(COUNT)]

@@ -52,9 +52,14 @@ pub async fn note(broker: &Slot<Broker>, epoch: u64, request: &mut Request) {
     let access = broker.access();
     let mut passed = Passed::default();
     if !request.uri().path().starts_with("/api") {
-        let proofs = super::Proofs::of(request);
+        // Requests that the broker makes itself have a caller.
+        let known = request.extensions().get::<Arc<Caller>>().cloned();
+        let caller = match known {
+            Some(caller) => Ok(caller),
+            None => super::Proofs::of(request).caller(access).await,
+        };
         // A refusal is that of the other node, with a form of its own.
-        if let Ok(caller) = proofs.caller(access).await {
+        if let Ok(caller) = caller {
             passed.user = caller.name().map(str::to_owned);
             passed.is_internal = *caller.who() == Who::Internal;
             passed.expires_ms = caller.expires_ms();

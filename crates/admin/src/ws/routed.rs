@@ -127,7 +127,9 @@ impl Route {
                 is_in_namespace: false,
                 ..post("/v1/topics/{topic}/records", &["ack"], true)
             },
-            Op::Send | Op::Consume | Op::Cancel | Op::Watch | Op::Unwatch | Op::Ping => return None,
+            // Of a namespace in another cell.
+            Op::Send => post("/v1/messages", &[], true),
+            Op::Consume | Op::Cancel | Op::Watch | Op::Unwatch | Op::Ping => return None,
         })
     }
 

@@ -195,8 +195,9 @@ impl Session {
                 Err(access::refusal_of_pages())
             }
             Op::Send => match self.send(command) {
-                Ok(None) => return Step::AfterWork,
-                Ok(Some(sent)) => {
+                Ok(Sending::Later) => return Step::AfterWork,
+                Ok(Sending::Elsewhere) => return self.ask(command, out),
+                Ok(Sending::Gathered(sent)) => {
                     self.answers.push(Answer::Sent(id.map(Into::into), sent));
                     return Step::Done;
                 }
@@ -230,24 +231,27 @@ impl Session {
         Step::Done
     }
 
-    /// Gathers a message. `None` if it has to wait for those that are gathered.
-    fn send(&mut self, command: Command<'_>) -> Result<Option<Sent>, Problem> {
+    /// Gathers a message.
+    fn send(&mut self, command: Command<'_>) -> Result<Sending, Problem> {
         let SendCommand { message, namespace } = command.send()?;
         let namespace = namespace.map_or_else(|| self.parts.namespace.clone(), |name| Namespace::new(&name));
         if namespace != self.sends.0 {
             if !self.sends.1.is_empty() {
-                return Ok(None);
+                return Ok(Sending::Later);
             }
             self.sends.0 = namespace.clone();
         }
         let Parts { broker, caller, .. } = &self.parts;
+        if broker.messaging().exchanges().is_elsewhere(&namespace) {
+            return Ok(Sending::Elsewhere);
+        }
         self.quota.check(broker, caller.0.as_deref())?;
         let sender = Sender::new(broker, caller.clone(), namespace)?;
         let (prepared, sent) = sender.prepare_json(&message, None)?;
         self.quota.take(broker, prepared.message.bytes());
         self.send_bytes += prepared.message.bytes();
         self.sends.1.push(prepared);
-        Ok(Some(sent))
+        Ok(Sending::Gathered(sent))
     }
 
     fn consume(&mut self, command: Command<'_>) -> Executed {
@@ -255,6 +259,13 @@ impl Session {
         let wanted: Consume = command.value_in(&mut namespace)?;
         let (broker, caller) = (&self.parts.broker, &self.parts.caller);
         let namespace = namespace.map_or_else(|| self.parts.namespace.clone(), |name| Namespace::new(&name));
+        if broker.messaging().exchanges().is_elsewhere(&namespace) {
+            let why = format!(
+                "the namespace is in another cell of the cluster: consume over a WebSocket that is opened with \
+                 ?namespace={namespace}"
+            );
+            return Err(Problem::bad_request(why));
+        }
         let queue = match &wanted.queue {
             Some(name) => {
                 access::check_queue(broker, Action::Read, &namespace, name)?;
@@ -449,6 +460,15 @@ impl stafett_ws::Session for Session {
         }
         Ok(())
     }
+}
+
+/// Handling of a message to be sent.
+enum Sending {
+    /// It has to wait for those that are gathered.
+    Later,
+    /// It goes to another cell of the cluster, as a request of its own.
+    Elsewhere,
+    Gathered(Sent),
 }
 
 fn no_consumers() -> Problem {

@@ -98,10 +98,12 @@ impl Exchanges {
             .is_some_and(|is_elsewhere| is_elsewhere(namespace))
     }
 
-    /// Returns the namespaces, by name.
+    /// Returns the namespaces, by name. One that another broker keeps is none of this one, such as the default
+    /// one, which each has.
     pub fn namespaces(&self) -> Vec<Namespace> {
         let spaces = self.spaces.read();
-        let mut names: Vec<_> = spaces.keys().cloned().collect();
+        let own = spaces.keys().filter(|name| !self.is_elsewhere(name));
+        let mut names: Vec<_> = own.cloned().collect();
         names.sort_unstable();
         names
     }

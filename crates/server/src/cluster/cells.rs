@@ -157,7 +157,13 @@ impl Member {
         }
     }
 
-    async fn reach_owner(self: &Arc<Self>, cell: u32, listener: &str, client: SocketAddr) -> Option<ToCell> {
+    /// As [`Self::reach_cell`], with the loss of the owner.
+    pub(crate) async fn reach_owner(
+        self: &Arc<Self>,
+        cell: u32,
+        listener: &str,
+        client: SocketAddr,
+    ) -> Option<ToCell> {
         let (stream, owner) = self.reach_cell(cell, listener, client).await?;
         let member = Arc::clone(self);
         let lost = Box::pin(async move {

@@ -5,10 +5,16 @@
 //! | `/v1/…?namespace=NAME`, `/v1/namespaces/NAME` | that of the namespace |
 //! | `/api/KIND/VHOST/…`, for things in virtual hosts | that of the virtual host |
 //! | `GET …?cell=NUMBER` | the given one |
+//! | lists of things in namespaces without a namespace (`gather`) | all |
 //! | all others | the first one |
+//!
+//! A WebSocket goes on at the owner of its namespace's cell (`tunnel`).
 //!
 //! Users, rights, quotas and limits are those of the first cell, where the login of a request is checked. The
 //! owner is told of the caller (`stafett_admin::passed`), and decides by its copy of them.
+
+mod gather;
+mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +23,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use hyper::client::conn::http1;
@@ -26,6 +32,7 @@ use stafett_admin::passed;
 use stafett_broker::Broker;
 use stafett_http::query::decoded;
 use stafett_http::{Problem, Slot, Upgrade, server, slot};
+use stafett_net::ToCell;
 use tokio_util::task::TaskTracker;
 
 use crate::cluster::{Member, home};
@@ -43,6 +50,7 @@ const IN_HOSTS: [&str; 9] = [
     "vhosts",
 ];
 
+/// The way from the owner of the first cell to others.
 #[derive(Debug, Clone)]
 struct Forward {
     member: Arc<Member>,
@@ -72,29 +80,31 @@ async fn serve(State(forward): State<Forward>, mut request: Request, next: Next)
         1 => Ok(0),
         _ => place(request.method(), request.uri(), cells),
     };
-    match cell {
-        Ok(0) => {
-            if cells > 1 && request.method() == Method::GET {
+    let answered = match cell {
+        Ok(0) if cells > 1 => {
+            if let Some(list) = gather::Gathered::of(request.method(), request.uri()) {
+                forward.gather(list, cells, request, next).await
+            } else {
                 drop_cell(request.uri_mut());
+                Ok(next.run(request).await)
             }
-            next.run(request).await
         }
-        Ok(cell) => match forward.pass(cell, request).await {
-            Ok(response) => response,
-            Err(problem) => problem.into_response(),
-        },
-        Err(problem) => problem.into_response(),
-    }
+        Ok(0) => Ok(next.run(request).await),
+        Ok(cell) => forward.pass(cell, request).await,
+        Err(problem) => Err(problem),
+    };
+    answered.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// Returns the value of a key in the query of an address, as it stands there.
+fn value<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    pairs.find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
 /// Returns the cell that a request is about.
 fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
-    let value = |key: &str| {
-        let pairs = uri.query().unwrap_or_default().split('&');
-        let mut values = pairs.filter_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
-        values.next()
-    };
-    if let Some(cell) = value("cell").filter(|_| method == Method::GET) {
+    if let Some(cell) = value(uri, "cell").filter(|_| method == Method::GET) {
         let known = cell.parse().ok().filter(|cell| *cell < cells);
         return known
             .ok_or_else(|| Problem::bad_request(format!("cell: the cluster has cells 0 to {}", cells - 1)));
@@ -104,7 +114,7 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
     let namespace = match (version, kind) {
         (Some("v1"), Some("users")) => None,
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
-        (Some("v1"), _) => value("namespace").map(|text| text.replace('+', " ")),
+        (Some("v1"), _) => value(uri, "namespace").map(|text| text.replace('+', " ")),
         (Some("api"), Some(kind)) if IN_HOSTS.contains(&kind) => name.map(str::to_owned),
         _ => None,
     };
@@ -146,29 +156,30 @@ fn clean(headers: &mut HeaderMap) {
 
 impl Forward {
     async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
-        if Upgrade::is_wanted(request.headers()) {
-            let why = "a WebSocket reaches namespaces of the first cell only";
-            return Err(Problem::bad_request(why));
-        }
+        let is_upgrade = Upgrade::is_wanted(request.headers());
         let client = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         passed::note(&self.broker, self.member.epoch(), &mut request).await;
-        let reached = self
-            .member
-            .reach_cell(cell, "http", SocketAddr::new(client, 0))
-            .await;
-        let (stream, _) = reached.ok_or_else(slot::closed)?;
-        let lost = |error: hyper::Error| {
+        let client = SocketAddr::new(client, 0);
+        let reached = self.member.reach_owner(cell, "http", client).await;
+        let ToCell { stream, lost } = reached.ok_or_else(slot::closed)?;
+        let failed = |error: hyper::Error| {
             slot::not_serving(format!("the owner of cell {cell} gave no answer: {error}"))
         };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-        self.tasks.spawn(connection);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        self.tasks.spawn(connection.with_upgrades());
         drop_cell(request.uri_mut());
-        clean(request.headers_mut());
+        if !is_upgrade {
+            clean(request.headers_mut());
+        }
         request
             .headers_mut()
             .entry(header::HOST)
             .or_insert(header::HeaderValue::from_static("localhost"));
-        let response = sender.send_request(request).await.map_err(lost)?;
+        let handover = request.extensions().get().cloned();
+        let response = sender.send_request(request).await.map_err(failed)?;
+        if let Some(handover) = handover.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
+            return Ok(tunnel::open(response, &handover, lost));
+        }
         let mut response = response.map(Body::new);
         clean(response.headers_mut());
         Ok(response)
