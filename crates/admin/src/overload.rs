@@ -4,10 +4,9 @@
 use axum::http::Method;
 use stafett_http::overload::Kind;
 
-/// Verbs at the end of a path that make room.
-const ROOM: [&str; 11] = [
+/// Verbs at the end of a path that make room, and those of members of groups, which go on.
+const ROOM: [&str; 13] = [
     "receive",
-    "poll",
     "settle",
     "extend",
     "purge",
@@ -15,6 +14,9 @@ const ROOM: [&str; 11] = [
     "truncate",
     "offsets",
     "reset",
+    "members",
+    "poll",
+    "commit",
     "heartbeat",
     "leave",
 ];
@@ -26,13 +28,20 @@ pub fn kind_of(method: &Method, path: &str) -> Kind {
     // A name, or nothing.
     let is_deeper = parts.next().is_some();
     let verb = parts.next_back();
+    let below = parts.next();
     match (resource, verb) {
         (None | Some("node" | "nodes" | "journal" | "operations" | "openapi.json" | "problems"), _) => {
             Kind::Exempt
         }
         _ if method == Method::DELETE => Kind::Exempt,
         (_, Some(verb)) if ROOM.contains(&verb) => Kind::Exempt,
-        (Some("topics"), Some("records")) if method == Method::GET => Kind::Exempt,
+        // Workers take records, and store what they made of them.
+        (Some("apps"), Some(_)) if below == Some("workers") => Kind::Exempt,
+        // Records are read. Without a partition they are searched, which is new work.
+        (Some("topics"), Some("records")) if below == Some("partitions") && method == Method::GET => {
+            Kind::Exempt
+        }
+        (Some("topics"), Some("events")) => Kind::Exempt,
         _ if method != Method::POST => Kind::New,
         (Some("receive"), None) if !is_deeper => Kind::Exempt,
         (Some("live"), None) | (_, Some("messages" | "records" | "publish")) => Kind::Write,
@@ -55,11 +64,17 @@ mod tests {
             (Method::POST, "/exchanges/a/publish", Kind::Write),
             (Method::POST, "/live/publish", Kind::Write),
             (Method::GET, "/queues/a/messages", Kind::New),
-            (Method::GET, "/topics/a/records/search", Kind::New),
+            (Method::GET, "/topics/a/records", Kind::New),
+            (Method::GET, "/topics/partitions/records", Kind::New),
+            (Method::GET, "/topics/a/events", Kind::Exempt),
             (Method::PUT, "/queues/receive", Kind::New),
             (Method::POST, "/queues/a/receive", Kind::Exempt),
             (Method::POST, "/receive", Kind::Exempt),
+            (Method::POST, "/groups/g/members", Kind::Exempt),
             (Method::POST, "/groups/g/members/m/poll", Kind::Exempt),
+            (Method::POST, "/groups/g/members/m/commit", Kind::Exempt),
+            (Method::POST, "/apps/a/workers/w/fetch", Kind::Exempt),
+            (Method::POST, "/apps/a/pause", Kind::New),
             (Method::GET, "/topics/a/partitions/0/records", Kind::Exempt),
             (Method::PUT, "/queues/a", Kind::New),
             (Method::GET, "/queues", Kind::New),

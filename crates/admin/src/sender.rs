@@ -84,7 +84,8 @@ pub(crate) struct Sent {
     #[serde(serialize_with = "names")]
     #[schemars(with = "Vec<String>")]
     queues: Vec<Arc<Queue>>,
-    /// Its place in each of these queues; none before the end of its delay.
+    /// Its place in each of these queues. Empty for a message that waits, for several of which an earlier
+    /// request with the same Idempotency-Key stored all, and in a queue that was made anew meanwhile.
     places: Vec<QueuePlace>,
     /// Durability of the strictest of these queues, which the message has now.
     durability: String,
@@ -104,13 +105,14 @@ impl Sent {
     /// Sets what is known once it is stored.
     pub(crate) fn set_stored(&mut self, places: &StoredAt, repeated: bool) {
         self.repeated = repeated;
-        for queue in &self.queues {
-            let ids = places.iter().filter_map(|place| queue.message_at(*place));
-            self.places.extend(ids.map(|id| QueuePlace {
+        let places_in = |queue: &Arc<Queue>| {
+            let id = queue.message_at(places)?;
+            Some(QueuePlace {
                 queue: queue.name.to_string(),
                 id: message_id(queue.id, id),
-            }));
-        }
+            })
+        };
+        self.places = self.queues.iter().filter_map(places_in).collect();
     }
 }
 

@@ -47,10 +47,12 @@ pub(crate) struct Overload {
     pub(crate) writes: Arc<Writes>,
 }
 
-/// A request that began, until it is dropped.
+/// A request that began, until it is dropped. One that is never refused is not counted: it may wait for
+/// messages as long as it likes.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    shedding: Arc<Shedding>,
+    /// `None` if it is not counted.
+    shedding: Option<Arc<Shedding>>,
     write: Option<(Arc<Writes>, u64)>,
 }
 
@@ -58,18 +60,22 @@ impl Overload {
     /// Begins a request, or refuses it.
     pub(crate) fn begin(&self, method: &Method, path: &str) -> Result<Counted, Box<Response>> {
         let kind = (self.kind_of)(method, path);
+        if kind == Kind::Exempt {
+            return Ok(Counted {
+                shedding: None,
+                write: None,
+            });
+        }
         let now = Instant::now();
-        if kind != Kind::Exempt {
-            let waited = self.writes.oldest().map(|oldest| now - oldest);
-            if self.shedding.refuses(now, waited.unwrap_or_default()) {
-                self.shedding.count("request", 1);
-                return Err(Box::new(refusal()));
-            }
+        let waited = self.writes.oldest().map(|oldest| now - oldest);
+        if self.shedding.refuses(now, waited.unwrap_or_default()) {
+            self.shedding.count("request", 1);
+            return Err(Box::new(refusal()));
         }
         self.shedding.add_requests(1);
         let write = (kind == Kind::Write).then(|| (Arc::clone(&self.writes), self.writes.begin(now)));
         Ok(Counted {
-            shedding: Arc::clone(&self.shedding),
+            shedding: Some(Arc::clone(&self.shedding)),
             write,
         })
     }
@@ -77,7 +83,9 @@ impl Overload {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.shedding.add_requests(-1);
+        if let Some(shedding) = &self.shedding {
+            shedding.add_requests(-1);
+        }
         if let Some((writes, number)) = &self.write {
             writes.end(*number);
         }

@@ -164,7 +164,7 @@ impl Mail {
             (Asked::Send { request, was_stored }, Answer::Sent(Ok(sent))) => {
                 let repeated = sent.is_repeated;
                 let queue = self.queue.as_ref().ok_or("a message is sent to no queue")?;
-                let place = |stored: &StoredAt| queue.message_at(*stored.first()?);
+                let place = |stored: &StoredAt| queue.message_at(stored);
                 let places = sent.places.iter().map(place).collect();
                 self.parcels.on_sent(*request, *was_stored, (places, repeated))?;
                 Ok(format!("the mail has request {request}, repeated: {repeated}"))

@@ -15,7 +15,7 @@ use stafett_topics::{Topic, TopicId};
 
 use super::definition::{Declare, Definition, OwnerId, QueueId};
 use super::policies::AppliedPolicies;
-use super::publication::Refused;
+use super::publication::{Refused, StoredAt};
 use super::registry::Queues;
 use stafett_delivery::{
     Consumer, ConsumerSpec, DeliveryId, DeliveryState, Dispatcher, DispatcherSpec, LaneLog, LogOwnership,
@@ -170,14 +170,23 @@ impl Queue {
         }
     }
 
-    /// Returns the id of the message at an offset of a log; `None` if the log is none of the queue's.
-    pub fn message_at(&self, (log, offset): (LogId, u64)) -> Option<DeliveryId> {
-        let lane = if log.0 == self.id.0 && self.over.is_none() {
-            0
-        } else {
-            self.lock().logs.iter().find(|lane| lane.log == log)?.lane
+    /// Returns the id of a message that is stored at these places; `None` if none of them is in the queue.
+    pub fn message_at(&self, places: &StoredAt) -> Option<DeliveryId> {
+        let offset_in = |log: LogId| {
+            let at = places.binary_search_by_key(&log, |(log, _)| *log).ok()?;
+            Some(places.get(at)?.1)
         };
-        Some(DeliveryId { lane, offset })
+        if self.over.is_none()
+            && let Some(offset) = offset_in(LogId(self.id.0))
+        {
+            return Some(DeliveryId { lane: 0, offset });
+        }
+        let inner = self.lock();
+        let mut lanes = inner.logs.iter();
+        lanes.find_map(|&LaneLog { lane, log, .. }| {
+            let offset = offset_in(log)?;
+            Some(DeliveryId { lane, offset })
+        })
     }
 
     /// Returns the policies in force.

@@ -94,7 +94,8 @@ pub(in crate::queues) struct BatchMembers {
     pub(in crate::queues) messages: Vec<u32>,
 }
 
-/// Logs and offsets at which a message is stored.
+/// Logs and offsets at which a message is stored, in the order of the logs. Empty for a message that waits,
+/// and for one of several that an earlier append with the same request id holds.
 pub type StoredAt = SmallVec<[(LogId, u64); 1]>;
 
 /// Places of a publication.
@@ -110,10 +111,13 @@ impl Places {
     /// Notes where the batches of an append are stored: those of `members` behind all others.
     fn note(&mut self, stored: &[PlacedBatch], members: &[BatchMembers]) {
         let own = members.iter().map(|batch| batch.logs).sum();
-        // A repeated publication has the places of the earlier one, whose batches may be others.
         let Some((others, mut own)) = stored.len().checked_sub(own).map(|at| stored.split_at(at)) else {
             return;
         };
+        // The batches of an earlier append may have had other messages.
+        if stored.iter().any(|batch| batch.duplicate) && self.messages.len() > 1 {
+            return;
+        }
         self.others.extend(others.iter().map(|batch| batch.base.0));
         for BatchMembers { logs, messages, .. } in members {
             let (batch, behind) = own.split_at(*logs);
