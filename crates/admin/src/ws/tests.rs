@@ -140,6 +140,10 @@ async fn messages_sent_ahead_are_stored_together_and_answered_in_order() {
     let messages = came[8]["ok"]["messages"].as_array().unwrap();
     let contents: Vec<_> = messages.iter().map(|it| &it["content"]).collect();
     assert_eq!(contents, [&json!(0), &json!(1), &json!(2), &json!(3), &json!(4)]);
+    let sent = came.iter().filter(|it| it["ok"]["places"].is_array());
+    let places: Vec<_> = sent.map(|it| &it["ok"]["places"]).collect();
+    let expected = messages.iter().map(|it| json!([{ "queue": "work", "id": it["id"] }]));
+    assert!(places.into_iter().eq(expected.collect::<Vec<_>>().iter()), "{came:?}");
 }
 
 #[tokio::test]
