@@ -13,6 +13,8 @@ export type AccessRule = {
 };
 
 export type AccessRuleList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (AccessRule)[];
   matched: number;
   next: string | null;
@@ -156,6 +158,8 @@ export type AppEntry = {
 };
 
 export type AppEntryList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (AppEntry)[];
   matched: number;
   next: string | null;
@@ -458,6 +462,8 @@ export type Backup = {
 };
 
 export type BackupList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Backup)[];
   matched: number;
   next: string | null;
@@ -489,6 +495,8 @@ export type Binding = {
 };
 
 export type BindingList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Binding)[];
   matched: number;
   next: string | null;
@@ -536,6 +544,8 @@ export type Channel = {
 };
 
 export type ChannelList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Channel)[];
   matched: number;
   next: string | null;
@@ -556,6 +566,8 @@ export type Client = {
 };
 
 export type ClientList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Client)[];
   matched: number;
   next: string | null;
@@ -709,6 +721,8 @@ export type ConnectionDetails = {
 };
 
 export type ConnectionList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Connection)[];
   matched: number;
   next: string | null;
@@ -732,6 +746,8 @@ export type Consumer = {
 };
 
 export type ConsumerList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Consumer)[];
   matched: number;
   next: string | null;
@@ -865,6 +881,8 @@ export type ExchangeDeletion = {
 export type ExchangeKind = "default" | "direct" | "fan-out" | "topic" | "headers" | "hash";
 
 export type ExchangeList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Exchange)[];
   matched: number;
   next: string | null;
@@ -960,6 +978,8 @@ export type GroupEntry = {
 };
 
 export type GroupEntryList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (GroupEntry)[];
   matched: number;
   next: string | null;
@@ -1117,6 +1137,8 @@ export type Limits = {
 };
 
 export type LimitsList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Limits)[];
   matched: number;
   next: string | null;
@@ -1378,6 +1400,8 @@ export type NamespaceDeletion = {
 };
 
 export type NamespaceList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Namespace)[];
   matched: number;
   next: string | null;
@@ -1480,6 +1504,8 @@ export type NodeMember = {
 };
 
 export type NodeMemberList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (NodeMember)[];
   matched: number;
   next: string | null;
@@ -1503,6 +1529,8 @@ export type Operation = {
 };
 
 export type OperationList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Operation)[];
   matched: number;
   next: string | null;
@@ -1600,6 +1628,8 @@ export type Partition = {
 };
 
 export type PartitionList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Partition)[];
   matched: number;
   next: string | null;
@@ -1650,6 +1680,8 @@ export type PolicyDeletion = {
 };
 
 export type PolicyList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Policy)[];
   matched: number;
   next: string | null;
@@ -1715,6 +1747,8 @@ export type Producer = {
 };
 
 export type ProducerList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Producer)[];
   matched: number;
   next: string | null;
@@ -1827,6 +1861,8 @@ export type QueueDetails = {
 };
 
 export type QueueList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Queue)[];
   matched: number;
   next: string | null;
@@ -1876,6 +1912,8 @@ export type RateQuota = {
 };
 
 export type RateQuotaList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (RateQuota)[];
   matched: number;
   next: string | null;
@@ -1969,6 +2007,8 @@ export type SegmentCounts = {
 };
 
 export type SegmentList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Segment)[];
   matched: number;
   next: string | null;
@@ -2007,6 +2047,8 @@ export type Setting = {
 };
 
 export type SettingList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Setting)[];
   matched: number;
   next: string | null;
@@ -2121,6 +2163,8 @@ export type SinkSummary = {
 };
 
 export type SinkSummaryList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (SinkSummary)[];
   matched: number;
   next: string | null;
@@ -2186,6 +2230,8 @@ export type Token = {
 };
 
 export type TokenList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Token)[];
   matched: number;
   next: string | null;
@@ -2258,6 +2304,8 @@ export type TopicEntry = {
 };
 
 export type TopicEntryList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (TopicEntry)[];
   matched: number;
   next: string | null;
@@ -2336,6 +2384,8 @@ export type TransactionDetails = {
 };
 
 export type TransactionList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (Transaction)[];
   matched: number;
   next: string | null;
@@ -2366,6 +2416,8 @@ export type UserKeys = {
 };
 
 export type UserKeysList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (UserKeys)[];
   matched: number;
   next: string | null;
@@ -2373,6 +2425,8 @@ export type UserKeysList = {
 };
 
 export type UserList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (User)[];
   matched: number;
   next: string | null;
@@ -2388,6 +2442,8 @@ export type UserPermission = {
 };
 
 export type UserPermissionList = {
+  away?: (number)[];
+  cursors?: (string)[];
   items: (UserPermission)[];
   matched: number;
   next: string | null;

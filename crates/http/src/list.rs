@@ -310,7 +310,7 @@ impl Page<Value> {
             None => (sort, false),
         };
         let sort = Sort::<()> {
-            number: (!matches!(field, "" | "name")).then_some(|_| 0),
+            number: (!matches!(field, "" | "name")).then_some(|(): &()| 0),
             descends,
         };
         let mut merged = Self {

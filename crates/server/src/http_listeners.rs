@@ -80,7 +80,11 @@ impl Process {
         let across = |router| forward::layered(router, self.member.as_ref(), broker, &self.http.tasks);
         let router = guarded
             .merge(console::router(&self.settings.console))
-            .merge(stafett_admin::router_across(self.admin.clone(), access.clone(), across))
+            .merge(stafett_admin::router_across(
+                self.admin.clone(),
+                access.clone(),
+                across,
+            ))
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);
         let router = console::guarded(&self.settings.console, router);

@@ -238,7 +238,10 @@ async fn the_places_of_sent_messages_lead_to_them() {
     // Of several messages together that are sent again, they are not known.
     let again = world.response_to("POST /v1/messages", &key, &atomic).await;
     let again = read(again).await.1;
-    assert_eq!((&again[0]["repeated"], &again[0]["places"]), (&json!(true), &json!([])));
+    assert_eq!(
+        (&again[0]["repeated"], &again[0]["places"]),
+        (&json!(true), &json!([]))
+    );
     let (_, sent) = world
         .send("POST /v1/messages", &one("f", r#"{"clients": ["bob"]}"#, 3))
         .await;
@@ -263,10 +266,15 @@ async fn places_are_right_where_messages_fill_several_batches() {
     // Batches are cut at 128 KiB.
     let contents: Vec<String> = (0..9).map(|number| number.to_string().repeat(50_000)).collect();
     let to: [&[&str]; 3] = [&["high", "low"], &["low"], &["high"]];
-    let expected: Vec<_> = contents.iter().map(String::as_str).zip(to.into_iter().cycle()).collect();
+    let expected: Vec<_> = contents
+        .iter()
+        .map(String::as_str)
+        .zip(to.into_iter().cycle())
+        .collect();
     let messages = (0..).zip(&expected).map(|(number, (content, to))| {
-        let to = json!({ "queues": to }).to_string();
-        one(content, &to, if to.contains("high") { number % 2 } else { 0 })
+        // The other queue has no priorities.
+        let priority = if *to == ["high"] { number % 2 } else { 0 };
+        one(content, &json!({ "queues": to }).to_string(), priority)
     });
     let list = format!("[{}]", messages.collect::<Vec<_>>().join(", "));
     for body in [&list, &format!(r#"{{"messages": {list}, "atomic": true}}"#)] {

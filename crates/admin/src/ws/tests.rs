@@ -142,8 +142,13 @@ async fn messages_sent_ahead_are_stored_together_and_answered_in_order() {
     assert_eq!(contents, [&json!(0), &json!(1), &json!(2), &json!(3), &json!(4)]);
     let sent = came.iter().filter(|it| it["ok"]["places"].is_array());
     let places: Vec<_> = sent.map(|it| &it["ok"]["places"]).collect();
-    let expected = messages.iter().map(|it| json!([{ "queue": "work", "id": it["id"] }]));
-    assert!(places.into_iter().eq(expected.collect::<Vec<_>>().iter()), "{came:?}");
+    let expected = messages
+        .iter()
+        .map(|it| json!([{ "queue": "work", "id": it["id"] }]));
+    assert!(
+        places.into_iter().eq(expected.collect::<Vec<_>>().iter()),
+        "{came:?}"
+    );
 }
 
 #[tokio::test]

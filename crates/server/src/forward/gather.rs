@@ -22,7 +22,14 @@ use super::{Forward, value};
 /// Lists of this API, in pages.
 const PAGED: [&str; 5] = ["bindings", "exchanges", "namespaces", "policies", "queues"];
 /// Lists of RabbitMQ's API.
-const WHOLE: [&str; 6] = ["bindings", "exchanges", "operator-policies", "policies", "queues", "vhosts"];
+const WHOLE: [&str; 6] = [
+    "bindings",
+    "exchanges",
+    "operator-policies",
+    "policies",
+    "queues",
+    "vhosts",
+];
 /// Time for the answer of another owner. Entries of one that takes longer are missing.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Largest answer of a cell: of 1,000 entries a page has at most, or of a whole list.
@@ -48,7 +55,10 @@ impl Gathered {
             return None;
         }
         let path = uri.path();
-        if path.strip_prefix("/v1/").is_some_and(|list| PAGED.contains(&list)) {
+        if path
+            .strip_prefix("/v1/")
+            .is_some_and(|list| PAGED.contains(&list))
+        {
             // Malformed values are refused by the list itself.
             let count = value(uri, "count").and_then(|count| count.parse().ok());
             return Some(Self::Pages {
@@ -57,7 +67,9 @@ impl Gathered {
                 wants_cursors: value(uri, "cursors") == Some("true"),
             });
         }
-        let is_whole = path.strip_prefix("/api/").is_some_and(|list| WHOLE.contains(&list));
+        let is_whole = path
+            .strip_prefix("/api/")
+            .is_some_and(|list| WHOLE.contains(&list));
         // A page of RabbitMQ's has a number, and is one of the first cell.
         (is_whole && !has("page") && !has("sort")).then_some(Self::Whole)
     }
@@ -83,7 +95,11 @@ impl Forward {
             add_cursors(request.uri_mut());
         }
         // Answers are read here.
-        for name in [header::ACCEPT_ENCODING, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] {
+        for name in [
+            header::ACCEPT_ENCODING,
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
+        ] {
             request.headers_mut().remove(name);
         }
         let (parts, body) = request.into_parts();
@@ -152,7 +168,10 @@ async fn read<T: DeserializeOwned>(
     let mut answers = Vec::with_capacity(others.len());
     for (cell, response) in others {
         let list = match response {
-            Some(response) => timeout(ANSWER_MAX, list(response.into_body())).await.ok().flatten(),
+            Some(response) => timeout(ANSWER_MAX, list(response.into_body()))
+                .await
+                .ok()
+                .flatten(),
             None => None,
         };
         answers.push(Answer { cell, list });
@@ -180,7 +199,9 @@ fn written(mut parts: axum::http::response::Parts, list: &impl Serialize) -> Res
 /// Has a list give the cursors of its entries.
 fn add_cursors(uri: &mut Uri) {
     let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("cursors="));
+    let pairs = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("cursors="));
     let query: Vec<&str> = pairs.chain(["cursors=true"]).collect();
     let text = format!("{}?{}", uri.path(), query.join("&"));
     if let Ok(with) = text.parse::<PathAndQuery>() {
@@ -204,7 +225,10 @@ mod tests {
         };
         for (uri, expected) in [
             ("/v1/queues", pages("", 50, false)),
-            ("/v1/queues?sort=%2Dready&count=7&cursors=true", pages("-ready", 7, true)),
+            (
+                "/v1/queues?sort=%2Dready&count=7&cursors=true",
+                pages("-ready", 7, true),
+            ),
             ("/v1/namespaces?count=x", pages("", 50, false)),
             ("/v1/queues?namespace=shop", None),
             ("/v1/queues?cell=0", None),
