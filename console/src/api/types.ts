@@ -22,6 +22,7 @@ export type AccessRuleList = {
 };
 
 export type Alarm = {
+  cell?: number | null;
   code: string;
   since: string;
   text: string;
@@ -1569,6 +1570,7 @@ export type Overflow = "drop-head" | "reject" | "reject-dead-letter";
 
 export type Overview = {
   alarms: (Alarm)[];
+  away?: (number)[];
   durability: string;
   machine: Machine;
   node: string;

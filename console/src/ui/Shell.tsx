@@ -120,11 +120,17 @@ function Bands({ overview }: { overview: Overview | undefined }) {
       {!isLost && state && <div className="band note">The broker is {state}.</div>}
       {!isLost &&
         alarms.map((alarm) => (
-          <div className="band bad" key={alarm.code}>
-            <strong>{alarm.code.replaceAll('_', ' ')}</strong> {alarm.text} <span>since {time(alarm.since)}</span>
+          <div className="band bad" key={`${alarm.code} ${alarm.cell ?? 0}`}>
+            <strong>{alarm.code.replaceAll('_', ' ')}</strong> {alarm.cell && `in cell ${alarm.cell}: `}
+            {alarm.text} <span>since {time(alarm.since)}</span>
             <Link href={address(PAGES.find(({ path }) => path === 'journal')!)}>Journal</Link>
           </div>
         ))}
+      {!isLost && overview?.away && (
+        <div className="band bad">
+          <strong>{overview.away.length === 1 ? 'A cell does not answer' : 'Cells do not answer'}:</strong> {overview.away.join(', ')}. What they have is missing in lists and numbers.
+        </div>
+      )}
       {paused && <div className="band note">Updates are paused.</div>}
       {showsOnly && <div className="band note">These pages only show: the broker refuses what they would do (console.actions).</div>}
     </div>

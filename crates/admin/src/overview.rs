@@ -61,6 +61,9 @@ struct OverviewShown {
     process: ProcessUsage,
     alarms: Vec<Alarm>,
     top: Top,
+    /// Cells of the cluster that are not in these numbers: they do not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    away: Vec<u32>,
 }
 
 /// Numbers of things. Those that look at everything are at most 5 s old.
@@ -121,6 +124,9 @@ struct Alarm {
     /// Time at which it was noticed.
     since: String,
     text: String,
+    /// Cell of the cluster that has it, if it is not the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cell: Option<u32>,
 }
 
 /// The longest backlogs.
@@ -196,6 +202,7 @@ async fn show(
             queues: backlogs.queues.clone(),
             groups: backlogs.by_lag.clone(),
         },
+        away: Vec::new(),
     };
     Ok(answer(StatusCode::OK, &shown))
 }
@@ -234,6 +241,7 @@ fn alarms(broker: &Broker, node: &dyn Node, desk: &JournalDesk) -> Vec<Alarm> {
             code: "space_short",
             since: since(broker.histories().short_since_ms()),
             text: format!("{free} MiB of the disk are free: publishers wait until there is more"),
+            cell: None,
         });
     }
     if let Some(since) = node.overloaded_since() {
@@ -241,6 +249,7 @@ fn alarms(broker: &Broker, node: &dyn Node, desk: &JournalDesk) -> Vec<Alarm> {
             code: "overloaded",
             since: rfc3339(since),
             text: "more is asked for than can be done: new work is refused".to_owned(),
+            cell: None,
         });
     }
     alarms
@@ -280,6 +289,7 @@ impl JournalDesk {
             code,
             since: since(from),
             text,
+            cell: None,
         };
         found.into_iter().flatten().map(alarm).collect()
     }

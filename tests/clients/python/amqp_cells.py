@@ -90,6 +90,8 @@ def check_lists(node):
     assert names == sorted(["/", *HOSTS]), names
     events = [(one["namespace"], one["name"]) for one in ask("GET", "/v1/exchanges?q=events", node=node)[1]["items"]]
     assert events == [(host, "events") for host in sorted(HOSTS)], events
+    overview = ask("GET", "/v1/overview", node=node)[1]
+    assert overview["totals"]["queues"] == len(HOSTS) and "away" not in overview, overview
     found = ask("GET", "/api/queues", node=node)[1]
     assert sorted(queue["vhost"] for queue in found) == sorted(HOSTS), found
     assert sorted(host["name"] for host in ask("GET", "/api/vhosts", node=node)[1]) == sorted(["/", *HOSTS])

@@ -1,6 +1,7 @@
-//! Lists of things in namespaces, when no namespace is named: the owners of all cells are asked, and their
-//! entries come in one order.
+//! Lists of things in namespaces, when no namespace is named, and the overview: the owners of all cells are
+//! asked, and their answers become one.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -15,6 +16,7 @@ use serde_json::Value;
 use stafett_http::list::Page;
 use stafett_http::query::decoded;
 use stafett_http::{Problem, slot};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{Forward, value};
@@ -30,6 +32,29 @@ const WHOLE: [&str; 6] = [
     "queues",
     "vhosts",
 ];
+/// Numbers of the overview of which each cell has its own; others are of the node, or the same in all cells.
+const SUMMED: [(&str, &[&str]); 2] = [
+    ("totals", &["queues", "ready", "in_flight", "consumers"]),
+    (
+        "rates",
+        &[
+            "records_in",
+            "records_out",
+            "bytes_in",
+            "bytes_out",
+            "published",
+            "delivered",
+            "settled",
+            "redelivered",
+            "returned",
+            "queues_declared",
+            "queues_created",
+            "queues_deleted",
+        ],
+    ),
+];
+/// Backlogs of queues in the overview.
+const BACKLOGS: usize = 10;
 /// Time for the answer of another owner. Entries of one that takes longer are missing.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Largest answer of a cell: of 1,000 entries a page has at most, or of a whole list.
@@ -45,6 +70,7 @@ pub(super) enum Gathered {
         wants_cursors: bool,
     },
     Whole,
+    Overview,
 }
 
 impl Gathered {
@@ -55,6 +81,9 @@ impl Gathered {
             return None;
         }
         let path = uri.path();
+        if path == "/v1/overview" {
+            return Some(Self::Overview);
+        }
         if path
             .strip_prefix("/v1/")
             .is_some_and(|list| PAGED.contains(&list))
@@ -82,6 +111,9 @@ struct Answer<T> {
     list: Option<T>,
 }
 
+/// An answer on its way; `None` if there is none.
+type Asking = JoinHandle<Option<Response>>;
+
 impl Forward {
     /// Asks all cells for a list.
     pub(super) async fn gather(
@@ -103,21 +135,7 @@ impl Forward {
             request.headers_mut().remove(name);
         }
         let (parts, body) = request.into_parts();
-        let view = self.member.view();
-        let others: Vec<_> = (1..cells)
-            .map(|cell| {
-                let asked = Request::from_parts(parts.clone(), Body::empty());
-                let forward = self.clone();
-                let is_owned = view.of_cell(cell).owner().is_some();
-                let asking = async move {
-                    if !is_owned {
-                        return None;
-                    }
-                    timeout(ANSWER_MAX, forward.pass(cell, asked)).await.ok()?.ok()
-                };
-                (cell, self.tasks.spawn(asking))
-            })
-            .collect();
+        let others = self.ask_others(cells, &parts);
         let own = next.run(Request::from_parts(parts, body)).await;
         if !own.status().is_success() {
             return Ok(own);
@@ -148,6 +166,20 @@ impl Forward {
                 }
                 Ok(written(own.0, &page))
             }
+            Gathered::Overview => {
+                let (mut own, answers) = read::<Value>(own, answered).await?;
+                let mut away = Vec::new();
+                for Answer { cell, list } in answers {
+                    match list {
+                        Some(other) => add_overview(&mut own.1, cell, other),
+                        None => away.push(cell),
+                    }
+                }
+                if let Some(own) = own.1.as_object_mut().filter(|_| !away.is_empty()) {
+                    own.insert("away".to_owned(), away.into());
+                }
+                Ok(written(own.0, &own.1))
+            }
             Gathered::Whole => {
                 let (own, answers) = read::<Vec<Value>>(own, answered).await?;
                 let mut all = own.1;
@@ -155,6 +187,24 @@ impl Forward {
                 Ok(written(own.0, &all))
             }
         }
+    }
+
+    /// Begins to ask all cells but the first.
+    fn ask_others(&self, cells: u32, parts: &axum::http::request::Parts) -> Vec<(u32, Asking)> {
+        let view = self.member.view();
+        let ask = |cell| {
+            let asked = Request::from_parts(parts.clone(), Body::empty());
+            let forward = self.clone();
+            let is_owned = view.of_cell(cell).owner().is_some();
+            let asking = async move {
+                if !is_owned {
+                    return None;
+                }
+                timeout(ANSWER_MAX, forward.pass(cell, asked)).await.ok()?.ok()
+            };
+            (cell, self.tasks.spawn(asking))
+        };
+        (1..cells).map(ask).collect()
     }
 }
 
@@ -196,6 +246,43 @@ fn written(mut parts: axum::http::response::Parts, list: &impl Serialize) -> Res
     }
 }
 
+/// Adds the overview of another cell.
+fn add_overview(own: &mut Value, cell: u32, mut other: Value) {
+    for (part, fields) in SUMMED {
+        for field in fields {
+            let [Some(own), Some(other)] =
+                [&mut *own, &mut other].map(|it| it.get_mut(part).and_then(|part| part.get_mut(field)))
+            else {
+                continue;
+            };
+            *own = match (own.as_u64(), other.as_u64()) {
+                (Some(own), Some(other)) => own.saturating_add(other).into(),
+                _ => (own.as_f64().unwrap_or(0.0) + other.as_f64().unwrap_or(0.0)).into(),
+            };
+        }
+    }
+    let list = |of: &mut Value, path: &str| match of.pointer_mut(path).map(Value::take) {
+        Some(Value::Array(list)) => list,
+        _ => Vec::new(),
+    };
+    let mut queues = list(own, "/top/queues");
+    queues.extend(list(&mut other, "/top/queues"));
+    queues.sort_by_key(|queue| Reverse(queue.get("ready").and_then(Value::as_u64)));
+    queues.truncate(BACKLOGS);
+    let mut alarms = list(own, "/alarms");
+    for mut alarm in list(&mut other, "/alarms") {
+        if let Some(alarm) = alarm.as_object_mut() {
+            alarm.insert("cell".to_owned(), cell.into());
+        }
+        alarms.push(alarm);
+    }
+    for (path, list) in [("/top/queues", queues), ("/alarms", alarms)] {
+        if let Some(place) = own.pointer_mut(path) {
+            *place = list.into();
+        }
+    }
+}
+
 /// Has a list give the cursors of its entries.
 fn add_cursors(uri: &mut Uri) {
     let query = uri.query().unwrap_or_default();
@@ -211,6 +298,8 @@ fn add_cursors(uri: &mut Uri) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -239,10 +328,36 @@ mod tests {
             ("/api/queues?page=1", None),
             ("/api/queues/shop", None),
             ("/api/users", None),
+            ("/v1/overview", Some(Gathered::Overview)),
+            ("/v1/overview?cell=1", None),
         ] {
             assert_eq!(of(Method::GET, uri), expected, "{uri}");
             assert_eq!(of(Method::POST, uri), None, "{uri}");
         }
+    }
+
+    #[test]
+    fn the_overview_adds_what_each_cell_has_of_its_own() {
+        let of = |queues: u64, published: f64, top: Value, alarms: Value| {
+            json!({
+                "totals": { "queues": queues, "topics": 7 },
+                "rates": { "published": published, "commits": 1.0 },
+                "top": { "queues": top, "groups": [] },
+                "alarms": alarms,
+            })
+        };
+        let queue = |ready: usize| json!({ "name": "q", "ready": ready });
+        let alarm = json!({ "code": "damaged" });
+        let mut own = of(2, 0.5, json!([queue(9), queue(1)]), json!([alarm]));
+        let many: Vec<_> = (2..12).rev().map(queue).collect();
+        add_overview(&mut own, 3, of(40, 1.0, many.into(), json!([alarm])));
+        let top: Vec<_> = [11, 10, 9, 9, 8, 7, 6, 5, 4, 3].map(queue).into();
+        let alarms = json!([alarm, { "code": "damaged", "cell": 3 }]);
+        assert_eq!(own, of(42, 1.5, top.into(), alarms));
+        // An answer of another shape adds nothing.
+        let before = own.clone();
+        add_overview(&mut own, 1, json!([7]));
+        assert_eq!(own, before);
     }
 
     #[test]
