@@ -11,6 +11,8 @@ mod stepwise_journal;
 
 use stafett_model::{BatchBuilder, Codec, Offset, Record};
 
+use stepwise_journal::{Bench, base_of, body_of};
+
 use super::start::next_epoch;
 use super::*;
 use crate::contract::{Frame, LogSpec, ReadError, ReadFrom, StateWait, Visibility};
@@ -78,6 +80,42 @@ fn a_hole_before_a_damaged_range_is_not_taken_for_a_gap_up_to_the_end() {
     assert_eq!(read(4, 1 << 20), Err(damaged));
     assert_eq!(read(8, 1 << 20).unwrap().next, Offset(12));
     assert_eq!(read(0, 0).unwrap().next, Offset(0), "no room is no damage");
+}
+
+#[test]
+fn what_is_acknowledged_and_not_yet_written_is_no_offset_out_of_range() {
+    let bench = Bench::new();
+    let [log] = bench.logs();
+    let read = |offset: u64| {
+        let request = ReadRequest {
+            logs: vec![ReadFrom {
+                log,
+                offset: Offset(offset),
+                bytes_max: 1 << 20,
+                visibility: Visibility::Stored,
+            }],
+            bytes_max: 1 << 20,
+            first_batch_whole: true,
+        };
+        let run = bench.journal.read(request).wait().unwrap().pop().unwrap();
+        run.map(|run| (run.next, run.bounds.unwrap().end))
+    };
+    assert_eq!(bench.end(log), 1);
+    let mut ticket = bench.append(Append::batch(log, body_of(10)));
+    assert_eq!(read(2), Ok((Offset(2), Offset(1))));
+    let out_of_range = |end| {
+        Err(ReadError::OutOfRange {
+            log,
+            wanted: Offset(3),
+            start: Offset(1),
+            end: Offset(end),
+        })
+    };
+    assert_eq!(read(3), out_of_range(1));
+    bench.write();
+    assert_eq!(base_of(&mut ticket), Some(1));
+    assert_eq!(read(1), Ok((Offset(2), Offset(2))));
+    assert_eq!(read(3), out_of_range(2));
 }
 
 #[test]
