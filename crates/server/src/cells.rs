@@ -33,6 +33,7 @@ use crate::console;
 use crate::core::Core;
 use crate::endpoints::Sockets;
 use crate::failure::Failure;
+use crate::forward;
 use crate::front_ends::{self, amqp_settings};
 use crate::limits;
 use crate::listeners::Listeners;
@@ -237,8 +238,14 @@ impl Process {
             hosts: settings.http.hosts.clone(),
         };
         let open = stafett_http::router(self.health.clone(), Arc::clone(&self.registry));
+        let cells = broker.catalog().cells();
+        let kept = |router| forward::kept(router, cells.own, cells.count);
         let router = stafett_admin::guard(self.admin.broker.clone(), open)
-            .merge(stafett_admin::router(self.admin.clone(), access.clone()))
+            .merge(stafett_admin::router_across(
+                self.admin.clone(),
+                access.clone(),
+                kept,
+            ))
             .merge(self.management.router(access));
         let router = console::guarded(&settings.console, router);
         let router = passed::adopting(self.admin.broker.clone(), versions.clone(), router);

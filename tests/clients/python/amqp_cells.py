@@ -111,11 +111,20 @@ def check_sockets(node):
             message = json.loads(socket.recv(timeout=30))["message"]
             assert message["content"] == f"{host} 0", message
             assert said(socket, id=3, op="cancel", consumer=consumer) == {"id": 3, "ok": {}}
+            if host != HOSTS[0]:
+                # It is at the owner of the host's cell, where nothing else is.
+                for command in [
+                    {"op": "register", "client": "x", "namespace": "/"},
+                    {"op": "send", "namespace": HOSTS[0], "to": {"queues": ["jobs"]}, "content": 1},
+                    {"op": "peek", "queue": "jobs", "namespace": "/"},
+                ]:
+                    assert said(socket, id=4, **command)["error"]["code"] == "bad_request", (host, command)
     with open_socket(f"ws://{pages[node]}/v1/ws") as socket:
-        shown = said(socket, op="watch", id=1, what=[{"list": "queues"}, {"of": "queues/jobs?namespace=shop"}], every_ms=1000)
+        shown = said(socket, op="watch", id=1, what=[{"list": "queues"}, {"list": "queues/jobs", "query": "namespace=shop"}], every_ms=1000)
         assert "ok" in shown, shown
         items = json.loads(socket.recv(timeout=30))["items"]
         assert [queue["namespace"] for queue in items[0]["items"]] == sorted(HOSTS), items[0]
+        assert (items[1]["namespace"], items[1]["ready"]) == ("shop", COUNT), items[1]
         for host in HOSTS:
             to = {"queues": ["more"]}
             assert ask("PUT", f"/v1/queues/more?namespace={host}", {}, node)[0] in (200, 201)

@@ -383,6 +383,19 @@ async fn operations_of_routes_have_their_answers_and_refusals() {
             "bad_request",
         ),
         (json!({"op": "watch", "what": [{"of": "ws"}]}), "bad_request"),
+        // Rights are checked for these texts, so that they have to be what is asked for.
+        (
+            json!({"op": "watch", "what": [{"of": "queues/orders?namespace=%2F"}]}),
+            "bad_request",
+        ),
+        (
+            json!({"op": "watch", "what": [{"list": "queues", "query": "namespace=a#&namespace=b"}]}),
+            "bad_request",
+        ),
+        (
+            json!({"op": "watch", "what": [{"list": "topics", "query": "count=1&cell=1"}]}),
+            "bad_request",
+        ),
         (
             json!({"op": "watch", "what": [{"list": "queues", "query": " \n"}]}),
             "bad_request",

@@ -113,6 +113,18 @@ impl Watches {
             What::List { list, query } => (list, query.as_str()),
             What::Object { of } => (of, ""),
         };
+        // Rights are checked for the path and the query as they stand here.
+        if path.contains(['?', '#']) || query.contains('#') {
+            let why = "a list or an object is named by its path alone; ? and # are written as %3F and %23";
+            return Err(Problem::bad_request(why));
+        }
+        // The owner of a cell would be asked by no user.
+        if query
+            .split('&')
+            .any(|pair| pair.split('=').next() == Some("cell"))
+        {
+            return Err(Problem::bad_request("cell: not in a watch; name a namespace"));
+        }
         let path = format!("/v1/{path}");
         let Some(template) = self.0.paths.iter().find(|known| is_of(known, &path)) else {
             let why = format!(

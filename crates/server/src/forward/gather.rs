@@ -4,12 +4,13 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{Method, Uri, header};
+use axum::http::{Uri, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,12 +25,13 @@ use super::{Forward, value};
 /// Lists of this API, in pages.
 const PAGED: [&str; 5] = ["bindings", "exchanges", "namespaces", "policies", "queues"];
 /// Lists of RabbitMQ's API.
-const WHOLE: [&str; 6] = [
+const WHOLE: [&str; 7] = [
     "bindings",
     "exchanges",
     "operator-policies",
     "policies",
     "queues",
+    "queues/detailed",
     "vhosts",
 ];
 /// Numbers of the overview of which each cell has its own; others are of the node, or the same in all cells.
@@ -57,7 +59,7 @@ const SUMMED: [(&str, &[&str]); 2] = [
 const BACKLOGS: usize = 10;
 /// Time for the answer of another owner. Entries of one that takes longer are missing.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Largest answer of a cell: of 1,000 entries a page has at most, or of a whole list.
+/// Largest answer of another cell.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Kind of a list.
@@ -74,10 +76,10 @@ pub(super) enum Gathered {
 }
 
 impl Gathered {
-    /// Returns the list that a request is for. `None` if it is for something else, or for a part of a list.
-    pub(super) fn of(method: &Method, uri: &Uri) -> Option<Self> {
+    /// Returns the list that a GET request is for. `None` if it is for something else, or for a part of a list.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
         let has = |key| value(uri, key).is_some();
-        if method != Method::GET || has("cell") || has("namespace") {
+        if has("cell") || has("namespace") {
             return None;
         }
         let path = uri.path();
@@ -89,7 +91,8 @@ impl Gathered {
             .is_some_and(|list| PAGED.contains(&list))
         {
             // Malformed values are refused by the list itself.
-            let count = value(uri, "count").and_then(|count| count.parse().ok());
+            let count = value(uri, "count").and_then(decoded);
+            let count = count.and_then(|count| count.parse().ok());
             return Some(Self::Pages {
                 sort: value(uri, "sort").and_then(decoded).unwrap_or_default(),
                 count: count.unwrap_or(stafett_http::list::COUNT),
@@ -104,18 +107,11 @@ impl Gathered {
     }
 }
 
-/// Answer of a cell.
-struct Answer<T> {
-    cell: u32,
-    /// `None` if the cell does not answer.
-    list: Option<T>,
-}
-
-/// An answer on its way; `None` if there is none.
-type Asking = JoinHandle<Option<Response>>;
+/// Answer of a cell on its way; `None` if there is none.
+type Asking = JoinHandle<Option<Bytes>>;
 
 impl Forward {
-    /// Asks all cells for a list.
+    /// Asks all cells for a list. Others are asked once this one has answered: then the client may ask.
     pub(super) async fn gather(
         &self,
         list: Gathered,
@@ -135,72 +131,56 @@ impl Forward {
             request.headers_mut().remove(name);
         }
         let (parts, body) = request.into_parts();
-        let others = self.ask_others(cells, &parts);
-        let own = next.run(Request::from_parts(parts, body)).await;
+        let own = next.run(Request::from_parts(parts.clone(), body)).await;
         if !own.status().is_success() {
             return Ok(own);
         }
-        let mut answered = Vec::new();
-        for (cell, asked) in others {
-            match asked.await.ok().flatten() {
-                // Such as one that is busy, or whose users are not as new.
-                Some(response) if response.status().is_server_error() => answered.push((cell, None)),
-                Some(response) if !response.status().is_success() => return Ok(response),
-                response => answered.push((cell, response)),
-            }
+        let asked = self.ask_others(cells, &parts);
+        let (mut parts, body) = own.into_parts();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        let own = to_bytes(body, usize::MAX).await.map_err(|_| slot::closed())?;
+        let mut answers = Vec::with_capacity(asked.len());
+        for (cell, asking) in asked {
+            answers.push((cell, asking.await.ok().flatten()));
         }
-        match list {
+        let all = match list {
+            Gathered::Whole => joined(&own, &answers)?,
+            Gathered::Overview => overview(&own, answers)?,
             Gathered::Pages {
                 sort,
                 count,
                 wants_cursors,
             } => {
-                let (own, answers) = read::<Page<Value>>(own, answered).await?;
-                let away = answers.iter().filter(|answer| answer.list.is_none());
-                let away = away.map(|answer| answer.cell).collect();
-                let pages = answers.into_iter().filter_map(|answer| answer.list);
-                let mut page = Page::merged(&sort, count, [own.1].into_iter().chain(pages).collect())?;
-                page.away = away;
+                let mut page = merged((&sort, count), &own, answers)?;
                 if !wants_cursors {
                     page.cursors.clear();
                 }
-                Ok(written(own.0, &page))
+                json(&page)?
             }
-            Gathered::Overview => {
-                let (mut own, answers) = read::<Value>(own, answered).await?;
-                let mut away = Vec::new();
-                for Answer { cell, list } in answers {
-                    match list {
-                        Some(other) => add_overview(&mut own.1, cell, other),
-                        None => away.push(cell),
-                    }
-                }
-                if let Some(own) = own.1.as_object_mut().filter(|_| !away.is_empty()) {
-                    own.insert("away".to_owned(), away.into());
-                }
-                Ok(written(own.0, &own.1))
-            }
-            Gathered::Whole => {
-                let (own, answers) = read::<Vec<Value>>(own, answered).await?;
-                let mut all = own.1;
-                all.extend(answers.into_iter().filter_map(|answer| answer.list).flatten());
-                Ok(written(own.0, &all))
-            }
-        }
+        };
+        Ok(Response::from_parts(parts, all.into()))
     }
 
     /// Begins to ask all cells but the first.
-    fn ask_others(&self, cells: u32, parts: &axum::http::request::Parts) -> Vec<(u32, Asking)> {
+    fn ask_others(&self, cells: u32, parts: &Parts) -> Vec<(u32, Asking)> {
         let view = self.member.view();
         let ask = |cell| {
             let asked = Request::from_parts(parts.clone(), Body::empty());
             let forward = self.clone();
             let is_owned = view.of_cell(cell).owner().is_some();
+            let answer = async move {
+                let response = forward.pass(cell, asked).await.ok()?;
+                if !response.status().is_success() {
+                    tracing::debug!(cell, status = %response.status(), "a cell refuses a list");
+                    return None;
+                }
+                to_bytes(response.into_body(), ANSWER_BYTES_MAX).await.ok()
+            };
             let asking = async move {
                 if !is_owned {
                     return None;
                 }
-                timeout(ANSWER_MAX, forward.pass(cell, asked)).await.ok()?.ok()
+                timeout(ANSWER_MAX, answer).await.ok()?
             };
             (cell, self.tasks.spawn(asking))
         };
@@ -208,42 +188,62 @@ impl Forward {
     }
 }
 
-/// Reads the answers: the own one, and those of other cells.
-async fn read<T: DeserializeOwned>(
-    own: Response,
-    others: Vec<(u32, Option<Response>)>,
-) -> Result<((axum::http::response::Parts, T), Vec<Answer<T>>), Problem> {
-    let (parts, body) = own.into_parts();
-    let own = list(body).await.ok_or_else(slot::closed)?;
-    let mut answers = Vec::with_capacity(others.len());
-    for (cell, response) in others {
-        let list = match response {
-            Some(response) => timeout(ANSWER_MAX, list(response.into_body()))
-                .await
-                .ok()
-                .flatten(),
-            None => None,
-        };
-        answers.push(Answer { cell, list });
-    }
-    Ok(((parts, own), answers))
+/// Answers of other cells.
+type Answers = Vec<(u32, Option<Bytes>)>;
+
+fn read<T: DeserializeOwned>(own: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(own).map_err(|_| slot::closed())
 }
 
-async fn list<T: DeserializeOwned>(body: Body) -> Option<T> {
-    let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.ok()?;
-    serde_json::from_slice(&bytes).ok()
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+    let mut json = serde_json::to_vec(value).map_err(|_| slot::closed())?;
+    json.push(b'\n');
+    Ok(json)
 }
 
-/// Answers with the head of the own answer, and another body.
-fn written(mut parts: axum::http::response::Parts, list: &impl Serialize) -> Response {
-    parts.headers.remove(header::CONTENT_LENGTH);
-    match serde_json::to_vec(list) {
-        Ok(mut json) => {
-            json.push(b'\n');
-            Response::from_parts(parts, json.into())
+/// Makes one page of those of all cells.
+fn merged((sort, count): (&str, usize), own: &[u8], answers: Answers) -> Result<Page<Value>, Problem> {
+    let (mut pages, mut away) = (vec![read::<Page<Value>>(own)?], Vec::new());
+    for (cell, answer) in answers {
+        match answer.and_then(|answer| read(&answer).ok()) {
+            Some(page) => pages.push(page),
+            None => away.push(cell),
         }
-        Err(_) => slot::closed().into_response(),
     }
+    let mut page = Page::merged(sort, count, pages)?;
+    page.away = away;
+    Ok(page)
+}
+
+/// Joins whole lists. They have no place for a word about missing cells, so there is none without all.
+fn joined(own: &[u8], answers: &Answers) -> Result<Vec<u8>, Problem> {
+    let mut parts = vec![inner(own).ok_or_else(slot::closed)?];
+    for (cell, answer) in answers {
+        let part = answer.as_ref().and_then(|answer| inner(answer));
+        parts.push(part.ok_or_else(|| slot::not_serving(format!("cell {cell} does not answer")))?);
+    }
+    parts.retain(|part| !part.is_empty());
+    Ok([b"[", &*parts.join(&b","[..]), b"]\n"].concat())
+}
+
+/// Returns the entries of a list as they stand there. `None` if it is none.
+fn inner(list: &[u8]) -> Option<&[u8]> {
+    let list = list.trim_ascii().strip_prefix(b"[")?.strip_suffix(b"]")?;
+    Some(list.trim_ascii())
+}
+
+fn overview(own: &[u8], answers: Answers) -> Result<Vec<u8>, Problem> {
+    let (mut own, mut away) = (read::<Value>(own)?, Vec::new());
+    for (cell, answer) in answers {
+        match answer.and_then(|answer| read(&answer).ok()) {
+            Some(other) => add_overview(&mut own, cell, other),
+            None => away.push(cell),
+        }
+    }
+    if let Some(own) = own.as_object_mut().filter(|_| !away.is_empty()) {
+        own.insert("away".to_owned(), away.into());
+    }
+    json(&own)
 }
 
 /// Adds the overview of another cell.
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn lists_without_a_namespace_are_of_all_cells() {
-        let of = |method: Method, uri: &str| Gathered::of(&method, &uri.parse().unwrap());
+        let of = |uri: &str| Gathered::of(&uri.parse().unwrap());
         let pages = |sort: &str, count, wants_cursors| {
             Some(Gathered::Pages {
                 sort: sort.to_owned(),
@@ -331,8 +331,7 @@ mod tests {
             ("/v1/overview", Some(Gathered::Overview)),
             ("/v1/overview?cell=1", None),
         ] {
-            assert_eq!(of(Method::GET, uri), expected, "{uri}");
-            assert_eq!(of(Method::POST, uri), None, "{uri}");
+            assert_eq!(of(uri), expected, "{uri}");
         }
     }
 
@@ -358,6 +357,18 @@ mod tests {
         let before = own.clone();
         add_overview(&mut own, 1, json!([7]));
         assert_eq!(own, before);
+    }
+
+    #[test]
+    fn whole_lists_are_joined_if_all_are_there() {
+        let list = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        let answers = vec![(1, list("[]\n")), (2, list(" [{\"b\":[2]}, 3 ]"))];
+        assert_eq!(joined(b"[1]\n", &answers).unwrap(), b"[1,{\"b\":[2]}, 3]\n");
+        assert_eq!(joined(b"[]", &vec![(1, list("[]"))]).unwrap(), b"[]\n");
+        for missing in [None, list("{}")] {
+            let why = joined(b"[1]", &vec![(1, list("[]")), (7, missing)]).unwrap_err();
+            assert!(why.detail.contains("cell 7"), "{}", why.detail);
+        }
     }
 
     #[test]

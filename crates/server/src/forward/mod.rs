@@ -23,8 +23,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -81,8 +81,8 @@ async fn serve(State(forward): State<Forward>, mut request: Request, next: Next)
         _ => place(request.method(), request.uri(), cells),
     };
     let answered = match cell {
-        Ok(0) if cells > 1 => {
-            if let Some(list) = gather::Gathered::of(request.method(), request.uri()) {
+        Ok(0) if cells > 1 && request.method() == Method::GET => {
+            if let Some(list) = gather::Gathered::of(request.uri()) {
                 forward.gather(list, cells, request, next).await
             } else {
                 drop_cell(request.uri_mut());
@@ -94,6 +94,22 @@ async fn serve(State(forward): State<Forward>, mut request: Request, next: Next)
         Err(problem) => Err(problem),
     };
     answered.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// Has routes refuse requests that are about things of another cell than their own: a session at the owner of
+/// a cell asks for things of this cell alone.
+pub(crate) fn kept(router: Router, own: u32, cells: u32) -> Router {
+    router.layer(from_fn(move |request: Request, next: Next| async move {
+        match place(request.method(), request.uri(), cells) {
+            Ok(cell) if cell == own => next.run(request).await,
+            Ok(_) => {
+                let why = "this WebSocket is at the owner of its namespace's cell, and reaches namespaces of this \
+                           cell alone: name one";
+                Problem::bad_request(why).into_response()
+            }
+            Err(problem) => problem.into_response(),
+        }
+    }))
 }
 
 /// Returns the value of a key in the query of an address, as it stands there.
@@ -115,6 +131,8 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
         (Some("v1"), Some("users")) => None,
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
         (Some("v1"), _) => value(uri, "namespace").map(|text| text.replace('+', " ")),
+        // A list of all virtual hosts.
+        (Some("api"), Some("queues")) if name == Some("detailed") => None,
         (Some("api"), Some(kind)) if IN_HOSTS.contains(&kind) => name.map(str::to_owned),
         _ => None,
     };
@@ -155,8 +173,8 @@ fn clean(headers: &mut HeaderMap) {
 }
 
 impl Forward {
+    /// Has the owner of a cell answer a request.
     async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
-        let is_upgrade = Upgrade::is_wanted(request.headers());
         let client = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         passed::note(&self.broker, self.member.epoch(), &mut request).await;
         let client = SocketAddr::new(client, 0);
@@ -166,21 +184,26 @@ impl Forward {
             slot::not_serving(format!("the owner of cell {cell} gave no answer: {error}"))
         };
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        self.tasks.spawn(connection.with_upgrades());
-        drop_cell(request.uri_mut());
-        if !is_upgrade {
-            clean(request.headers_mut());
+        if request.method() == Method::GET {
+            drop_cell(request.uri_mut());
         }
         request
             .headers_mut()
             .entry(header::HOST)
             .or_insert(header::HeaderValue::from_static("localhost"));
-        let handover = request.extensions().get().cloned();
-        let response = sender.send_request(request).await.map_err(failed)?;
-        if let Some(handover) = handover.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS) {
-            return Ok(tunnel::open(response, &handover, lost));
+        if Upgrade::is_wanted(request.headers()) {
+            self.tasks.spawn(connection.with_upgrades());
+            return tunnel::open(sender, request, lost).await.map_err(failed);
         }
-        let mut response = response.map(Body::new);
+        // What the owner does not finish ends with it.
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = connection => {}
+                () = lost => {}
+            }
+        });
+        clean(request.headers_mut());
+        let mut response = sender.send_request(request).await.map_err(failed)?.map(Body::new);
         clean(response.headers_mut());
         Ok(response)
     }
@@ -209,6 +232,7 @@ mod tests {
             ("/api/queues/shop/q", 9),
             ("/api/queues/%2f/q", 0),
             ("/api/queues", 0),
+            ("/api/queues/detailed", 0),
             ("/api/vhosts/shop", 9),
             ("/api/permissions/shop/anna", 0),
             ("/api/vhost-limits/shop/max-queues", 0),
