@@ -30,6 +30,9 @@ struct Found {
 #[derive(Debug, Serialize, JsonSchema)]
 struct FoundList {
     items: Vec<Found>,
+    /// Cells of the cluster in which nothing was looked for: they do not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    away: Vec<u32>,
 }
 
 pub(crate) fn routes(routes: Routes) -> Routes {
@@ -136,5 +139,6 @@ async fn search(State(broker): State<Slot<Broker>>, query: Query) -> Result<Resp
     }
     best.cut();
     let items = best.kept.into_iter().map(|(_, found)| found).collect();
-    Ok(answer(StatusCode::OK, &FoundList { items }))
+    let away = Vec::new();
+    Ok(answer(StatusCode::OK, &FoundList { items, away }))
 }

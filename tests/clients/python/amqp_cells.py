@@ -90,6 +90,8 @@ def check_lists(node):
     assert names == sorted(["/", *HOSTS]), names
     events = [(one["namespace"], one["name"]) for one in ask("GET", "/v1/exchanges?q=events", node=node)[1]["items"]]
     assert events == [(host, "events") for host in sorted(HOSTS)], events
+    found = ask("GET", "/v1/search?q=jobs", node=node)[1]["items"]
+    assert sorted(one["namespace"] for one in found if one["name"] == "jobs") == sorted(HOSTS), found
     overview = ask("GET", "/v1/overview", node=node)[1]
     assert overview["totals"]["queues"] == len(HOSTS) and "away" not in overview, overview
     found = ask("GET", "/api/queues", node=node)[1]

@@ -11,8 +11,8 @@ use axum::http::uri::PathAndQuery;
 use axum::http::{Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stafett_http::list::Page;
 use stafett_http::query::decoded;
@@ -55,6 +55,10 @@ const SUMMED: [(&str, &[&str]); 2] = [
         ],
     ),
 ];
+/// Things that a search finds in the cells of their namespaces.
+const OF_CELLS: [&str; 4] = ["queue", "client", "exchange", "namespace"];
+/// Things that a search gives, if the request does not say.
+const FOUND: usize = 20;
 /// Backlogs of queues in the overview.
 const BACKLOGS: usize = 10;
 /// Time for the answer of another owner. Entries of one that takes longer are missing.
@@ -73,6 +77,11 @@ pub(super) enum Gathered {
     },
     Whole,
     Overview,
+    Search {
+        /// Part of the name, in lower case.
+        part: String,
+        count: usize,
+    },
 }
 
 impl Gathered {
@@ -83,19 +92,25 @@ impl Gathered {
             return None;
         }
         let path = uri.path();
+        let text = |key| value(uri, key).and_then(|text| decoded(&text.replace('+', " ")));
+        // Malformed values are refused by the first cell.
+        let number = |key| text(key)?.parse::<usize>().ok();
         if path == "/v1/overview" {
             return Some(Self::Overview);
+        }
+        if path == "/v1/search" {
+            return Some(Self::Search {
+                part: text("q").unwrap_or_default().to_lowercase(),
+                count: number("count").unwrap_or(FOUND),
+            });
         }
         if path
             .strip_prefix("/v1/")
             .is_some_and(|list| PAGED.contains(&list))
         {
-            // Malformed values are refused by the list itself.
-            let count = value(uri, "count").and_then(decoded);
-            let count = count.and_then(|count| count.parse().ok());
             return Some(Self::Pages {
-                sort: value(uri, "sort").and_then(decoded).unwrap_or_default(),
-                count: count.unwrap_or(stafett_http::list::COUNT),
+                sort: text("sort").unwrap_or_default(),
+                count: number("count").unwrap_or(stafett_http::list::COUNT),
                 wants_cursors: value(uri, "cursors") == Some("true"),
             });
         }
@@ -105,6 +120,14 @@ impl Gathered {
         // A page of RabbitMQ's has a number, and is one of the first cell.
         (is_whole && !has("page") && !has("sort")).then_some(Self::Whole)
     }
+}
+
+/// Answer of a search.
+#[derive(Debug, Serialize, Deserialize)]
+struct FoundList {
+    items: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    away: Vec<u32>,
 }
 
 /// Answer of a cell on its way; `None` if there is none.
@@ -146,6 +169,7 @@ impl Forward {
         let all = match list {
             Gathered::Whole => joined(&own, &answers)?,
             Gathered::Overview => overview(&own, answers)?,
+            Gathered::Search { part, count } => found((&part, count), &own, answers)?,
             Gathered::Pages {
                 sort,
                 count,
@@ -246,6 +270,37 @@ fn overview(own: &[u8], answers: Answers) -> Result<Vec<u8>, Problem> {
     json(&own)
 }
 
+/// Returns the best of what all cells have found. Of other cells only what is in namespaces counts: the rest
+/// is the same in all.
+fn found((part, count): (&str, usize), own: &[u8], answers: Answers) -> Result<Vec<u8>, Problem> {
+    let (mut own, mut away) = (read::<FoundList>(own)?, Vec::new());
+    for (cell, answer) in answers {
+        match answer.and_then(|answer| read::<FoundList>(&answer).ok()) {
+            Some(other) => {
+                let is_own = |item: &Value| {
+                    item.get("kind")
+                        .is_some_and(|kind| OF_CELLS.iter().any(|of| kind == of))
+                };
+                own.items.extend(other.items.into_iter().filter(is_own));
+            }
+            None => away.push(cell),
+        }
+    }
+    // As each cell sorts them; the order of equals stays.
+    own.items.sort_by_cached_key(|item| {
+        let name = item.get("name").and_then(Value::as_str).unwrap_or_default();
+        let fit = match name.to_lowercase().strip_prefix(part) {
+            Some("") => 0,
+            Some(_) => 1,
+            None => 2,
+        };
+        (fit, name.len())
+    });
+    own.items.truncate(count);
+    own.away = away;
+    json(&own)
+}
+
 /// Adds the overview of another cell.
 fn add_overview(own: &mut Value, cell: u32, mut other: Value) {
     for (part, fields) in SUMMED {
@@ -330,6 +385,13 @@ mod tests {
             ("/api/users", None),
             ("/v1/overview", Some(Gathered::Overview)),
             ("/v1/overview?cell=1", None),
+            (
+                "/v1/search?q=A+b%2F&count=3",
+                Some(Gathered::Search {
+                    part: "a b/".to_owned(),
+                    count: 3,
+                }),
+            ),
         ] {
             assert_eq!(of(uri), expected, "{uri}");
         }
@@ -357,6 +419,28 @@ mod tests {
         let before = own.clone();
         add_overview(&mut own, 1, json!([7]));
         assert_eq!(own, before);
+    }
+
+    #[test]
+    fn the_best_things_of_all_cells_are_found() {
+        let item = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
+        let list = |items: &[Value]| Bytes::from(json!({ "items": items }).to_string());
+        let own = list(&[item("topic", "ab"), item("queue", "xab")]);
+        let answers = vec![
+            (
+                1,
+                Some(list(&[
+                    item("topic", "ab"),
+                    item("queue", "AB"),
+                    item("exchange", "abc"),
+                ])),
+            ),
+            (2, None),
+        ];
+        let best = found(("ab", 3), &own, answers).unwrap();
+        let expected = [item("topic", "ab"), item("queue", "AB"), item("exchange", "abc")];
+        let best: Value = serde_json::from_slice(&best).unwrap();
+        assert_eq!(best, json!({ "items": expected, "away": [2] }));
     }
 
     #[test]
