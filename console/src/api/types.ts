@@ -936,6 +936,7 @@ export type Found = {
 };
 
 export type FoundList = {
+  away?: (number)[];
   items: (Found)[];
 };
 
