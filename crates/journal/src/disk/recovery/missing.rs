@@ -144,15 +144,17 @@ impl Recovery<'_> {
         }
     }
 
-    /// Reports the logs that have batches in segments but no definition, and reserves their ids.
+    /// Reports the logs that have batches in segments but no definition. The ids of all that have batches are
+    /// reserved, those of deleted ones too: a new log with such an id would have them.
     pub(super) fn name_unknown_logs(&mut self) {
         let logs: BTreeSet<_> = self.held().map(|(log, _)| log).collect();
+        let highest = logs.last().copied();
         self.note_unknown(logs);
         let unknown = &mut self.report.unknown_logs;
         unknown.sort_unstable();
         unknown.dedup();
-        if let Some(last) = unknown.last() {
-            self.meta.next_log = self.meta.next_log.max(last.0.saturating_add(1));
+        for id in highest.into_iter().chain(unknown.last().copied()) {
+            self.reserve_id(id);
         }
         // A journal without segments lost nothing.
         self.report.checkpoint_lost =

@@ -82,7 +82,7 @@ impl Recovery<'_> {
             Control::CreateLogs { first, count, spec } => {
                 let spec = Arc::new(spec);
                 for id in ids(first, count) {
-                    self.meta.next_log = self.meta.next_log.max(id.0 + 1);
+                    self.reserve_id(id);
                     self.logs
                         .entry(id)
                         .or_insert_with(|| Arc::new(Log::new(id, Arc::clone(&spec))));
@@ -102,6 +102,8 @@ impl Recovery<'_> {
             }
             Control::DeleteLogs { first, count } => {
                 for id in ids(first, count) {
+                    // Its definition may be lost, and its batches left.
+                    self.reserve_id(id);
                     self.logs.remove(&id);
                     self.dirty.remove(&id);
                     self.deleted.push(id);
@@ -141,6 +143,11 @@ impl Recovery<'_> {
                 self.segments_removed.extend(removed);
             }
         }
+    }
+
+    /// Has no new log get an id.
+    pub(super) fn reserve_id(&mut self, id: LogId) {
+        self.meta.next_log = self.meta.next_log.max(id.0.saturating_add(1));
     }
 
     fn own(&mut self, log: LogId, owner: OwnerEpoch) {

@@ -107,3 +107,24 @@ fn damage_in_a_segment_before_recycled_ones_is_found() {
         }
     }
 }
+
+#[test]
+fn the_id_of_a_deleted_log_whose_definition_is_lost_is_not_given_out_again() {
+    let bench = Bench::new();
+    let log = bench.log(Durability::Os);
+    // The next segment has batches of the log, and its deletion.
+    let bench = bench.restart(false);
+    fill(&bench, log, 2);
+    let delete = Frame::DeleteLogs { first: log, count: 1 };
+    drop(bench.append(Append::state([delete], StateWait::Synced)));
+    bench.journal.pump();
+    bench.disk.kill();
+    let (first, _) = first_segment(&bench.disk);
+    assert!(bench.disk.delete(&first));
+    let (bench, report) = start_without_checkpoint(bench);
+    assert_eq!(report.logs, 0, "{report:?}");
+    let new = bench.log(Durability::Os);
+    assert!(new > log, "{new:?} is not behind {log:?}");
+    let bench = bench.restart(false);
+    assert_eq!(bench.end(new), 0);
+}
