@@ -153,6 +153,11 @@ impl TopicCatalog {
         topic.settings.spread == Some(true) && self.cells().count > 1
     }
 
+    /// Gives out producer ids behind this one only, which a loaded part of the broker knows.
+    pub fn pass_producer_id(&self, id: ProducerId) {
+        self.producer_ids.pass(id);
+    }
+
     /// Returns an id that no producer has had.
     pub async fn new_producer_id(&self) -> Result<ProducerId, NotStored> {
         self.producer_ids.next(&*self.journal).await

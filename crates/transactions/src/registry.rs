@@ -111,6 +111,9 @@ impl Transactions {
         settings: TransactionSettings,
     ) -> Result<Arc<Self>, StateUnreadable> {
         let ids = load(&**journal, groups, clock.elapsed_ms())?;
+        for entry in ids.values() {
+            catalog.pass_producer_id(entry.lock().instance.producer);
+        }
         let pending = ids
             .values()
             .filter(|entry| entry.lock().pending_count() > 0)
