@@ -35,7 +35,7 @@ pub fn kind_of(method: &Method, path: &str) -> Kind {
         }
         _ if method == Method::DELETE => Kind::Exempt,
         (_, Some(verb)) if ROOM.contains(&verb) => Kind::Exempt,
-        // Workers take records, and store what they made of them.
+        // Workers take records, and store their results.
         (Some("apps"), Some(_)) if below == Some("workers") => Kind::Exempt,
         // Records are read. Without a partition they are searched, which is new work.
         (Some("topics"), Some("records")) if below == Some("partitions") && method == Method::GET => {

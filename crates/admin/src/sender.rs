@@ -102,7 +102,7 @@ struct QueuePlace {
 }
 
 impl Sent {
-    /// Sets what is known once it is stored.
+    /// Sets the fields that are known once it is stored.
     pub(crate) fn set_stored(&mut self, places: &StoredAt, repeated: bool) {
         self.repeated = repeated;
         let places_in = |queue: &Arc<Queue>| {

@@ -298,8 +298,8 @@ impl<T: 'static, E: Serialize> List<T, E> {
 }
 
 impl Page<Value> {
-    /// Makes one page of those that several brokers gave to the same query, with `cursors`. `sort` and `count`
-    /// are those of the query.
+    /// Makes one page of those that several brokers gave to the same query, with `cursors`. `sort` and
+    /// `count` are those of the query.
     ///
     /// # Errors
     ///

@@ -3,6 +3,8 @@
 //! Messages to be sent are gathered and stored together: all that were read at once. A command that waits for
 //! something is a request of its route, which the connection performs; later commands wait for it. All
 //! answers come in the order of the commands; pushed messages and states come between them.
+//!
+//! Length: one state machine, with its parts and the shapes of its answers.
 
 use std::sync::Arc;
 

@@ -383,7 +383,7 @@ async fn operations_of_routes_have_their_answers_and_refusals() {
             "bad_request",
         ),
         (json!({"op": "watch", "what": [{"of": "ws"}]}), "bad_request"),
-        // Rights are checked for these texts, so that they have to be what is asked for.
+        // Rights are checked for these texts, so that they have to be the request.
         (
             json!({"op": "watch", "what": [{"of": "queues/orders?namespace=%2F"}]}),
             "bad_request",

@@ -98,8 +98,8 @@ impl Exchanges {
             .is_some_and(|is_elsewhere| is_elsewhere(namespace))
     }
 
-    /// Returns the namespaces, by name. One that another broker keeps is none of this one, such as the default
-    /// one, which each has.
+    /// Returns the namespaces, by name. One that another broker keeps is none of this one, such as the
+    /// default one, which each has.
     pub fn namespaces(&self) -> Vec<Namespace> {
         let spaces = self.spaces.read();
         let own = spaces.keys().filter(|name| !self.is_elsewhere(name));

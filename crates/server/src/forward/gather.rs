@@ -85,7 +85,8 @@ pub(super) enum Gathered {
 }
 
 impl Gathered {
-    /// Returns the list that a GET request is for. `None` if it is for something else, or for a part of a list.
+    /// Returns the list that a GET request is for. `None` if it is for something else, or for a part of a
+    /// list.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let has = |key| value(uri, key).is_some();
         if has("cell") || has("namespace") {
@@ -270,7 +271,7 @@ fn overview(own: &[u8], answers: Answers) -> Result<Vec<u8>, Problem> {
     json(&own)
 }
 
-/// Returns the best of what all cells have found. Of other cells only what is in namespaces counts: the rest
+/// Returns the best of what all cells have found. Of other cells only things in namespaces count: the rest
 /// is the same in all.
 fn found((part, count): (&str, usize), own: &[u8], answers: Answers) -> Result<Vec<u8>, Problem> {
     let (mut own, mut away) = (read::<FoundList>(own)?, Vec::new());

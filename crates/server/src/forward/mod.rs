@@ -195,7 +195,7 @@ impl Forward {
             self.tasks.spawn(connection.with_upgrades());
             return tunnel::open(sender, request, lost).await.map_err(failed);
         }
-        // What the owner does not finish ends with it.
+        // An answer that the owner does not finish ends with it.
         self.tasks.spawn(async move {
             tokio::select! {
                 _ = connection => {}

@@ -100,15 +100,7 @@ impl Recovery<'_> {
                     }
                 }
             }
-            Control::DeleteLogs { first, count } => {
-                for id in ids(first, count) {
-                    // Its definition may be lost, and its batches left.
-                    self.reserve_id(id);
-                    self.logs.remove(&id);
-                    self.dirty.remove(&id);
-                    self.deleted.push(id);
-                }
-            }
+            Control::DeleteLogs { first, count } => self.delete_logs(ids(first, count)),
             Control::Truncate { log, before } => {
                 if let Some(known) = self.logs.get(&log) {
                     known.lock().truncate(before);
@@ -142,6 +134,16 @@ impl Recovery<'_> {
                 self.segments_added.extend(added);
                 self.segments_removed.extend(removed);
             }
+        }
+    }
+
+    fn delete_logs(&mut self, ids: impl Iterator<Item = LogId>) {
+        for id in ids {
+            // Its definition may be lost, and its batches left.
+            self.reserve_id(id);
+            self.logs.remove(&id);
+            self.dirty.remove(&id);
+            self.deleted.push(id);
         }
     }
 
