@@ -280,10 +280,7 @@ impl<T: 'static, E: Serialize> List<T, E> {
 
     fn sort(&self, query: &Query) -> Result<Sort<T>, Problem> {
         let text = query.get("sort").unwrap_or("name");
-        let (field, descends) = match text.strip_prefix('-') {
-            Some(field) => (field, true),
-            None => (text, false),
-        };
+        let (field, descends) = direction(text);
         let known = self.sorts.iter().find(|(name, _)| *name == field);
         if known.is_none() && field != "name" {
             let names: Vec<&str> = self.sorts.iter().map(|(name, _)| *name).collect();
@@ -305,10 +302,7 @@ impl Page<Value> {
     ///
     /// If a page has no cursors.
     pub fn merged(sort: &str, count: usize, pages: Vec<Self>) -> Result<Self, Problem> {
-        let (field, descends) = match sort.strip_prefix('-') {
-            Some(field) => (field, true),
-            None => (sort, false),
-        };
+        let (field, descends) = direction(sort);
         let sort = Sort::<()> {
             number: (!matches!(field, "" | "name")).then_some(|(): &()| 0),
             descends,
@@ -380,6 +374,14 @@ impl<T> Sort<T> {
         let (_, last, _) = values.select_nth_unstable_by(count - 1, order);
         let last = *last;
         found.retain(|(value, _)| self.compare_values(*value, last) != Ordering::Greater);
+    }
+}
+
+/// Returns the field of a sort, and true if its order is descending.
+fn direction(sort: &str) -> (&str, bool) {
+    match sort.strip_prefix('-') {
+        Some(field) => (field, true),
+        None => (sort, false),
     }
 }
 

@@ -114,11 +114,11 @@ impl Places {
         let Some((others, mut own)) = stored.len().checked_sub(own).map(|at| stored.split_at(at)) else {
             return;
         };
+        self.others.extend(others.iter().map(|batch| batch.base.0));
         // The batches of an earlier append may have had other messages.
         if stored.iter().any(|batch| batch.duplicate) && self.messages.len() > 1 {
             return;
         }
-        self.others.extend(others.iter().map(|batch| batch.base.0));
         for BatchMembers { logs, messages, .. } in members {
             let (batch, behind) = own.split_at(*logs);
             own = behind;
