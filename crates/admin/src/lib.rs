@@ -204,12 +204,18 @@ const ABOUT: &str = "Names are segments of the path, percent-encoded: the queue 
 
 /// Returns the routes. They answer with 503 while there is no broker.
 pub fn router(backend: Backend, access: Access) -> Router {
-    router_across(backend, access, |routes| routes)
+    router_across(backend, access, |routes| routes, |routes| routes)
 }
 
-/// As [`router`], in a cluster: `across` has routes pass requests on that are about things of other cells. It
-/// is given those that the broker asks itself, for commands and watches of a WebSocket.
-pub fn router_across(backend: Backend, access: Access, across: impl FnOnce(Router) -> Router) -> Router {
+/// As [`router`], in a cluster: both functions have routes treat requests that are about things of other
+/// cells. `sockets_across` is given those that the broker asks itself for commands and watches of a
+/// WebSocket, `definitions_across` those that it asks for exports and imports.
+pub fn router_across(
+    backend: Backend,
+    access: Access,
+    sockets_across: impl FnOnce(Router) -> Router,
+    definitions_across: impl FnOnce(Router) -> Router,
+) -> Router {
     let routes = routes();
     let states = routes.endpoints().iter().filter(|route| route.shows_state());
     let states = states.map(Endpoint::path).collect();
@@ -219,12 +225,12 @@ pub fn router_across(backend: Backend, access: Access, across: impl FnOnce(Route
         backend.operations.clone(),
     );
     let shown = guard(broker.clone(), routes.into_router().merge(metrics::router())).with_state(backend);
-    let front = ws::Front::new(broker.clone(), sockets, across(shown.clone()), states);
+    let front = ws::Front::new(broker.clone(), sockets, sockets_across(shown.clone()), states);
     let sockets = guard(broker.clone(), ws::routes().into_router()).with_state(front);
     let parts = definitions::Parts {
         broker: broker.clone(),
         operations,
-        router: shown.clone(),
+        router: definitions_across(shown.clone()),
     };
     let definitions = guard(broker, definitions::routes().into_router()).with_state(parts);
     Policy::Api(access).guard(shown.merge(sockets).merge(definitions))

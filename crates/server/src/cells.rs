@@ -245,6 +245,8 @@ impl Process {
                 self.admin.clone(),
                 access.clone(),
                 kept,
+                // Each cell has an export of its own.
+                |routes| routes,
             ))
             .merge(self.management.router(access));
         let router = console::guarded(&settings.console, router);

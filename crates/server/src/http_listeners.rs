@@ -84,6 +84,7 @@ impl Process {
                 self.admin.clone(),
                 access.clone(),
                 across,
+                across,
             ))
             .merge(self.management.router(access.clone()))
             .merge(ingest::router(self)?);

@@ -99,6 +99,41 @@ def check_lists(node):
     assert sorted(host["name"] for host in ask("GET", "/api/vhosts", node=node)[1]) == sorted(["/", *HOSTS])
 
 
+def check_definitions(node):
+    """Exports have the things of all cells, and imports make them in these."""
+    status, document = ask("GET", "/v1/definitions", node=node)
+    assert status == 200, document
+    assert [space["name"] for space in document["namespaces"] if space["name"] != "/"] == HOSTS, document["namespaces"]
+    for kind in ["queues", "exchanges", "bindings"]:
+        assert [one["namespace"] for one in document[kind]] == HOSTS, (kind, document[kind])
+    status, imported = ask("POST", "/v1/definitions?dry_run=true&change=true", document, node)
+    assert status == 200 and imported["made"] == imported["changed"] == imported["refused"] == 0, imported
+    form = {"form": document["form"]}
+    more = form | {"queues": [{"namespace": host, "name": "more", "durable": True} for host in HOSTS]}
+    for made in [len(HOSTS), 0]:
+        status, imported = ask("POST", "/v1/definitions", more, node)
+        assert (imported["made"], imported["same"]) == (made, len(HOSTS) - made), (status, imported)
+    one = form | {"queues": [{"name": "one"}], "topics": [{"name": f"of-node-{node}", "partitions": 1}]}
+    status, imported = ask("POST", "/v1/definitions?namespace=shop", one, node)
+    assert imported["made"] == 2, (status, imported)
+    assert ask("POST", "/v1/definitions?namespace=shop-4", one, node)[0] == 404
+    assert ask("DELETE", f"/v1/topics/of-node-{node}", node=node)[0] == 200
+    assert [queue["name"] for queue in ask("GET", "/v1/definitions?namespace=shop", node=node)[1]["queues"]] == ["jobs", "more", "one"]
+
+    status, document = ask("GET", "/api/definitions", node=node)
+    queues = sorted((queue["vhost"], queue["name"]) for queue in document["queues"])
+    assert queues == sorted([("shop", "one")] + [(host, name) for host in HOSTS for name in ["jobs", "more"]]), (status, queues)
+    for host, name in [("shop", "one")] + [(host, "more") for host in HOSTS]:
+        assert ask("DELETE", f"/v1/queues/{name}?namespace={host}", node=node)[0] == 200, (host, name)
+    assert ask("DELETE", "/api/vhosts/shop-5", node=node)[0] == 404
+    document["vhosts"].append({"name": "shop-5"})
+    document["permissions"] += [{"user": "guest", "vhost": "shop-5", "configure": ".*", "write": ".*", "read": ".*"}]
+    assert ask("POST", "/api/definitions", document, node)[0] == 204
+    for host, name in [("shop", "one")] + [(host, "more") for host in HOSTS]:
+        assert ask("DELETE", f"/v1/queues/{name}?namespace={host}", node=node)[0] == 200, (host, name)
+    assert ask("DELETE", "/api/vhosts/shop-5", node=node)[0] == 204
+
+
 def check_sockets(node):
     """A WebSocket reaches the virtual hosts of all cells."""
 
@@ -154,6 +189,7 @@ if step == "fill":
     assert ask("GET", "/v1/queues?cell=4")[0] == 400
     for node in range(len(pages)):
         check_lists(node)
+        check_definitions(node)
         check_sockets(node)
 
     # A user that was just made may enter at once, and only where it may.

@@ -21,6 +21,8 @@ use stafett_http::{Slot, server, slot};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::caller::OnlyIfAbsent;
+
 /// Name of the header. It means nothing in a request of a client, which loses it ([`forget`]).
 const HEADER: &str = "stafett-passed";
 /// Time for the users and rights of a request to arrive.
@@ -37,6 +39,9 @@ struct Passed {
     /// It is a program of the broker's own.
     is_internal: bool,
     expires_ms: Option<i64>,
+    /// It makes a thing and replaces none.
+    #[serde(default)]
+    only_if_absent: bool,
     version: Version,
 }
 
@@ -65,6 +70,7 @@ pub async fn note(broker: &Slot<Broker>, epoch: u64, request: &mut Request) {
             passed.expires_ms = caller.expires_ms();
         }
     }
+    passed.only_if_absent = OnlyIfAbsent::is_in(request);
     passed.version = (epoch, access.directory().generation());
     let header = serde_json::to_vec(&passed).ok();
     let header = header.and_then(|header| HeaderValue::from_bytes(&header).ok());
@@ -106,6 +112,9 @@ async fn adopt(State((broker, mut versions)): State<Adopting>, mut request: Requ
     let peer = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     if let Some(caller) = noted.caller(&broker, peer) {
         request.extensions_mut().insert(Arc::new(caller));
+    }
+    if noted.only_if_absent {
+        request.extensions_mut().insert(OnlyIfAbsent);
     }
     next.run(request).await
 }
@@ -193,6 +202,7 @@ mod tests {
             user: Some("Ä \"user\"\n".to_owned()),
             is_internal: false,
             expires_ms: Some(7),
+            only_if_absent: true,
             version: (3, u64::MAX),
         };
         for passed in [passed, Passed::default()] {

@@ -1,14 +1,14 @@
 //! All things of a kind that are there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use stafett_access::{Action, Resource};
 use stafett_http::query::encoded;
-use stafett_http::{Code, Problem};
+use stafett_http::{Code, Problem, slot};
 use stafett_messaging::Destination;
 use stafett_messaging::queues::Queue;
 use stafett_model::Namespace;
@@ -17,8 +17,6 @@ use super::item::{Fields, Item};
 use super::kinds::{Kind, Source};
 use super::{Asked, LeftOut};
 use crate::access::{self, verifiers};
-use crate::caller::Caller;
-use crate::ws::routed::request_of;
 use crate::{apps, caller, definition};
 
 /// Rows of a page of a list.
@@ -64,7 +62,67 @@ pub(super) async fn all(
             add_declaration(asked, kind, &mut row);
             Item::of_row(kind, row)
         });
-    Ok(rows.collect())
+    let mut items: Vec<Item> = rows.collect();
+    let exchanges = asked.broker.messaging().exchanges();
+    let is_about_others = scope
+        .as_ref()
+        .is_none_or(|scope| scope.iter().any(|name| exchanges.is_elsewhere(name)));
+    if is_about_others {
+        for cell in asked.other_cells(kind) {
+            let others = of_cell(asked, kind, cell, left_out).await?;
+            let is_asked = |item: &Item| {
+                let name = item.namespace().map(Namespace::new);
+                name.is_none_or(|name| is_within(scope, &name))
+            };
+            items.extend(others.into_iter().filter(is_asked));
+        }
+    }
+    Ok(items)
+}
+
+/// Returns the things of a kind that another cell has.
+async fn of_cell(
+    asked: &Asked,
+    kind: &'static Kind,
+    cell: u32,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<Vec<Item>, Problem> {
+    #[derive(Deserialize)]
+    struct OfCell {
+        #[serde(flatten)]
+        lists: HashMap<String, Value>,
+        #[serde(default)]
+        left_out: Vec<LeftOutThere>,
+    }
+    #[derive(Deserialize)]
+    struct LeftOutThere {
+        name: Option<String>,
+        why: String,
+    }
+    let uri = format!("/v1/definitions?kinds={}&cell={cell}", kind.name);
+    let document = asked.get(&uri).await?;
+    let document: OfCell = serde_json::from_slice(&document)
+        .map_err(|_| slot::not_serving(format!("cell {cell} gives no definitions")))?;
+    let OfCell {
+        mut lists,
+        left_out: there,
+    } = document;
+    left_out.extend(there.into_iter().map(|LeftOutThere { name, why }| LeftOut {
+        kind: kind.name,
+        name,
+        why,
+    }));
+    let items = match lists.remove(kind.name) {
+        Some(Value::Array(items)) => items,
+        Some(_) | None => Vec::new(),
+    };
+    Ok(items
+        .into_iter()
+        .map(|item| Item {
+            kind,
+            fields: fields(item),
+        })
+        .collect())
 }
 
 fn namespaces(asked: &Asked, scope: &Scope) -> Vec<Namespace> {
@@ -81,20 +139,21 @@ fn is_within(scope: &Scope, namespace: &Namespace) -> bool {
 async fn pages(asked: &Asked, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Fields>, Problem> {
     let mut rows = Vec::new();
     let mut after = String::new();
+    // Else it would be the list of all cells.
+    let cell = if asked.other_cells(kind).is_empty() {
+        ""
+    } else {
+        "&cell=0"
+    };
     loop {
         let namespace = namespace.map(|name| format!("&namespace={}", encoded(name)));
         let uri = format!(
-            "{}?count={PAGE}{}{}{after}",
+            "{}?count={PAGE}{}{}{cell}{after}",
             kind.path,
             kind.query,
             namespace.unwrap_or_default()
         );
-        let request = request_of(Method::GET, &uri, &Caller(None), String::new())?;
-        let page = asked.routes.clone().ask(request, asked.by.clone()).await;
-        let page: Value = match page {
-            Ok(page) => serde_json::from_slice(&page).unwrap_or_default(),
-            Err(refused) => return Err(refusal(&refused)),
-        };
+        let page: Value = serde_json::from_slice(&asked.get(&uri).await?).unwrap_or_default();
         let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
         rows.extend(items.filter_map(Value::as_object).cloned());
         match page.get("next").and_then(Value::as_str) {

@@ -51,6 +51,12 @@ impl Kind {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
+    /// Returns true for a kind of which each cell of a cluster has things of its own. Others are those of the
+    /// first cell.
+    pub(super) fn is_of_cells(&self) -> bool {
+        self.is_namespaced || self.name == "namespaces"
+    }
+
     /// Returns true for a field whose absence is a value: an export shows it as null.
     pub(super) fn shows_null_of(&self, field: &str) -> bool {
         match self.change {

@@ -8,6 +8,9 @@
 //! all, and made by its routes, as the caller: rights, checks and events are as of single requests.
 //! Messages, records, positions, tokens and the configuration of the node are no definitions.
 //!
+//! In a cluster of several cells the first one has the whole: it asks the others for exports of theirs, and
+//! an import makes each thing through its owner.
+//!
 //! - `kinds`: the kinds, their routes and fields
 //! - `item`: one thing of a document, and its comparison with another
 //! - `export`: all things of the broker
@@ -24,11 +27,13 @@ mod outcome;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,13 +41,16 @@ use serde_json::{Map, Value};
 use stafett_access::Caller;
 use stafett_broker::Broker;
 use stafett_http::api::{get, post};
+use stafett_http::query::encoded;
 use stafett_http::{Api, Code, Draining, Parameter, Problem, Query, Slot, body};
 use stafett_model::Namespace;
 use stafett_net::ByteBudget;
 
+use crate::caller::Caller as Client;
 use crate::operations::{self, Operations, Plan, Progress};
-use crate::ws::routed::Routes;
+use crate::ws::routed::{Routes, request_of};
 use crate::{access, answer};
+use export::refusal;
 use kinds::{KINDS, Kind};
 
 /// Value of `form`: the version of the document.
@@ -142,15 +150,43 @@ pub(crate) fn routes() -> Api<Parts> {
 }
 
 impl Asked {
+    /// Refuses a namespace that does not exist.
+    async fn check_namespace(&self) -> Result<(), Problem> {
+        let Some(name) = &self.namespace else {
+            return Ok(());
+        };
+        let exchanges = self.broker.messaging().exchanges();
+        if exchanges.is_elsewhere(name) {
+            let uri = format!("/v1/namespaces/{}", encoded(name.as_str()));
+            return self.get(&uri).await.map(drop);
+        }
+        if exchanges.has_namespace(name) {
+            return Ok(());
+        }
+        let why = format!("there is no namespace {:?}", name.as_str());
+        Err(Problem::new(Code::NoSuchNamespace, why))
+    }
+
+    /// Asks a route.
+    async fn get(&self, uri: &str) -> Result<Bytes, Problem> {
+        let request = request_of(Method::GET, uri, &Client(None), String::new())?;
+        let answer = self.routes.clone().ask(request, Arc::clone(&self.by)).await;
+        answer.map_err(|refused| refusal(&refused))
+    }
+
+    /// Returns the cells that have things of a kind beside this broker.
+    fn other_cells(&self, kind: &Kind) -> Range<u32> {
+        let cells = self.broker.catalog().cells();
+        if cells.own == 0 && kind.is_of_cells() {
+            1..cells.count
+        } else {
+            0..0
+        }
+    }
+
     fn of(parts: &Parts, query: &Query, request: &Request) -> Result<Self, Problem> {
         let broker = parts.broker.get()?;
         let namespace = query.get("namespace").map(Namespace::new);
-        if let Some(name) = &namespace
-            && !broker.messaging().exchanges().has_namespace(name)
-        {
-            let why = format!("there is no namespace {:?}", name.as_str());
-            return Err(Problem::new(Code::NoSuchNamespace, why));
-        }
         let chosen = query
             .get("kinds")
             .map(|kinds| kinds.split(',').collect::<Vec<_>>());
@@ -177,6 +213,7 @@ impl Asked {
 
 async fn export(State(parts): State<Parts>, query: Query, request: Request) -> Result<Response, Problem> {
     let request = Asked::of(&parts, &query, &request)?;
+    request.check_namespace().await?;
     let mut document = Document {
         form: FORM,
         lists: Map::new(),
@@ -194,6 +231,8 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
                     .map(|item| item.shown(request.namespace.is_some()));
                 document.lists.insert(kind.name.to_owned(), items.collect());
             }
+            // A document without the things of some cells looks whole.
+            Err(refused) if refused.code == Code::NotServing => return Err(refused),
             Err(refused) => document.left_out.push(LeftOut {
                 kind: kind.name,
                 name: None,
@@ -206,6 +245,7 @@ async fn export(State(parts): State<Parts>, query: Query, request: Request) -> R
 
 async fn import(State(parts): State<Parts>, query: Query, request: Request) -> Result<Response, Problem> {
     let asked = Asked::of(&parts, &query, &request)?;
+    asked.check_namespace().await?;
     let (changes, dry_run) = (query.flag("change")?, query.flag("dry_run")?);
     let document = body::read(request, DOCUMENT).await?;
     let plan = import::Import::of(document, asked, changes, dry_run)?;

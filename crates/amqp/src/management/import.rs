@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use stafett_access::Limited;
@@ -72,20 +72,31 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
     Ok(response)
 }
 
-/// Returns the fields of the body: JSON, or a form with the file as `file`.
+/// Returns the fields of the body.
 fn body(call: &Call) -> Result<Map<String, Value>, Refusal> {
+    fields_of(&call.headers, call.body())
+}
+
+/// Returns the fields of a document with definitions, in a request with these headers. `None` if it is
+/// malformed, or of another type.
+pub fn definitions_of(headers: &HeaderMap, body: &Bytes) -> Option<Map<String, Value>> {
+    fields_of(headers, body).ok()
+}
+
+/// Returns the fields of a body: JSON, or a form with the file as `file`.
+fn fields_of(headers: &HeaderMap, body: &Bytes) -> Result<Map<String, Value>, Refusal> {
     let unreadable = || Refusal::bad_request("failed_to_parse_json");
-    let content_type = call.headers.get(header::CONTENT_TYPE);
+    let content_type = headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|it| it.to_str().ok()).unwrap_or_default();
     let mut parts = content_type.split(';').map(str::trim);
     let json: Bytes = match parts.next().unwrap_or_default().to_ascii_lowercase().as_str() {
-        "application/json" => call.body().clone(),
+        "application/json" => body.clone(),
         "multipart/form-data" => {
             let boundary = parts.find_map(|part| part.strip_prefix("boundary="));
             let boundary = boundary
                 .map(|text| text.trim_matches('"'))
                 .filter(|text| !text.is_empty());
-            let file = boundary.and_then(|boundary| file_of(call.body(), boundary));
+            let file = boundary.and_then(|boundary| file_of(body, boundary));
             file.ok_or_else(unreadable)?
         }
         _ => return Err(Refusal::wrong_content_type()),
@@ -216,7 +227,7 @@ impl Import<'_> {
         else {
             return Ok(());
         };
-        let vhost = self.vhost_of(item, "parameters")?;
+        let vhost = self.any_vhost_of(item, "parameters")?;
         let of = Limited::Namespace(vhost.as_str().into());
         let put = limits::put(self.call, of, fields).await;
         put.map_err(|refusal| refusal.on(&format!("limits of vhost '{vhost}'")))
@@ -239,7 +250,7 @@ impl Import<'_> {
         if user == USER {
             return Ok(());
         }
-        let vhost = self.vhost_of(item, "permissions")?;
+        let vhost = self.any_vhost_of(item, "permissions")?;
         let put = users::put_permission(self.call, &vhost, &user, item).await;
         let what = format!("permission of user '{user}' in vhost '{vhost}'");
         put.map(drop).map_err(|refusal| refusal.on(&what))
@@ -250,7 +261,7 @@ impl Import<'_> {
         if user == USER {
             return Ok(());
         }
-        let vhost = self.vhost_of(item, "topic_permissions")?;
+        let vhost = self.any_vhost_of(item, "topic_permissions")?;
         let put = topic_permissions::put(self.call, &vhost, &user, item).await;
         let what = format!("topic permission of user '{user}' in vhost '{vhost}'");
         put.map(drop).map_err(|refusal| refusal.on(&what))
@@ -316,14 +327,21 @@ impl Import<'_> {
     }
 
     fn vhost_of(&self, item: &Fields, kind: &str) -> Result<Namespace, Refusal> {
-        let given = match self.vhost {
-            Some(vhost) => vhost.to_owned(),
-            None => name(item, kind, "vhost")?,
-        };
-        self.call.vhost(&given).ok_or_else(|| {
-            let reason = format!("Please create virtual host \"{given}\" prior to importing definitions.");
-            Refusal::bad_request(reason)
-        })
+        let given = self.given_vhost(item, kind)?;
+        self.call.vhost(&given).ok_or_else(|| no_vhost(&given))
+    }
+
+    /// Returns the virtual host of rights or limits. It may be in another cell of the cluster.
+    fn any_vhost_of(&self, item: &Fields, kind: &str) -> Result<Namespace, Refusal> {
+        let given = self.given_vhost(item, kind)?;
+        self.call.any_vhost(&given).ok_or_else(|| no_vhost(&given))
+    }
+
+    fn given_vhost(&self, item: &Fields, kind: &str) -> Result<String, Refusal> {
+        match self.vhost {
+            Some(vhost) => Ok(vhost.to_owned()),
+            None => name(item, kind, "vhost"),
+        }
     }
 
     async fn client(&mut self, vhost: &Namespace) -> Result<&mut Client, Refusal> {
@@ -334,6 +352,11 @@ impl Import<'_> {
         }
         self.clients.get_mut(vhost).ok_or_else(Refusal::starting)
     }
+}
+
+fn no_vhost(name: &str) -> Refusal {
+    let reason = format!("Please create virtual host \"{name}\" prior to importing definitions.");
+    Refusal::bad_request(reason)
 }
 
 /// Returns a text that an item must have.

@@ -34,6 +34,15 @@ const WHOLE: [&str; 7] = [
     "queues/detailed",
     "vhosts",
 ];
+/// Lists of RabbitMQ's definitions of which each cell has a part.
+const DEFINED: [&str; 6] = [
+    "bindings",
+    "exchanges",
+    "parameters",
+    "policies",
+    "queues",
+    "vhosts",
+];
 /// Numbers of the overview of which each cell has its own; others are of the node, or the same in all cells.
 const SUMMED: [(&str, &[&str]); 2] = [
     ("totals", &["queues", "ready", "in_flight", "consumers"]),
@@ -76,6 +85,8 @@ pub(super) enum Gathered {
         wants_cursors: bool,
     },
     Whole,
+    /// Definitions in RabbitMQ's form.
+    Definitions,
     Overview,
     Search {
         /// Part of the name, in lower case.
@@ -98,6 +109,9 @@ impl Gathered {
         let number = |key| text(key)?.parse::<usize>().ok();
         if path == "/v1/overview" {
             return Some(Self::Overview);
+        }
+        if path == "/api/definitions" && !has("vhost") {
+            return Some(Self::Definitions);
         }
         if path == "/v1/search" {
             return Some(Self::Search {
@@ -169,6 +183,7 @@ impl Forward {
         }
         let all = match list {
             Gathered::Whole => joined(&own, &answers)?,
+            Gathered::Definitions => definitions(&own, &answers)?,
             Gathered::Overview => overview(&own, answers)?,
             Gathered::Search { part, count } => found((&part, count), &own, answers)?,
             Gathered::Pages {
@@ -249,6 +264,25 @@ fn joined(own: &[u8], answers: &Answers) -> Result<Vec<u8>, Problem> {
     }
     parts.retain(|part| !part.is_empty());
     Ok([b"[", &*parts.join(&b","[..]), b"]\n"].concat())
+}
+
+/// Joins definitions: things of virtual hosts are of all cells, others of the first one. A document without
+/// the things of some cells looks whole, so there is none.
+fn definitions(own: &[u8], answers: &Answers) -> Result<Vec<u8>, Problem> {
+    let mut own = read::<Value>(own)?;
+    for (cell, answer) in answers {
+        let other = answer.as_ref().and_then(|answer| read::<Value>(answer).ok());
+        let mut other = other.ok_or_else(|| slot::not_serving(format!("cell {cell} does not answer")))?;
+        for list in DEFINED {
+            let [Some(Value::Array(own)), Some(Value::Array(other))] =
+                [&mut own, &mut other].map(|of| of.get_mut(list))
+            else {
+                return Err(slot::not_serving(format!("cell {cell} has no {list}")));
+            };
+            own.append(other);
+        }
+    }
+    json(&own)
 }
 
 /// Returns the entries of a list as they stand there. `None` if it is none.
@@ -384,6 +418,9 @@ mod tests {
             ("/api/queues?page=1", None),
             ("/api/queues/shop", None),
             ("/api/users", None),
+            ("/api/definitions", Some(Gathered::Definitions)),
+            ("/api/definitions?vhost=shop", None),
+            ("/api/definitions/shop", None),
             ("/v1/overview", Some(Gathered::Overview)),
             ("/v1/overview?cell=1", None),
             (
@@ -453,6 +490,27 @@ mod tests {
         for missing in [None, list("{}")] {
             let why = joined(b"[1]", &vec![(1, list("[]")), (7, missing)]).unwrap_err();
             assert!(why.detail.contains("cell 7"), "{}", why.detail);
+        }
+    }
+
+    #[test]
+    fn definitions_are_whole_or_none() {
+        let of = |name: &str| {
+            let lists = DEFINED.map(|list| (list, json!([{ "name": name }])));
+            let mut document = json!({ "users": [name] });
+            let lists = lists.map(|(list, items)| (list.to_owned(), items));
+            document.as_object_mut().unwrap().extend(lists);
+            Some(Bytes::from(document.to_string()))
+        };
+        let own = of("a").unwrap();
+        let joined = definitions(&own, &vec![(1, of("b")), (2, of("c"))]).unwrap();
+        let joined: Value = serde_json::from_slice(&joined).unwrap();
+        let names = json!([{ "name": "a" }, { "name": "b" }, { "name": "c" }]);
+        assert_eq!(joined["queues"], names);
+        assert_eq!(joined["users"], json!(["a"]));
+        for missing in [None, Some(Bytes::from_static(b"{}"))] {
+            let why = definitions(&own, &vec![(1, of("b")), (2, missing)]).unwrap_err();
+            assert!(why.detail.contains("cell 2"), "{}", why.detail);
         }
     }
 

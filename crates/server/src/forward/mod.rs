@@ -6,6 +6,7 @@
 //! | `/api/KIND/VHOST/…`, for things in virtual hosts | that of the virtual host |
 //! | `GET …?cell=NUMBER` | the given one |
 //! | lists of things in namespaces without a namespace (`gather`) | all |
+//! | `POST /api/definitions`, which are split (`import`) | all |
 //! | all others | the first one |
 //!
 //! A WebSocket goes on at the owner of its namespace's cell (`tunnel`).
@@ -14,6 +15,7 @@
 //! owner is told of the caller (`stafett_admin::passed`), and decides by its copy of them.
 
 mod gather;
+mod import;
 mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -89,6 +91,7 @@ async fn serve(State(forward): State<Forward>, mut request: Request, next: Next)
                 Ok(next.run(request).await)
             }
         }
+        Ok(0) if cells > 1 && import::is_one(&request) => forward.import(cells, request, next).await,
         Ok(0) => Ok(next.run(request).await),
         Ok(cell) => forward.pass(cell, request).await,
         Err(problem) => Err(problem),
@@ -129,6 +132,11 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
     let [version, kind, name] = std::array::from_fn(|_| segments.next());
     let namespace = match (version, kind) {
         (Some("v1"), Some("users")) => None,
+        // An import makes each thing through its owner.
+        (Some("v1"), Some("definitions")) if method != Method::GET => None,
+        (Some("api"), Some("definitions")) if name.is_none() => {
+            value(uri, "vhost").map(|text| text.replace('+', " "))
+        }
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
         (Some("v1"), _) => value(uri, "namespace").map(|text| text.replace('+', " ")),
         // A list of all virtual hosts.
@@ -240,6 +248,20 @@ mod tests {
         ] {
             assert_eq!(cell(&Method::GET, uri), Ok(expected), "{uri}");
             assert_eq!(cell(&Method::PUT, uri), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn imports_go_by_their_things() {
+        let import = "/v1/definitions?namespace=shop";
+        assert_eq!(cell(&Method::GET, import), Ok(9));
+        assert_eq!(cell(&Method::POST, import), Ok(0));
+        for (uri, expected) in [
+            ("/api/definitions", 0),
+            ("/api/definitions?vhost=shop", 9),
+            ("/api/definitions/shop", 9),
+        ] {
+            assert_eq!(cell(&Method::POST, uri), Ok(expected), "{uri}");
         }
     }
 

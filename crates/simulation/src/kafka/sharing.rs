@@ -30,6 +30,9 @@ const GROUPS: u8 = 2;
 /// Number of members, in turn of the groups.
 const MEMBERS: u8 = 5;
 
+/// Milliseconds in which the broker notices the end of connections.
+const NOTICED_MS: i64 = 60;
+
 /// Kinds of acknowledgements.
 const GAP: i8 = 0;
 const ACCEPT: i8 = 1;
@@ -263,6 +266,7 @@ impl Sharing {
         now_ms: i64,
         notes: &mut Vec<String>,
     ) -> Result<(), Finding> {
+        self.deliveries.now_ms = now_ms;
         let mut context = Context {
             topics,
             ledger,

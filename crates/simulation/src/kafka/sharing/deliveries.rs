@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{GAP, GROUPS, RELEASE, RENEW, Rules};
+use super::{GAP, GROUPS, NOTICED_MS, RELEASE, RENEW, Rules};
 use crate::ledger::LogKey;
 use crate::world::Finding;
 
@@ -27,8 +27,26 @@ struct Delivered {
     most: u32,
     /// Deliveries that are stored.
     stored: u32,
-    /// Unanswered fetches of the group before its last delivery.
+    /// Unanswered fetches of the group that were over before its last delivery.
     unseen: u32,
+}
+
+/// Fetches of a group without an answer: each may have taken any records.
+#[derive(Debug, Clone, Default)]
+struct Unseen {
+    count: u32,
+    /// When the connections of the last ones ended. The broker may not have noticed yet, and still takes
+    /// records for them.
+    ended_ms: Vec<i64>,
+}
+
+impl Unseen {
+    /// Returns the number of fetches that take no records any more.
+    fn over(&self, now_ms: i64) -> u32 {
+        let going_on = self.ended_ms.iter().filter(|ended| now_ms < **ended + NOTICED_MS);
+        let going_on = u32::try_from(going_on.count()).unwrap_or(u32::MAX);
+        self.count.saturating_sub(going_on)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +88,10 @@ pub(super) struct Delivery {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Deliveries {
     places: BTreeMap<PlaceKey, BTreeMap<u64, Delivered>>,
-    /// Fetches without an answer, by group: they may have taken any records.
-    unseen: [u32; GROUPS as usize],
+    /// Fetches without an answer, by group.
+    unseen: [Unseen; GROUPS as usize],
+    /// Time of the last turn.
+    pub(super) now_ms: i64,
     /// True while the program stops: connections end one by one, so a record goes on to a second member,
     /// whose answer may be read first.
     pub(super) is_stopping: bool,
@@ -80,8 +100,10 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    fn unseen(&self, group: u8) -> u32 {
-        self.unseen.get(usize::from(group)).copied().unwrap_or(0)
+    /// Returns the number of unanswered fetches of a group, and of those that are over.
+    fn unseen(&self, group: u8) -> (u32, u32) {
+        let unseen = self.unseen.get(usize::from(group));
+        unseen.map_or((0, 0), |unseen| (unseen.count, unseen.over(self.now_ms)))
     }
 
     fn record(&mut self, key: PlaceKey, offset: u64) -> &mut Delivered {
@@ -105,7 +127,7 @@ impl Deliveries {
         (sent_ms, now_ms): (i64, i64),
         rules: &Rules,
     ) -> Result<(), Finding> {
-        let (unseen, is_stopping) = (self.unseen(key.0), self.is_stopping);
+        let ((unseen, over), is_stopping) = (self.unseen(key.0), self.is_stopping);
         let Delivery {
             offset,
             count,
@@ -147,7 +169,7 @@ impl Deliveries {
             least: count,
             most: count,
             stored: record.stored,
-            unseen,
+            unseen: over,
         };
         Ok(())
     }
@@ -280,8 +302,11 @@ impl Deliveries {
 
     /// Handles the end of a member, or of its session: its records come again.
     pub(super) fn on_left(&mut self, group: u8, holder: Holder, unanswered_fetches: u32) {
+        let now_ms = self.now_ms;
         if let Some(unseen) = self.unseen.get_mut(usize::from(group)) {
-            *unseen += unanswered_fetches;
+            unseen.ended_ms.retain(|ended| now_ms < *ended + NOTICED_MS);
+            unseen.count += unanswered_fetches;
+            unseen.ended_ms.extend((0..unanswered_fetches).map(|_| now_ms));
         }
         let mine = self.places.iter_mut().filter(|((of, _), _)| *of == group);
         for record in mine.flat_map(|(_, place)| place.values_mut()) {
@@ -295,6 +320,7 @@ impl Deliveries {
 
     /// Handles the end of the program. `is_clean`: all deliveries are counted.
     pub(super) fn on_death(&mut self, is_clean: bool) {
+        self.unseen.iter_mut().for_each(|unseen| unseen.ended_ms.clear());
         for record in self.places.values_mut().flat_map(BTreeMap::values_mut) {
             if let Fate::Held(hold) = record.fate {
                 record.fate = hold.sent.map_or(Fate::Free, |_| Fate::Doubtful);
@@ -312,7 +338,7 @@ impl Deliveries {
             || self.emptied.get(&key).copied().unwrap_or(0),
             |record| record.unseen,
         );
-        let most = record.map_or(0, |record| record.most) + (self.unseen(key.0) - since);
+        let most = record.map_or(0, |record| record.most) + (self.unseen(key.0).0 - since);
         let is_settled = record.is_some_and(|record| matches!(record.fate, Fate::Settled | Fate::Doubtful));
         if is_settled || most >= rules.deliveries_max {
             return Ok(());
@@ -324,8 +350,8 @@ impl Deliveries {
 
     /// Records that a place was emptied.
     pub(super) fn on_emptied(&mut self, key: PlaceKey) {
-        let unseen = self.unseen(key.0);
-        self.emptied.insert(key, unseen);
+        let (_, over) = self.unseen(key.0);
+        self.emptied.insert(key, over);
     }
 }
 
@@ -381,6 +407,17 @@ mod tests {
         all.on_settled(KEY, (0, 0), &settled, 0, &RULES).unwrap();
         all.on_death(false);
         assert!(!take(&mut all, (1, 0), 2, 500));
+    }
+
+    #[test]
+    fn a_fetch_whose_end_is_not_noticed_may_still_take_records() {
+        let mut all = Deliveries::default();
+        all.on_left(0, (1, 0), 1);
+        let mut later = all.clone();
+        assert!(take(&mut all, (0, 0), 1, 0) && take(&mut all.clone(), (2, 0), 3, 100));
+        later.now_ms = NOTICED_MS;
+        assert!(take(&mut later, (0, 0), 1, 0) && !take(&mut later.clone(), (2, 0), 3, 100));
+        assert!(take(&mut later, (2, 0), 2, 100));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use stafett_kafka_wire::messages::ShareFetchResponse;
 
 use super::requests::{Shape, VERSION, configs, describe, fetch, outcomes};
 use super::{
-    ACCEPT, Asked, Context, GROUPS, Holder, MEMBERS, REJECT, RELEASE, RENEW, Sent, Sharing, requests, rules,
+    ACCEPT, Asked, Context, GROUPS, Holder, MEMBERS, NOTICED_MS, REJECT, RELEASE, RENEW, Sent, Sharing,
+    requests, rules,
 };
 use crate::kafka::consumers::Owned;
 use crate::kafka::{Kafka, Known};
@@ -16,8 +17,6 @@ use crate::server::Server;
 use crate::steps::PARTITIONS;
 use crate::world::{Broken, Finding, World};
 
-/// Milliseconds in which the broker notices the end of connections.
-const NOTICED_MS: u64 = 60;
 /// Fetches after which a group must have taken everything.
 const ROUNDS: i32 = 2_000;
 /// Bounds of the fetches that take everything.
@@ -258,7 +257,7 @@ impl World {
         for member in members.iter_mut().filter(|member| member.group() == group) {
             member.cut(deliveries);
         }
-        self.rest(server, NOTICED_MS).await?;
+        self.rest(server, NOTICED_MS.unsigned_abs()).await?;
         if self.may_refuse || self.has_failed() {
             return Ok(());
         }
