@@ -72,6 +72,8 @@ const FOUND: usize = 20;
 const BACKLOGS: usize = 10;
 /// Time for the answer of another owner. Entries of one that takes longer are missing.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Time for definitions, which are whole or none.
+const DEFINITIONS_MAX: Duration = Duration::from_secs(30);
 /// Largest answer of another cell.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
@@ -173,7 +175,13 @@ impl Forward {
         if !own.status().is_success() {
             return Ok(own);
         }
-        let asked = self.ask_others(cells, &parts);
+        let answer_max = match list {
+            Gathered::Definitions => DEFINITIONS_MAX,
+            Gathered::Pages { .. } | Gathered::Whole | Gathered::Overview | Gathered::Search { .. } => {
+                ANSWER_MAX
+            }
+        };
+        let asked = self.ask_others(cells, &parts, answer_max);
         let (mut parts, body) = own.into_parts();
         parts.headers.remove(header::CONTENT_LENGTH);
         let own = to_bytes(body, usize::MAX).await.map_err(|_| slot::closed())?;
@@ -202,7 +210,7 @@ impl Forward {
     }
 
     /// Begins to ask all cells but the first.
-    fn ask_others(&self, cells: u32, parts: &Parts) -> Vec<(u32, Asking)> {
+    fn ask_others(&self, cells: u32, parts: &Parts, answer_max: Duration) -> Vec<(u32, Asking)> {
         let view = self.member.view();
         let ask = |cell| {
             let asked = Request::from_parts(parts.clone(), Body::empty());
@@ -220,7 +228,7 @@ impl Forward {
                 if !is_owned {
                     return None;
                 }
-                timeout(ANSWER_MAX, answer).await.ok()?
+                timeout(answer_max, answer).await.ok()?
             };
             (cell, self.tasks.spawn(asking))
         };

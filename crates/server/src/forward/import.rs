@@ -22,8 +22,15 @@ const DOCUMENT: Limit = Limit {
     bytes_max: 20_000_000,
     setting: "of definitions",
 };
-/// Lists of things that a cell has of its own, but `vhosts`. Rights and limits are the first cell's.
-const OF_CELLS: [&str; 4] = ["policies", "exchanges", "queues", "bindings"];
+/// Lists of things that a cell has of its own. Rights and limits are the first cell's.
+const OF_CELLS: [&str; 6] = [
+    "bindings",
+    "exchanges",
+    "parameters",
+    "policies",
+    "queues",
+    "vhosts",
+];
 /// Component of the parameters that are operator policies.
 const OPERATOR_POLICY: &str = "operator_policy";
 
@@ -40,58 +47,46 @@ pub(super) fn is_one(request: &Request) -> bool {
 struct Split {
     /// That of the first cell, with everything that is none of others.
     first: Fields,
-    /// Other cells: their virtual hosts, and the things in these.
-    others: BTreeMap<u32, (Fields, Fields)>,
+    others: BTreeMap<u32, Fields>,
 }
 
 impl Split {
     fn of(document: Fields, cells: u32) -> Self {
         let mut split = Self::default();
         for (kind, value) in document {
-            let (field, is_split) = match kind.as_str() {
-                "vhosts" => ("name", true),
-                "parameters" => ("vhost", true),
-                kind => ("vhost", OF_CELLS.contains(&kind)),
-            };
-            let Value::Array(items) = value else {
-                split.first.insert(kind, value);
-                continue;
-            };
-            if !is_split {
-                split.first.insert(kind, items.into());
-                continue;
-            }
-            for item in items {
-                let is_of_first = kind == "parameters"
-                    && item
-                        .get("component")
-                        .is_none_or(|component| component != OPERATOR_POLICY);
-                let name = item.get(field).and_then(Value::as_str).filter(|_| !is_of_first);
-                let list = split.fields(name.map_or(0, |name| home(name, cells)), kind == "vhosts");
-                let list = list
-                    .entry(kind.as_str())
-                    .or_insert_with(|| Value::Array(Vec::new()));
-                if let Some(list) = list.as_array_mut() {
-                    list.push(item);
+            let field = if kind == "vhosts" { "name" } else { "vhost" };
+            match value {
+                Value::Array(items) if OF_CELLS.contains(&kind.as_str()) => {
+                    for item in items {
+                        let is_of_first = kind == "parameters"
+                            && item
+                                .get("component")
+                                .is_none_or(|component| component != OPERATOR_POLICY);
+                        let name = item.get(field).and_then(Value::as_str).filter(|_| !is_of_first);
+                        let fields = match name.map_or(0, |name| home(name, cells)) {
+                            0 => &mut split.first,
+                            cell => split.others.entry(cell).or_default(),
+                        };
+                        let list = fields
+                            .entry(kind.as_str())
+                            .or_insert_with(|| Value::Array(Vec::new()));
+                        if let Some(list) = list.as_array_mut() {
+                            list.push(item);
+                        }
+                    }
+                }
+                value => {
+                    split.first.insert(kind, value);
                 }
             }
         }
         split
     }
-
-    /// Returns the document of a cell, or the one with its virtual hosts.
-    fn fields(&mut self, cell: u32, are_hosts: bool) -> &mut Fields {
-        if cell == 0 {
-            return &mut self.first;
-        }
-        let (hosts, rest) = self.others.entry(cell).or_default();
-        if are_hosts { hosts } else { rest }
-    }
 }
 
 impl Forward {
-    /// Has all cells import their parts of a document: virtual hosts first, as rights name them. The first
-    /// refusal ends it; things made until then stay, as at a single broker.
+    /// Has all cells import their parts of a document, the first one last: its users can end the rights of
+    /// the caller. The first refusal ends it; things made until then stay, as at a single broker.
     pub(super) async fn import(&self, cells: u32, request: Request, next: Next) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
         // Its share of the memory for requests is held with it.
@@ -104,22 +99,16 @@ impl Forward {
         parts.headers.remove(header::CONTENT_LENGTH);
         let json = HeaderValue::from_static("application/json");
         parts.headers.insert(header::CONTENT_TYPE, json);
-        let text = |fields: &Fields| Bytes::from(Value::Object(fields.clone()).to_string());
-        let split = Split::of(fields, cells);
-        for (cell, (hosts, _)) in &split.others {
-            let answer = self.pass(*cell, with(&parts, text(hosts))).await?;
+        let Split { first, others } = Split::of(fields, cells);
+        for (cell, fields) in others {
+            let part = Bytes::from(Value::Object(fields).to_string());
+            let answer = self.pass(cell, with(&parts, part)).await?;
             if !answer.status().is_success() {
                 return Ok(answer);
             }
         }
-        let mut answer = next.run(with(&parts, text(&split.first))).await;
-        for (cell, (_, rest)) in &split.others {
-            if !answer.status().is_success() {
-                break;
-            }
-            answer = self.pass(*cell, with(&parts, text(rest))).await?;
-        }
-        Ok(answer)
+        let part = Bytes::from(Value::Object(first).to_string());
+        Ok(next.run(with(&parts, part)).await)
     }
 }
 
@@ -153,15 +142,12 @@ mod tests {
             "parameters": [{ "component": "vhost-limits", "vhost": "a", "name": "limits" }],
         });
         assert_eq!(split.first, object(first));
-        let (hosts, rest) = &split.others[&9];
-        assert_eq!(*hosts, object(json!({ "vhosts": [{ "name": "shop" }] })));
-        assert_eq!(
-            *rest,
-            object(json!({ "queues": [{ "name": "q", "vhost": "shop" }] }))
-        );
-        let (_, rest) = &split.others[&12];
+        let shop = json!({
+            "queues": [{ "name": "q", "vhost": "shop" }],
+            "vhosts": [{ "name": "shop" }],
+        });
         let policy = json!({ "component": "operator_policy", "vhost": "a", "name": "p" });
-        assert_eq!(*rest, object(json!({ "parameters": [policy] })));
-        assert_eq!(split.others.len(), 2);
+        let a = json!({ "parameters": [policy], "vhosts": [{ "name": "a" }] });
+        assert_eq!(split.others, [(9, object(shop)), (12, object(a))].into());
     }
 }
