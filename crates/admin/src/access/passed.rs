@@ -50,6 +50,12 @@ pub fn forget(headers: &mut HeaderMap) {
     headers.remove(HEADER);
 }
 
+/// Returns the address of the client that a request of the broker's own is made for.
+pub fn client(request: &Request) -> Option<IpAddr> {
+    let caller = request.extensions().get::<Arc<Caller>>();
+    caller.map(|caller| caller.peer())
+}
+
 /// Notes the caller of a request that goes to another node. `epoch` is that of this broker.
 pub async fn note(broker: &Slot<Broker>, epoch: u64, request: &mut Request) {
     forget(request.headers_mut());

@@ -112,7 +112,7 @@ impl Gathered {
         if path == "/v1/overview" {
             return Some(Self::Overview);
         }
-        if path == "/api/definitions" && !has("vhost") {
+        if path == "/api/definitions" {
             return Some(Self::Definitions);
         }
         if path == "/v1/search" {
@@ -427,7 +427,6 @@ mod tests {
             ("/api/queues/shop", None),
             ("/api/users", None),
             ("/api/definitions", Some(Gathered::Definitions)),
-            ("/api/definitions?vhost=shop", None),
             ("/api/definitions/shop", None),
             ("/v1/overview", Some(Gathered::Overview)),
             ("/v1/overview?cell=1", None),

@@ -36,6 +36,19 @@ const OPERATOR_POLICY: &str = "operator_policy";
 
 type Fields = Map<String, Value>;
 
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Returns a request with another body.
+fn with(parts: &Parts, body: Bytes) -> Request {
+    let mut request = Request::from_parts(parts.clone(), Body::empty());
+    request.headers_mut().remove(header::TRANSFER_ENCODING);
+    request
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, body.len().into());
+    *request.body_mut() = body.into();
+    request
+}
+
 /// Returns true for an import into all virtual hosts.
 pub(super) fn is_one(request: &Request) -> bool {
     let is_of_all = request.uri().path() == PATH && super::value(request.uri(), "vhost").is_none();
@@ -54,29 +67,22 @@ impl Split {
     fn of(document: Fields, cells: u32) -> Self {
         let mut split = Self::default();
         for (kind, value) in document {
-            let field = if kind == "vhosts" { "name" } else { "vhost" };
-            match value {
-                Value::Array(items) if OF_CELLS.contains(&kind.as_str()) => {
-                    for item in items {
-                        let is_of_first = kind == "parameters"
-                            && item
-                                .get("component")
-                                .is_none_or(|component| component != OPERATOR_POLICY);
-                        let name = item.get(field).and_then(Value::as_str).filter(|_| !is_of_first);
-                        let fields = match name.map_or(0, |name| home(name, cells)) {
-                            0 => &mut split.first,
-                            cell => split.others.entry(cell).or_default(),
-                        };
-                        let list = fields
-                            .entry(kind.as_str())
-                            .or_insert_with(|| Value::Array(Vec::new()));
-                        if let Some(list) = list.as_array_mut() {
-                            list.push(item);
-                        }
-                    }
-                }
-                value => {
-                    split.first.insert(kind, value);
+            let is_split = OF_CELLS.contains(&kind.as_str());
+            let Value::Array(items) = value else {
+                split.first.insert(kind, value);
+                continue;
+            };
+            for item in items {
+                let cell = if is_split { cell_of(&kind, &item, cells) } else { 0 };
+                let fields = match cell {
+                    0 => &mut split.first,
+                    cell => split.others.entry(cell).or_default(),
+                };
+                let list = fields
+                    .entry(kind.as_str())
+                    .or_insert_with(|| Value::Array(Vec::new()));
+                if let Some(list) = list.as_array_mut() {
+                    list.push(item);
                 }
             }
         }
@@ -84,21 +90,35 @@ impl Split {
     }
 }
 
+/// Returns the cell of a thing. One that names no virtual host is refused by the first cell.
+fn cell_of(kind: &str, item: &Value, cells: u32) -> u32 {
+    let field = if kind == "vhosts" { "name" } else { "vhost" };
+    let component = item.get("component").and_then(Value::as_str);
+    if kind == "parameters" && component != Some(OPERATOR_POLICY) {
+        return 0;
+    }
+    let name = item.get(field).and_then(Value::as_str);
+    name.map_or(0, |name| home(name, cells))
+}
+
 impl Forward {
     /// Has all cells import their parts of a document, the first one last: its users can end the rights of
     /// the caller. The first refusal ends it; things made until then stay, as at a single broker.
     pub(super) async fn import(&self, cells: u32, request: Request, next: Next) -> Result<Response, Problem> {
         let (mut parts, body) = request.into_parts();
-        // Its share of the memory for requests is held with it.
-        let document = body::read(Request::from_parts(parts.clone(), body), DOCUMENT).await?;
-        let with = |parts: &Parts, body: Bytes| Request::from_parts(parts.clone(), Body::from(body));
+        let given = parts.clone();
+        parts.headers.insert(header::CONTENT_TYPE, JSON);
+        // An empty document makes nothing. A caller that may not import it may not have this one read either.
+        let allowed = next.clone().run(with(&parts, Bytes::from_static(b"{}"))).await;
+        if !allowed.status().is_success() {
+            return Ok(allowed);
+        }
+        let document = body::read(Request::from_parts(given.clone(), body), DOCUMENT).await?;
         // The first cell says why a document is none.
-        let Some(fields) = definitions_of(&parts.headers, document.bytes()) else {
-            return Ok(next.run(with(&parts, document.bytes().clone())).await);
+        let Some(fields) = definitions_of(&given.headers, document.bytes()) else {
+            return Ok(next.run(with(&given, document.bytes().clone())).await);
         };
-        parts.headers.remove(header::CONTENT_LENGTH);
-        let json = HeaderValue::from_static("application/json");
-        parts.headers.insert(header::CONTENT_TYPE, json);
+        drop(document);
         let Split { first, others } = Split::of(fields, cells);
         for (cell, fields) in others {
             let part = Bytes::from(Value::Object(fields).to_string());

@@ -134,7 +134,7 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
         (Some("v1"), Some("users")) => None,
         // An import makes each thing through its owner.
         (Some("v1"), Some("definitions")) if method != Method::GET => None,
-        (Some("api"), Some("definitions")) if name.is_none() => {
+        (Some("api"), Some("definitions")) if name.is_none() && method == Method::POST => {
             value(uri, "vhost").map(|text| text.replace('+', " "))
         }
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
@@ -183,7 +183,8 @@ fn clean(headers: &mut HeaderMap) {
 impl Forward {
     /// Has the owner of a cell answer a request.
     async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
-        let client = server::peer(&request).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let client = passed::client(&request).or_else(|| server::peer(&request));
+        let client = client.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         passed::note(&self.broker, self.member.epoch(), &mut request).await;
         let client = SocketAddr::new(client, 0);
         let reached = self.member.reach_owner(cell, "http", client).await;
