@@ -59,5 +59,5 @@ mod traced;
 
 pub use front_end::{Amqp, add_hooks};
 pub use homes::{AccessVersion, Home, Homes, PassedConnections, Reached};
-pub use management::{ManagedNode, Management, NodeFacts, definitions_of};
+pub use management::{ManagedNode, Management, NodeFacts, PASSED_OVER, definitions_of, passed_over_header};
 pub use settings::AmqpSettings;

@@ -120,7 +120,8 @@ def check_definitions(node):
     assert ask("DELETE", f"/v1/topics/of-node-{node}", node=node)[0] == 200
     assert [queue["name"] for queue in ask("GET", "/v1/definitions?namespace=shop", node=node)[1]["queues"]] == ["jobs", "more", "one"]
 
-    status, document = ask("GET", "/api/definitions", node=node)
+    status, document = ask("GET", "/api/all-configuration", node=node)
+    assert document == ask("GET", "/api/definitions", node=node)[1]
     queues = sorted((queue["vhost"], queue["name"]) for queue in document["queues"])
     assert queues == sorted([("shop", "one")] + [(host, name) for host in HOSTS for name in ["jobs", "more"]]), (status, queues)
     for host, name in [("shop", "one")] + [(host, "more") for host in HOSTS]:
@@ -128,7 +129,7 @@ def check_definitions(node):
     assert ask("DELETE", "/api/vhosts/shop-5", node=node)[0] == 404
     document["vhosts"].append({"name": "shop-5"})
     document["permissions"] += [{"user": "guest", "vhost": "shop-5", "configure": ".*", "write": ".*", "read": ".*"}]
-    assert ask("POST", "/api/definitions", document, node)[0] == 204
+    assert ask("POST", "/api/definitions/", document, node)[0] == 204
     for host, name in [("shop", "one")] + [(host, "more") for host in HOSTS]:
         assert ask("DELETE", f"/v1/queues/{name}?namespace={host}", node=node)[0] == 200, (host, name)
     assert ask("DELETE", "/api/vhosts/shop-5", node=node)[0] == 204

@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Header of the answer with the kinds of items that were passed over.
-const PASSED_OVER: &str = "stafett-passed-over";
+pub const PASSED_OVER: &str = "stafett-passed-over";
 /// Kinds of items that have no meaning here.
 const WITHOUT_MEANING: [&str; 4] = ["policies", "parameters", "global_parameters", "limits"];
 
@@ -62,14 +62,21 @@ pub(super) async fn run(call: &Call, vhost: Option<&str>) -> Answered {
         }
     }
     let mut response = changed(false);
-    let passed_over = passed_over(&fields)?;
-    if !passed_over.is_empty() {
-        tracing::warn!(%passed_over, "definitions without a meaning here were passed over");
-        if let Ok(passed_over) = HeaderValue::from_str(&passed_over) {
-            response.headers_mut().insert(PASSED_OVER, passed_over);
-        }
+    passed_over(&fields)?;
+    if let Some(passed_over) = passed_over_header(&fields) {
+        tracing::warn!(
+            ?passed_over,
+            "definitions without a meaning here were passed over"
+        );
+        response.headers_mut().insert(PASSED_OVER, passed_over);
     }
     Ok(response)
+}
+
+/// Returns the value of the header [`PASSED_OVER`] for a document. `None` if nothing of it is passed over.
+pub fn passed_over_header(fields: &Map<String, Value>) -> Option<HeaderValue> {
+    let kinds = passed_over(fields).ok().filter(|kinds| !kinds.is_empty())?;
+    HeaderValue::from_str(&kinds).ok()
 }
 
 /// Returns the fields of the body.

@@ -63,7 +63,7 @@ use tokio::task::spawn_blocking;
 use crate::auth::{self, AuthError, Credentials, LoggedIn};
 use crate::context::AmqpContext;
 use call::Call;
-pub use import::definitions_of;
+pub use import::{PASSED_OVER, definitions_of, passed_over_header};
 use refusal::{Answered, Refusal};
 
 /// Version whose behaviour is offered: tools decide by it.

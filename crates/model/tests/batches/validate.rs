@@ -266,6 +266,26 @@ fn a_max_timestamp_before_the_first_record_is_put_right_however_it_is_compressed
     }
 }
 
+/// A batch that fuzzing found: its record is 17 ms before the base timestamp, and compressed.
+const BEFORE_ITS_BASE: &str = "000000000000000000000051ffffffff02be441247000200000000000000000000ffffffffffffff2b03e8ffff\
+    ffffffffffffffffffffffff0000000182534e415050590000000001000000010000000c0a2412002100066b65\
+    790000";
+
+#[test]
+fn records_before_the_base_timestamp_are_kept_with_their_own_time() {
+    let found: Vec<u8> = (0..BEFORE_ITS_BASE.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&BEFORE_ITS_BASE[at..at + 2], 16).unwrap())
+        .collect();
+    let (batch, header) = sole_batch(&edit(&found, 27, &65_535_i64.to_be_bytes()), &LIMITS).unwrap();
+    assert_eq!(header.max_timestamp, 65_518);
+    assert_eq!(validate_deep(&batch, &LIMITS), Ok(header));
+    assert!(
+        matches!(refusal(&batch), BatchError::Timestamps { .. }),
+        "unless it is walked"
+    );
+}
+
 #[test]
 fn an_idempotent_producer_needs_epoch_and_sequence() {
     for (epoch, sequence, sound) in [(0, 0, true), (-1, 0, false), (0, -1, false), (9, i32::MAX, true)] {

@@ -20,7 +20,7 @@ use stafett_http::{Problem, slot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Forward, value};
+use super::{Forward, is_definitions, value};
 
 /// Lists of this API, in pages.
 const PAGED: [&str; 5] = ["bindings", "exchanges", "namespaces", "policies", "queues"];
@@ -34,8 +34,8 @@ const WHOLE: [&str; 7] = [
     "queues/detailed",
     "vhosts",
 ];
-/// Lists of RabbitMQ's definitions of which each cell has a part.
-const DEFINED: [&str; 6] = [
+/// Lists of RabbitMQ's definitions of which each cell has a part. Rights and limits are the first cell's.
+pub(super) const DEFINED: [&str; 6] = [
     "bindings",
     "exchanges",
     "parameters",
@@ -112,7 +112,7 @@ impl Gathered {
         if path == "/v1/overview" {
             return Some(Self::Overview);
         }
-        if path == "/api/definitions" {
+        if is_definitions(uri) {
             return Some(Self::Definitions);
         }
         if path == "/v1/search" {
@@ -427,7 +427,10 @@ mod tests {
             ("/api/queues/shop", None),
             ("/api/users", None),
             ("/api/definitions", Some(Gathered::Definitions)),
+            ("/api/definitions/", Some(Gathered::Definitions)),
+            ("/api/all-configuration", Some(Gathered::Definitions)),
             ("/api/definitions/shop", None),
+            ("/api/definitions//", None),
             ("/v1/overview", Some(Gathered::Overview)),
             ("/v1/overview?cell=1", None),
             (

@@ -9,28 +9,19 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde_json::{Map, Value};
-use stafett_amqp::definitions_of;
+use stafett_amqp::{PASSED_OVER, definitions_of, passed_over_header};
 use stafett_http::Problem;
 use stafett_http::body::{self, Limit};
 
-use super::Forward;
+use super::gather::DEFINED;
+use super::{Forward, is_definitions, value};
 use crate::cluster::home;
 
-const PATH: &str = "/api/definitions";
 /// Bound on a document.
 const DOCUMENT: Limit = Limit {
     bytes_max: 20_000_000,
     setting: "of definitions",
 };
-/// Lists of things that a cell has of its own. Rights and limits are the first cell's.
-const OF_CELLS: [&str; 6] = [
-    "bindings",
-    "exchanges",
-    "parameters",
-    "policies",
-    "queues",
-    "vhosts",
-];
 /// Component of the parameters that are operator policies.
 const OPERATOR_POLICY: &str = "operator_policy";
 
@@ -51,7 +42,7 @@ fn with(parts: &Parts, body: Bytes) -> Request {
 
 /// Returns true for an import into all virtual hosts.
 pub(super) fn is_one(request: &Request) -> bool {
-    let is_of_all = request.uri().path() == PATH && super::value(request.uri(), "vhost").is_none();
+    let is_of_all = is_definitions(request.uri()) && value(request.uri(), "vhost").is_none();
     request.method() == Method::POST && is_of_all
 }
 
@@ -67,7 +58,7 @@ impl Split {
     fn of(document: Fields, cells: u32) -> Self {
         let mut split = Self::default();
         for (kind, value) in document {
-            let is_split = OF_CELLS.contains(&kind.as_str());
+            let is_split = DEFINED.contains(&kind.as_str());
             let Value::Array(items) = value else {
                 split.first.insert(kind, value);
                 continue;
@@ -119,6 +110,7 @@ impl Forward {
             return Ok(next.run(with(&given, document.bytes().clone())).await);
         };
         drop(document);
+        let passed_over = passed_over_header(&fields);
         let Split { first, others } = Split::of(fields, cells);
         for (cell, fields) in others {
             let part = Bytes::from(Value::Object(fields).to_string());
@@ -128,7 +120,11 @@ impl Forward {
             }
         }
         let part = Bytes::from(Value::Object(first).to_string());
-        Ok(next.run(with(&parts, part)).await)
+        let mut answer = next.run(with(&parts, part)).await;
+        if let Some(passed_over) = passed_over.filter(|_| answer.status().is_success()) {
+            answer.headers_mut().insert(PASSED_OVER, passed_over);
+        }
+        Ok(answer)
     }
 }
 

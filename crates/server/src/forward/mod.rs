@@ -121,6 +121,13 @@ fn value<'a>(uri: &'a Uri, key: &str) -> Option<&'a str> {
     pairs.find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
+/// Returns true for RabbitMQ's definitions of all virtual hosts.
+fn is_definitions(uri: &Uri) -> bool {
+    let path = uri.path();
+    let path = path.strip_suffix('/').unwrap_or(path);
+    ["/api/definitions", "/api/all-configuration"].contains(&path)
+}
+
 /// Returns the cell that a request is about.
 fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
     if let Some(cell) = value(uri, "cell").filter(|_| method == Method::GET) {
@@ -134,8 +141,9 @@ fn place(method: &Method, uri: &Uri, cells: u32) -> Result<u32, Problem> {
         (Some("v1"), Some("users")) => None,
         // An import makes each thing through its owner.
         (Some("v1"), Some("definitions")) if method != Method::GET => None,
-        (Some("api"), Some("definitions")) if name.is_none() && method == Method::POST => {
-            value(uri, "vhost").map(|text| text.replace('+', " "))
+        _ if is_definitions(uri) => {
+            let vhost = value(uri, "vhost").filter(|_| method == Method::POST);
+            vhost.map(|text| text.replace('+', " "))
         }
         (Some("v1"), Some("namespaces")) => name.map(str::to_owned),
         (Some("v1"), _) => value(uri, "namespace").map(|text| text.replace('+', " ")),
@@ -259,7 +267,8 @@ mod tests {
         assert_eq!(cell(&Method::POST, import), Ok(0));
         for (uri, expected) in [
             ("/api/definitions", 0),
-            ("/api/definitions?vhost=shop", 9),
+            ("/api/definitions/?vhost=shop", 9),
+            ("/api/all-configuration?vhost=shop", 9),
             ("/api/definitions/shop", 9),
         ] {
             assert_eq!(cell(&Method::POST, uri), Ok(expected), "{uri}");
