@@ -1,6 +1,6 @@
 //! A Java program that runs beside the test: its lines as they come, its end, and how it is ended.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Receiver;
@@ -11,6 +11,10 @@ use crate::broker::lines_of;
 
 /// Guard against a hanging test, not an expectation.
 const LIMIT: Duration = Duration::from_mins(5);
+/// Time without a line after which all stacks are there.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Lines of a log that are shown.
+const LOG_LINES: usize = 30;
 /// Options of JVMs that start quickly.
 pub(crate) const JVM: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
@@ -96,8 +100,26 @@ impl Program {
         while let Ok(line) = self.lines.recv_timeout(LIMIT.saturating_sub(begun.elapsed())) {
             lines.push(line);
         }
-        assert!(begun.elapsed() < LIMIT, "it does not end; see {}", self.log);
+        if begun.elapsed() >= LIMIT {
+            self.report_hang();
+        }
         (self.process.wait().unwrap(), lines)
+    }
+
+    /// Fails with the end of the log and with the stacks of the JVM's threads, which are the reason.
+    fn report_hang(&self) -> ! {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        // A JVM answers with the stacks of its threads, on stdout.
+        drop(rustix::process::kill_process(pid, rustix::process::Signal::QUIT));
+        let mut stacks = String::new();
+        while let Ok(line) = self.lines.recv_timeout(SILENCE) {
+            stacks.push_str(&line);
+            stacks.push('\n');
+        }
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
+        panic!("it does not end; the end of {}:\n{end}\nits threads:\n{stacks}", self.log);
     }
 }
 

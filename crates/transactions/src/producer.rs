@@ -56,6 +56,8 @@ pub(crate) struct Producer {
     pub(crate) status: Status,
     /// Instance whose transaction took too long. Its client may take the id over again.
     pub(crate) overdue: Option<Instance>,
+    /// Instance that asked for the commit of a transaction that had not begun, and is asked to repeat it.
+    pub(crate) committed_early: Option<Instance>,
     /// Logs that the transaction may append to.
     pub(crate) logs: BTreeSet<LogId>,
     /// Partitions in other cells that it may append to, each with true once that is stored.
@@ -101,6 +103,7 @@ impl Producer {
             timeout_ms,
             status: Status::Empty,
             overdue: None,
+            committed_early: None,
             logs: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             owed: None,
@@ -158,8 +161,13 @@ impl Producer {
     }
 
     /// Decides how a wish to end is answered. `bumps`: each end begins another epoch.
+    ///
+    /// The first commit of nothing by an instance is answered with [`TransactionError::Busy`], and only a
+    /// second one is refused: Kafka's Java client (seen with 4.3.1) now and then sends the commit ahead of the
+    /// batches of its transaction. When it is to repeat the commit, it sends the batches first; a refusal
+    /// would end the producer.
     pub(crate) fn end(
-        &self,
+        &mut self,
         given: Instance,
         end: TransactionEnd,
         bumps: bool,
@@ -181,7 +189,9 @@ impl Producer {
                     Ok(EndStep::Done(self.instance))
                 }
                 (Status::Ending(_), _) => Err(TransactionError::Busy),
-                _ => Err(TransactionError::NoTransaction),
+                // Its client begins anew, as with Kafka after 4.3 (KAFKA-20785); without a transaction it
+                // would end.
+                _ => Err(TransactionError::Fenced),
             };
         }
         self.check(given)?;
@@ -198,6 +208,11 @@ impl Producer {
                 Ok(EndStep::Store(next))
             }
             Status::Ending(_) => Err(TransactionError::Busy),
+            Status::Empty | Status::Ended(_)
+                if bumps && self.committed_early.replace(given) != Some(given) =>
+            {
+                Err(TransactionError::Busy)
+            }
             // It may have begun before the start; nothing of it was stored.
             Status::Empty | Status::Ended(_) if self.is_recovered && !bumps => {
                 Ok(EndStep::Done(self.instance))
@@ -338,10 +353,6 @@ mod tests {
             producer.end(FIRST, Abort, true, None),
             Err(TransactionError::NoTransaction)
         );
-        assert_eq!(
-            producer.end(next, Commit, true, None),
-            Err(TransactionError::NoTransaction)
-        );
         let after = next.next().unwrap();
         assert_eq!(producer.end(next, Abort, true, None), Ok(EndStep::Store(after)));
     }
@@ -367,15 +378,30 @@ mod tests {
         let next = FIRST.next().unwrap();
         producer.stored((next, None), Status::Ended(TransactionEnd::Abort), 1);
         producer.overdue = Some(FIRST);
-        let end = |producer: &Producer, end| producer.end(FIRST, end, true, None);
-        assert_eq!(end(&producer, TransactionEnd::Abort), Ok(EndStep::Done(next)));
-        let refused = Err(TransactionError::NoTransaction);
-        assert_eq!(end(&producer, TransactionEnd::Commit), refused);
+        let end = |producer: &mut Producer, end| producer.end(FIRST, end, true, None);
+        assert_eq!(end(&mut producer, TransactionEnd::Abort), Ok(EndStep::Done(next)));
+        let fenced = Err(TransactionError::Fenced);
+        assert_eq!(end(&mut producer, TransactionEnd::Commit), fenced);
         producer.begin(next, 20).unwrap();
-        assert_eq!(
-            end(&producer, TransactionEnd::Abort),
-            Err(TransactionError::Fenced)
-        );
+        assert_eq!(end(&mut producer, TransactionEnd::Abort), fenced);
+    }
+
+    #[test]
+    fn a_commit_ahead_of_its_batches_is_repeated_and_one_of_nothing_refused() {
+        use TransactionEnd::Commit;
+        let mut producer = ongoing();
+        let [first, second] = [FIRST.next().unwrap(), FIRST.next().unwrap().next().unwrap()];
+        producer.stored((first, Some(FIRST)), Status::Ended(Commit), 1);
+        let end = |producer: &mut Producer, given| producer.end(given, Commit, true, None);
+        assert_eq!(end(&mut producer, first), Err(TransactionError::Busy));
+        assert_eq!(end(&mut producer, FIRST), Ok(EndStep::Done(first)), "the commit before");
+        producer.begin(first, 20).unwrap();
+        assert_eq!(end(&mut producer, first), Ok(EndStep::Store(second)));
+        producer.stored((second, Some(first)), Status::Ended(Commit), 2);
+
+        assert_eq!(end(&mut producer, second), Err(TransactionError::Busy));
+        let refused = Err(TransactionError::NoTransaction);
+        assert_eq!([end(&mut producer, second), end(&mut producer, second)], [refused.clone(), refused]);
     }
 
     #[test]

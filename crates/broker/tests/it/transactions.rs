@@ -295,7 +295,7 @@ async fn a_transaction_whose_id_is_lost_holds_nothing_up() {
 
 #[tokio::test(start_paused = true)]
 async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
-    use TransactionError::{Fenced, Id, NoTransaction, NotAdded, Timeout, UnknownProducer};
+    use TransactionError::{Busy, Fenced, Id, NoTransaction, NotAdded, Timeout, UnknownProducer};
     let (_, broker) = in_memory().await;
     let transactions = broker.transactions();
     for timeout in [0, -1, 900_001] {
@@ -327,11 +327,11 @@ async fn steps_without_a_transaction_or_with_wrong_names_are_refused() {
     };
     let added = transactions.add_parts("id", later, Parts::default()).await;
     assert_eq!(added, Err(Fenced));
-    for bumps in [false, true] {
+    for (bumps, expected) in [(false, NoTransaction), (true, Busy), (true, NoTransaction)] {
         let refused = transactions
             .end("id", instance, TransactionEnd::Commit, bumps)
             .await;
-        assert_eq!(refused, Err(NoTransaction));
+        assert_eq!(refused, Err(expected));
     }
     let topic = topic(&broker, "t", 2).await.unwrap();
     let [one, other] = logs(&topic)[..] else {

@@ -188,6 +188,26 @@ async fn records_are_read_as_committed_from_the_end_of_their_transaction_on() {
     assert_eq!((stable, aborted), (6, vec![4]));
 }
 
+/// Kafka's Java client sends a commit ahead of the batches now and then, and ends for good if it is refused.
+#[tokio::test]
+async fn a_commit_ahead_of_its_batches_is_to_be_repeated() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    client.create("t", 1).await;
+    let mut producer = Producer::begin(&mut client, "id").await;
+    for round in 1..=2 {
+        let early = producer.end(&mut client, BUMPS, true).await;
+        assert_eq!(early, Err(ErrorCode::ConcurrentTransactions));
+        assert_eq!(producer.send(&mut client, 12, 0, "x").await, 0);
+        producer = producer.end(&mut client, BUMPS, true).await.unwrap();
+        assert_eq!(committed(&mut client).await.2.len(), round);
+    }
+    let codes = [ErrorCode::ConcurrentTransactions, ErrorCode::InvalidTxnState];
+    for code in codes {
+        assert_eq!(producer.end(&mut client, BUMPS, true).await, Err(code), "of nothing");
+    }
+}
+
 #[tokio::test]
 async fn the_first_version_of_the_protocol_adds_partitions_and_keeps_its_epoch() {
     let server = Server::start().await;
