@@ -27,8 +27,14 @@ fn start() -> Option<Cluster> {
 }
 
 fn start_with_lease(lease: &str) -> Option<Cluster> {
+    start_with(lease, "")
+}
+
+/// `groups`: names of groups that are spread over cells.
+fn start_with(lease: &str, groups: &str) -> Option<Cluster> {
     let settings = [0, 1].map(|_| {
         vec![
+            ("STAFETT_KAFKA_SPREAD_GROUPS", groups.to_owned()),
             ("STAFETT_CLUSTER_CELLS", CELLS.to_string()),
             ("STAFETT_CLUSTER_LEASE_MS", lease.to_owned()),
             ("STAFETT_CLUSTER_SECRET", "env:SECRET_OF_THE_CLUSTER".to_owned()),
@@ -216,14 +222,30 @@ fn transactions_over_all_cells_are_whole_when_a_node_dies() {
 }
 
 #[test]
+fn commits_to_groups_of_all_cells_are_whole_with_their_transactions_when_a_node_dies() {
+    outlives_with("kafka_cells_transactions.py", "group-*");
+}
+
+#[test]
+fn groups_of_all_cells_go_on_when_a_node_dies() {
+    outlives_with("kafka_cells_groups.py", "spread-*");
+}
+
+#[test]
 fn http_and_apps_reach_a_topic_of_all_cells_though_a_node_dies() {
     outlives_a_node("http_cells.py");
 }
 
 /// Kills a node once a script says that it is ready. The script judges.
 fn outlives_a_node(script: &str) {
+    outlives_with(script, "");
+}
+
+fn outlives_with(script: &str, groups: &str) {
     let Some(python) = peer::python() else { return };
-    let Some(mut cluster) = start() else { return };
+    let Some(mut cluster) = start_with("2000ms", groups) else {
+        return;
+    };
     until("each node has two cells", &cluster, is_even);
     let script = root().join("tests/clients/python").join(script);
     let mut client = peer::command(&python)

@@ -110,7 +110,7 @@ impl Program {
     fn report_hang(&self) -> ! {
         let pid = rustix::process::Pid::from_child(&self.process);
         // A JVM answers with the stacks of its threads, on stdout.
-        drop(rustix::process::kill_process(pid, rustix::process::Signal::QUIT));
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::QUIT);
         let mut stacks = String::new();
         while let Ok(line) = self.lines.recv_timeout(SILENCE) {
             stacks.push_str(&line);
@@ -119,7 +119,10 @@ impl Program {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let end = lines[lines.len().saturating_sub(LOG_LINES)..].join("\n");
-        panic!("it does not end; the end of {}:\n{end}\nits threads:\n{stacks}", self.log);
+        panic!(
+            "it does not end; the end of {}:\n{end}\nits threads:\n{stacks}",
+            self.log
+        );
     }
 }
 

@@ -239,6 +239,7 @@ pub(crate) fn of_group(error: &GroupError, name: &str) -> Problem {
             return Problem::new(Code::InUse, why);
         }
         GroupError::OtherKind => Code::Immutable,
+        GroupError::Elsewhere => Code::NameTaken,
         GroupError::TooManyGroups | GroupError::Full | GroupError::NoMemory => Code::Overloaded,
         GroupError::Name { .. }
         | GroupError::NoCommonStrategy

@@ -8,6 +8,10 @@ pub enum GroupError {
     Name { bytes: usize, max: usize },
     #[error("there is no such group")]
     NoSuchGroup,
+    #[error(
+        "groups of this name are of Kafka's consumers alone (`kafka.spread_groups`), and this one is in another cell"
+    )]
+    Elsewhere,
     #[error("there are as many groups as there may be")]
     TooManyGroups,
     #[error("the group has members")]

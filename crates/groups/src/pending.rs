@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use stafett_journal::{Frame, Ticket};
+use stafett_journal::{Append, Frame, Ticket};
+use stafett_store::NotStored;
 
 use super::commit::{NewCommit, frame};
 use super::commits::Changes;
@@ -20,6 +21,8 @@ const COMMIT_BYTES: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingCommits {
     pub group: Box<str>,
+    /// Cell of the group.
+    pub cell: u32,
     pub commits: Vec<NewCommit>,
     /// Wall time of the request, ms since 1970.
     pub at: i64,
@@ -47,11 +50,18 @@ impl Groups {
         self.orders.fetch_max(stored.saturating_add(1), Ordering::Relaxed);
     }
 
+    /// Stores commits of transactions that have ended in the first cell, as often as they come.
+    pub async fn commit_ended(&self, commits: &[&PendingCommits]) -> Result<(), NotStored> {
+        let append = |frames: Vec<Frame>| self.journal.append(vec![Append::state(frames, self.wait())]);
+        let ticket = self.commit_together(commits, append);
+        stafett_store::all_outcomes(&ticket.await)
+    }
+
     /// Commits for several groups in one append, which `append` stages together with others. The commits
     /// were checked before. Groups that do not exist are created.
     pub fn commit_together(
         &self,
-        commits: &[PendingCommits],
+        commits: &[&PendingCommits],
         append: impl FnOnce(Vec<Frame>) -> Ticket,
     ) -> Ticket {
         let shards: BTreeSet<usize> = commits

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -25,6 +25,7 @@ use super::deadlines::{self, Deadlines};
 use super::effects::{Effects, MemberReply, Store};
 use super::error::GroupError;
 use super::group::{Group, GroupKind, GroupProtocol, StepResult};
+use super::homes::GroupHomes;
 use super::member_protocol::MemberProtocol;
 use super::metrics::GroupMetrics;
 use super::moment::Moment;
@@ -61,6 +62,8 @@ pub struct Groups {
     pub(super) assigned_members: AtomicUsize,
     /// Settings of single groups.
     overrides: SharedLock<BTreeMap<Box<str>, GroupOverrides>>,
+    /// Cells of groups. `None` if all groups are here.
+    pub(super) homes: OnceLock<GroupHomes>,
     /// Durability that changes wait for before they are acknowledged.
     wait: StateWait,
     /// Codec for members of the classic protocol.
@@ -106,6 +109,7 @@ impl Groups {
             member_bytes: AtomicUsize::new(0),
             assigned_members: AtomicUsize::new(0),
             overrides: SharedLock::default(),
+            homes: OnceLock::new(),
             wait,
             member_protocol,
             tasks: TaskTracker::new(),
@@ -213,6 +217,9 @@ impl Groups {
             (Some(_), _) => shard.get_mut(name),
             (None, IfAbsent::Fail(error)) => return Err(error),
             (None, IfAbsent::Create) => {
+                if self.is_elsewhere(name) {
+                    return Err(GroupError::Elsewhere);
+                }
                 if self.len() >= self.settings.groups_max {
                     return Err(GroupError::TooManyGroups);
                 }

@@ -1,5 +1,6 @@
 //! Transactions over the cells of a cluster, between their nodes: a cell asks the first one, where all
-//! coordinators are, whether batches are part of a transaction; the first one brings control batches.
+//! coordinators are, whether batches are part of a transaction, and has it keep commits (`cell_commits`); the
+//! first one brings control batches and commits.
 //!
 //! ```text
 //! message, both ways: u32 bytes, big-endian | JSON
@@ -15,6 +16,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
+use stafett_groups::PendingCommits;
 use stafett_kafka_wire::ErrorCode;
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
 use stafett_net::{Connection, Duplex, Protocol, ToCell};
@@ -26,6 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::call::Close;
+use crate::cell_commits::{self, Commits};
 use crate::cells::Cells;
 use crate::context::KafkaContext;
 use crate::error;
@@ -33,7 +36,7 @@ use crate::transaction_operation::Outcomes;
 
 /// Largest message.
 const MESSAGE_BYTES_MAX: u32 = 64 << 20;
-/// Most partitions of the control batches in a message, unless it has one alone.
+/// Most partitions of control batches and commits in a message, unless it has one alone.
 const PARTITIONS_MAX: usize = 20_000;
 /// Most questions to the first cell at once, each over a connection that is kept.
 const ASKING_MAX: usize = 32;
@@ -48,7 +51,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Message {
+pub(crate) enum Message {
     /// Are these partitions part of the transaction? They are added if `adds`. Answered by the epoch of the
     /// coordinator's cell, and an error code.
     Check {
@@ -59,20 +62,34 @@ enum Message {
     },
     /// Are these partitions part of an open transaction of the producer? Answered for each.
     Open(Vec<(i64, Partition)>),
-    /// Store control batches. Answered for each: is it stored?
+    /// Keep commits of a group of another cell until the end of the transaction. Answered as `Check` is.
+    Commit {
+        id: String,
+        by: Producer,
+        adds: bool,
+        /// Version of the client's request.
+        version: i16,
+        commits: Commits,
+    },
+    /// Which partitions of these groups have commits that wait? Answered for each group.
+    Pending(Vec<String>),
+    /// Store control batches, and commits. Answered for each: is it stored?
     Mark { from: Coordinator, markers: Vec<Marked> },
 }
 
 /// Id and epoch of a producer.
-type Producer = (i64, i16);
+pub(crate) type Producer = (i64, i16);
 /// Id of a topic, and a partition.
-type Partition = (u128, u32);
+pub(crate) type Partition = (u128, u32);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Marked {
+pub(crate) struct Marked {
     by: Producer,
     commits: bool,
     places: Vec<Partition>,
+    /// Commits of groups of the cell.
+    #[serde(default)]
+    of_groups: Vec<Commits>,
 }
 
 /// Connections to other cells about transactions.
@@ -95,7 +112,7 @@ impl ToCoordinators {
     }
 
     /// Asks the first cell.
-    async fn ask<A: DeserializeOwned>(&self, message: &Message) -> io::Result<A> {
+    pub(crate) async fn ask<A: DeserializeOwned>(&self, message: &Message) -> io::Result<A> {
         let answered = timeout(ANSWER_MAX, self.ask_once_or_twice(message)).await;
         answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -253,6 +270,21 @@ impl TransactionDoor {
                     let code = code.map_err(io::Error::other)?.code();
                     self.answer(stream, &(self.cells.epoch(), code)).await?;
                 }
+                Message::Commit {
+                    id,
+                    by,
+                    adds,
+                    version,
+                    commits,
+                } => {
+                    let kept = cell_commits::keep(&self.broker, &id, by, (adds, version), commits).await;
+                    let code = kept.map_err(io::Error::other)?.code();
+                    self.answer(stream, &(self.cells.epoch(), code)).await?;
+                }
+                Message::Pending(groups) => {
+                    let waiting = cell_commits::waiting(&self.broker, &groups);
+                    self.answer(stream, &waiting).await?;
+                }
                 Message::Open(asked) => self.answer(stream, &self.open(asked)).await?,
                 Message::Mark { from, markers } => {
                     let stored = self.mark(from, markers).await;
@@ -310,10 +342,20 @@ impl TransactionDoor {
         self.broker.transactions().are_open(&asked)
     }
 
-    async fn mark(&self, from: Coordinator, markers: Vec<Marked>) -> Vec<bool> {
+    async fn mark(&self, from: Coordinator, mut markers: Vec<Marked>) -> Vec<bool> {
         // Nothing of this coordinator may have come to this owner of the cell before.
         if from.0 < self.cells.epoch_of_first() {
             return vec![false; markers.len()];
+        }
+        let commits = markers
+            .iter_mut()
+            .flat_map(|marked| std::mem::take(&mut marked.of_groups));
+        let commits: Vec<PendingCommits> = commits.map(Into::into).collect();
+        if !commits.is_empty() {
+            let commits: Vec<_> = commits.iter().collect();
+            if self.broker.groups().commit_ended(&commits).await.is_err() {
+                return vec![false; markers.len()];
+            }
         }
         let topics = self.broker.topics();
         let marker = |marked: Marked| RemoteMarker {
@@ -389,7 +431,8 @@ fn first_part(markers: &[Marker]) -> &[Marker] {
     let mut partitions = 0;
     let fits = |marker: &&Marker| {
         let of_topics = marker.partitions.iter().map(|(_, numbers)| numbers.len());
-        partitions += of_topics.sum::<usize>();
+        let commits = marker.commits.iter().map(|pending| pending.commits.len());
+        partitions += of_topics.sum::<usize>() + commits.sum::<usize>();
         partitions <= PARTITIONS_MAX
     };
     let count = markers.iter().take_while(fits).count().max(1);
@@ -427,6 +470,7 @@ fn marked(marker: &Marker) -> Marked {
         by: (marker.by.producer.0, marker.by.epoch),
         commits: marker.end == TransactionEnd::Commit,
         places: places.collect(),
+        of_groups: marker.commits.iter().map(Into::into).collect(),
     }
 }
 

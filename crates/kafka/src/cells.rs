@@ -1,5 +1,5 @@
-//! Cells of a cluster: each is a broker of its own to clients. The first one keeps topics, groups and
-//! transactions, and other cells have requests about these executed there.
+//! Cells of a cluster: each is a broker of its own to clients. The first one keeps topics, transactions and
+//! most groups, and other cells have requests about these executed there.
 
 use std::fmt::Debug;
 use std::io;
@@ -23,6 +23,7 @@ use crate::call::{Call, Close};
 use crate::connection;
 use crate::context::{KafkaContext, RequestContext};
 use crate::front_end::Kafka;
+use crate::group_cells;
 use crate::leader_epoch::leader_epoch;
 use crate::operation::Step;
 
@@ -77,9 +78,28 @@ const OWN: &[ApiKey] = &[
     ApiKey::ListTransactions,
 ];
 
-/// Returns true if the first cell is to execute a request. It knows each topic first, and makes those that
-/// there are not.
-pub(crate) fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) -> Result<bool, Close> {
+/// Place where a request is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Here,
+    /// The first cell, to which it is passed on.
+    First,
+    /// Another cell, which its client has to look for.
+    OtherCoordinator,
+}
+
+/// Returns the place of a request.
+pub(crate) fn place(context: &RequestContext, call: Call, body: &Decoder) -> Result<Place, Close> {
+    if let Some(place) = group_cells::place(&context.shared, call, body)? {
+        return Ok(place);
+    }
+    let is_of_first = is_of_first(context, call, body)?;
+    Ok(if is_of_first { Place::First } else { Place::Here })
+}
+
+/// Returns true if the first cell is to execute a request that is not about groups. It knows each topic first,
+/// and makes those that there are not.
+fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) -> Result<bool, Close> {
     let shared = &context.shared;
     if !shared.is_further_cell() {
         return Ok(false);

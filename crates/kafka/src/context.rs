@@ -94,6 +94,19 @@ impl KafkaContext {
         self.broker.tenure().holds()
     }
 
+    /// Returns true if `__consumer_offsets` is to be created. The first cell keeps it, and has its own commits
+    /// there alone.
+    pub(crate) fn needs_offsets_topic(&self) -> bool {
+        !self.is_further_cell() && !self.offsets_topic.topic().is_there()
+    }
+
+    /// Appends pending commits to `__consumer_offsets`, at the first cell.
+    pub(crate) async fn refresh_offsets_topic(&self) {
+        if !self.is_further_cell() {
+            self.offsets_topic.refresh(&self.broker).await;
+        }
+    }
+
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions.load(Ordering::Acquire)
     }
@@ -182,10 +195,15 @@ impl RequestContext {
         brokers
     }
 
-    /// Returns id and address of the broker of the first cell: the controller, and the coordinator of groups
-    /// and transactions. `None` if there is none for now.
+    /// Returns id and address of the broker of the first cell: the controller, and the coordinator of
+    /// transactions. `None` if there is none for now.
     pub(crate) fn controller(&self) -> Option<(i32, Str, i32)> {
-        let id = self.shared.leader_of(FIRST_CELL)?;
+        self.broker_of(FIRST_CELL)
+    }
+
+    /// Returns id and address of the broker of a cell. `None` if there is none for now.
+    pub(crate) fn broker_of(&self, cell: u32) -> Option<(i32, Str, i32)> {
+        let id = self.shared.leader_of(cell)?;
         self.brokers().into_iter().find(|(other, ..)| *other == id)
     }
 

@@ -122,6 +122,21 @@ pub(crate) fn abortable_transaction(error: &TransactionError) -> Result<ErrorCod
     transaction(error, false)
 }
 
+/// Version of `TxnOffsetCommit` whose clients abort a transaction that the group was not added to, and go on.
+const ABORTABLE_IN: i16 = 4;
+
+/// Maps the reason why commits did not join a transaction: groups answer with other codes than its
+/// coordinator does.
+pub(crate) fn transactional_commit(error: &TransactionError, version: i16) -> Result<ErrorCode, Close> {
+    if version == ABORTABLE_IN {
+        return abortable_transaction(error);
+    }
+    if let TransactionError::Group(GroupError::NoSuchGroup | GroupError::StaleEpoch) = error {
+        return Ok(ErrorCode::IllegalGeneration);
+    }
+    transaction(error, false)
+}
+
 /// Maps the reason why a topic was not created, and adds a message.
 pub(crate) fn create(name: &str, error: &CreateError) -> Result<(ErrorCode, String), Close> {
     Ok(match error {
@@ -196,7 +211,7 @@ pub(crate) fn delete(error: &DeleteError) -> Result<(ErrorCode, String), Close> 
 /// Maps the reason why a group refused a request.
 pub(crate) fn group(error: &GroupError) -> Result<ErrorCode, Close> {
     Ok(match error {
-        GroupError::Name { .. } => ErrorCode::InvalidGroupId,
+        GroupError::Name { .. } | GroupError::Elsewhere => ErrorCode::InvalidGroupId,
         GroupError::NoSuchGroup => ErrorCode::GroupIdNotFound,
         GroupError::TooManyGroups => ErrorCode::PolicyViolation,
         GroupError::NotEmpty => ErrorCode::NonEmptyGroup,

@@ -230,7 +230,7 @@ impl Operation {
                 then.on_done(context, ())
             }
             Self::RefreshOffsetsTopic(then) => {
-                Box::pin(shared.offsets_topic.refresh(broker)).await;
+                Box::pin(shared.refresh_offsets_topic()).await;
                 then.on_done(context, ())
             }
             Self::FindTimes(searches, then) => {

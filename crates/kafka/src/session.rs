@@ -10,11 +10,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use stafett_kafka_wire::{ApiKey, DecodeError, DecodeLimits, Decoder, Str, frame};
+use stafett_kafka_wire::{ApiKey, DecodeError, DecodeLimits, Decoder, ErrorCode, Str, frame};
 use stafett_net::Frame;
 use tokio::time::Instant;
 
 use crate::call::{Call, Close};
+use crate::cells::Place;
 use crate::context::RequestContext;
 use crate::operation::Operation;
 use crate::produce_results::Staging;
@@ -137,25 +138,19 @@ fn execute(
     if let Some(refused) = refused {
         return Ok(refused.into());
     }
-    let passed = passed_on(context, call, &body, frame)?;
-    if let Some(operation) = passed {
-        return Ok(PendingResponse::awaiting(operation, Pipelining::Barrier));
+    let place = cells::place(context, call, &body)?;
+    match (place, frame) {
+        (Place::First, Some(frame)) => {
+            let operation = Operation::AskFirstCell(frame);
+            return Ok(PendingResponse::awaiting(operation, Pipelining::Barrier));
+        }
+        (Place::OtherCoordinator, _) => {
+            let refused = gate::refuse(context, call, &body, ErrorCode::NotCoordinator)?;
+            return Ok(refused.into());
+        }
+        (Place::Here | Place::First, _) => {}
     }
     api::dispatch(context, call, client, body, frame_bytes, staging)
-}
-
-/// Has the first cell execute a request, if it is to.
-fn passed_on(
-    context: &RequestContext,
-    call: Call,
-    body: &Decoder,
-    frame: Option<Bytes>,
-) -> Result<Option<Operation>, Close> {
-    let Some(frame) = frame else {
-        return Ok(None);
-    };
-    let is_passed = cells::is_of_first(context, call, body)?;
-    Ok(is_passed.then_some(Operation::AskFirstCell(frame)))
 }
 
 /// Reads the header of a request: API and version, client id. Fails if it is not served.

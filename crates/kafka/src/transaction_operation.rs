@@ -2,12 +2,13 @@
 
 use smallvec::SmallVec;
 use stafett_groups::{CommitSender, NewCommit};
-use stafett_kafka_wire::Str;
+use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::TransactionEnd;
 use stafett_topics::Outcome;
-use stafett_transactions::{Instance, Parts, TransactionError, Transactions};
+use stafett_transactions::{Instance, Parts, Place, TransactionError, Transactions};
 
 use crate::call::Close;
+use crate::cell_commits::CommittedWith;
 use crate::cell_transactions::{Joining, NotPart};
 use crate::context::RequestContext;
 use crate::operation::{Step, Then, in_order};
@@ -36,6 +37,10 @@ pub(crate) enum TransactionOperation {
         commits: Vec<NewCommit>,
         then: Then<Result<(), TransactionError>>,
     },
+    /// Have the coordinator in the first cell keep commits until the end.
+    CommitElsewhere(Box<CommittedWith>, Then<ErrorCode>),
+    /// Ask the coordinator for the partitions of groups whose commits wait. `None` if it does not answer.
+    Pending(Vec<Str>, Then<Option<Vec<Vec<Place>>>>),
     End {
         id: Str,
         given: Instance,
@@ -113,6 +118,12 @@ impl TransactionOperation {
                     topic.create(&context.shared.broker).await;
                 }
                 then.on_done(context, stored)
+            }
+            Self::CommitElsewhere(asked, then) => {
+                then.on_done(context, context.shared.commit_elsewhere(*asked).await?)
+            }
+            Self::Pending(groups, then) => {
+                then.on_done(context, context.shared.pending_elsewhere(&groups).await)
             }
             Self::End {
                 id,

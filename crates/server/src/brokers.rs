@@ -1,5 +1,7 @@
 //! The nodes of a cluster as brokers that clients of Kafka's protocol are told of, and its cells behind the
-//! first one: each is a broker of its own, at the node that owns it. The first cell is that of its node.
+//! first one: each is a broker of its own, at the node that owns it, and another one when another node owns it:
+//! librdkafka stays with the address of a coordinator as long as its id is the same. The first cell is that of
+//! its node.
 
 use std::sync::Arc;
 
@@ -8,10 +10,10 @@ use stafett_kafka::{BrokerAddress, Endpoint};
 
 use crate::cluster::Member;
 use crate::config::kind::host_port;
-use crate::front_ends::names_of_cell;
+use crate::front_ends::{CELLS_MAX, names_of_cell};
 
-/// Id of the first cell as a broker, which it never has: ids of nodes are smaller.
-const CELL_IDS: i32 = 1_000_000;
+/// Ids of cells as brokers are above this, and those of nodes below.
+const CELL_IDS: u32 = 1_000_000;
 
 /// The brokers beside that of a cell.
 #[derive(Debug)]
@@ -42,19 +44,22 @@ impl stafett_kafka::Brokers for Brokers {
     }
 }
 
-/// Returns the id of a cell behind the first one as a broker.
-pub(crate) fn id_of_cell(cell: u32) -> i32 {
-    CELL_IDS.saturating_add_unsigned(cell)
+/// Returns the id of a cell behind the first one as a broker, at the node that owns it.
+pub(crate) fn id_of_cell(cell: u32, node: u32) -> i32 {
+    let id = node
+        .saturating_mul(CELLS_MAX.into())
+        .saturating_add(CELL_IDS + cell);
+    i32::try_from(id).unwrap_or(i32::MAX)
 }
 
 /// Returns a cell behind the first one as a broker. `None` while it has no owner that lives, or an unknown
 /// address.
 fn of_cell(view: &View, cell: u32) -> Option<BrokerAddress> {
     let view = view.of_cell(cell);
-    let [plain, tls] =
-        names_of_cell(cell).map(|name| endpoint(view.owner().filter(|node| node.is_alive)?, name));
+    let owner = view.owner().filter(|node| node.is_alive)?;
+    let [plain, tls] = names_of_cell(cell).map(|name| endpoint(owner, name));
     let broker = BrokerAddress {
-        id: id_of_cell(cell),
+        id: id_of_cell(cell, owner.number),
         plain,
         tls,
     };

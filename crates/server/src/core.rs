@@ -77,6 +77,11 @@ impl Core {
         broker.access().require_remote_login(settings.require_login);
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
+            if let Some(cells) = member.cells() {
+                broker
+                    .groups()
+                    .spread_over(cells, settings.kafka.spread_groups.clone());
+            }
         }
         let mut asking = JoinSet::new();
         if let (Some(cells), Some(member)) = (over_cells, &process.member) {

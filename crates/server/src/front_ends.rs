@@ -31,7 +31,7 @@ pub(crate) const LOGS: &str = "logs";
 /// Setting of the ports of other cells than the first.
 const CELLS_PORT: &str = "kafka.cells_port";
 /// Largest number of cells.
-const CELLS_MAX: u16 = 16;
+pub(crate) const CELLS_MAX: u16 = 16;
 
 /// Names of the listeners of all cells for Kafka's clients, without TLS and with it.
 static CELL_NAMES: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
@@ -145,7 +145,10 @@ pub(crate) fn open_cell(
     };
     let door = TransactionDoor::new(broker, Arc::<ToCells>::clone(cells));
     let settings = KafkaSettings {
-        broker_id: brokers::id_of_cell(cell),
+        broker_id: brokers::id_of_cell(
+            cell,
+            process.member.as_ref().map_or(0, |member| member.view().own),
+        ),
         advertised: told(name),
         advertised_tls: told(name_tls),
         first_cell: Some(Arc::new(first)),

@@ -57,6 +57,13 @@ impl Cells {
     }
 }
 
+/// Returns the cell of a name: FNV-1a of 64 bits, modulo the number of cells. Never changes: data lies by it.
+pub fn cell_of_name(name: &str, cells: u32) -> u32 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    u32::try_from(hash % u64::from(cells.max(1))).unwrap_or_default()
+}
+
 /// Part of a topic's id that is in the ids of its logs in other cells: no two topics that are spread have the
 /// same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

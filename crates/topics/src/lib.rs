@@ -48,7 +48,7 @@ pub use catalog::{
 };
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};
-pub use homes::{Cells, SPREAD, cell_of};
+pub use homes::{Cells, SPREAD, cell_of, cell_of_name};
 pub use log_read::{LogRead, LogTicket, ReadEnd, SkipReason, Skipped, read_log, read_log_at};
 pub use new_records::{NewRecord, RecordError, RecordRefusal, RecordsAppend};
 pub use ordered::{TopicPage, TopicRange};

@@ -9,12 +9,14 @@
 //! The end is one append in the coordinator's journal, with the control batches of its own logs. Other cells
 //! get theirs behind it, as often as it takes, and nothing else of that producer begins before: batches of
 //! two transactions may have the same epoch. Readers of committed batches of a cell see the transaction from
-//! its control batch there on.
+//! its control batch there on. Commits of groups of other cells wait here, too, and go to their cells with the
+//! control batches.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use stafett_groups::PendingCommits;
 use stafett_model::{LogId, ProducerId, TransactionEnd};
 use stafett_store::{NotStored, only_outcome, spaces};
 use stafett_topics::{Topic, Topics, cell_of};
@@ -62,7 +64,7 @@ impl Parts {
     }
 }
 
-/// Control batches of an end that is stored. Other cells do not have all of them.
+/// Control batches of an end that is stored, and commits. Other cells do not have all of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Owed {
     /// Producer and epoch of the control batches.
@@ -71,6 +73,8 @@ pub(crate) struct Owed {
     /// Status of the producer once all cells have them.
     pub(crate) after: Status,
     pub(crate) places: BTreeSet<Place>,
+    /// Commits of groups of other cells.
+    pub(crate) commits: Vec<PendingCommits>,
     /// Cells that have not said that they have them.
     cells: BTreeSet<u32>,
     /// Number of the transaction since the start.
@@ -91,6 +95,7 @@ impl Owed {
             end,
             after,
             places,
+            commits: Vec::new(),
             cells: BTreeSet::new(),
             number: 0,
             done: CancellationToken::new(),
@@ -127,6 +132,8 @@ pub struct Marker {
     pub end: TransactionEnd,
     /// Partitions, by topic.
     pub partitions: Vec<(Arc<Topic>, Vec<u32>)>,
+    /// Commits of groups of the cell.
+    pub commits: Vec<PendingCommits>,
     of: (Arc<str>, Entry),
     number: u64,
 }
@@ -141,12 +148,17 @@ impl Producer {
         self.owed.as_mut().filter(|owed| owed.number == number)
     }
 
-    /// Returns the control batches that other cells are owed once an end is stored. `by`: their producer and
-    /// epoch.
+    /// Returns the control batches and commits that other cells are owed once an end is stored. `by`: their
+    /// producer and epoch.
     pub(crate) fn owes(&self, by: Instance, next: Next, topics: &Topics) -> Option<Owed> {
         let places = self.elsewhere.keys().copied();
         let places: BTreeSet<_> = places.filter(|place| cell(topics, *place).is_some()).collect();
-        (!places.is_empty()).then(|| Owed::new(by, next.status, places))
+        let is_owed = |pending: &&PendingCommits| next.end == TransactionEnd::Commit && pending.cell != 0;
+        let commits: Vec<_> = self.pending.iter().filter(is_owed).cloned().collect();
+        (!places.is_empty() || !commits.is_empty()).then(|| Owed {
+            commits,
+            ..Owed::new(by, next.status, places)
+        })
     }
 }
 
@@ -188,12 +200,15 @@ impl Transactions {
                 }
             }
         }
+        let of_cell = owed.commits.iter().filter(|pending| pending.cell == of_cell);
+        let commits = of_cell.cloned().collect();
         let (by, end, number) = (owed.by, owed.end, owed.number);
         drop(producer);
         Some(Marker {
             by,
             end,
             partitions,
+            commits,
             of,
             number,
         })
@@ -242,6 +257,9 @@ impl Transactions {
         }
         if let Some(owed) = producer.owed.take() {
             producer.status = owed.after;
+            if !owed.commits.is_empty() {
+                self.commits_ended();
+            }
             self.metrics.owed.dec();
             self.on_ended(id, owed.end);
             owed.done.cancel();
@@ -291,6 +309,7 @@ impl Transactions {
             .places
             .iter()
             .filter_map(|place| cell(topics, *place))
+            .chain(owed.commits.iter().map(|pending| pending.cell))
             .collect();
         if owed.cells.is_empty() {
             // All topics were deleted meanwhile.
@@ -320,7 +339,7 @@ impl Transactions {
                 continue;
             };
             owed.places.retain(|place| cell(topics, *place).is_some());
-            if !owed.places.is_empty() {
+            if !owed.places.is_empty() || !owed.commits.is_empty() {
                 self.owe(&of, &mut producer, owed);
             }
         }

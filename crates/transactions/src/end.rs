@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use stafett_groups::PendingCommits;
 use stafett_journal::{Append, BatchFrame, Frame, Outcome, Refusal, Selection, Target, Ticket};
 use stafett_model::{LogId, ProducerId, TransactionEnd, end_marker};
 use stafett_store::{NotStored, only_outcome, spaces};
@@ -87,7 +88,8 @@ impl Transactions {
                 if before == Status::Ongoing && owed.is_none() {
                     self.on_ended(&of.0, next.end);
                 }
-                if producer.pending_count() > 0 {
+                let has_owed = owed.as_ref().is_some_and(|owed| !owed.commits.is_empty());
+                if producer.pending_count() > 0 && !has_owed {
                     self.commits_ended();
                 }
                 producer.timeout_ms = next.timeout_ms;
@@ -114,11 +116,9 @@ impl Transactions {
             let row = stored::encode(instances, next.timeout_ms, next.status, at, owed);
             let mut frames = markers(producer, next, &later, at);
             frames.push(spaces::TRANSACTIONS.put(id.as_bytes().to_vec(), row));
-            let commits = match next.end {
-                TransactionEnd::Commit => producer.pending.as_slice(),
-                TransactionEnd::Abort => &[],
-            };
-            let mut ticket = self.groups.commit_together(commits, |commits| {
+            let is_here = |pending: &&PendingCommits| next.end == TransactionEnd::Commit && pending.cell == 0;
+            let commits: Vec<_> = producer.pending.iter().filter(is_here).collect();
+            let mut ticket = self.groups.commit_together(&commits, |commits| {
                 frames.extend(commits);
                 let append = Append {
                     state: self.settings.wait,

@@ -257,9 +257,11 @@ impl Producer {
             .any(|pending| &*pending.group == group && !pending.commits.is_empty())
     }
 
-    /// Returns the partitions of a group whose commits wait for the end.
+    /// Returns the partitions of a group whose commits wait for the end, or for the cell of the group.
     pub(crate) fn places_of(&self, group: &str) -> Vec<Place> {
-        let pending = self.pending.iter().filter(|pending| &*pending.group == group);
+        let owed = self.owed.iter().flat_map(|owed| &owed.commits);
+        let pending = self.pending.iter().chain(owed);
+        let pending = pending.filter(|pending| &*pending.group == group);
         let commits = pending.flat_map(|pending| &pending.commits);
         commits.map(|commit| (commit.topic, commit.partition)).collect()
     }
@@ -287,6 +289,11 @@ impl Producer {
     /// Approximate bytes that the pending commits take in the append of the end.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.iter().map(PendingCommits::bytes).sum()
+    }
+
+    /// True if commits wait for the end, or for the cells of their groups.
+    pub(crate) fn has_waiting_commits(&self) -> bool {
+        self.pending_count() > 0 || self.owed.as_ref().is_some_and(|owed| !owed.commits.is_empty())
     }
 
     /// Number of commits that are pending.
@@ -394,14 +401,21 @@ mod tests {
         producer.stored((first, Some(FIRST)), Status::Ended(Commit), 1);
         let end = |producer: &mut Producer, given| producer.end(given, Commit, true, None);
         assert_eq!(end(&mut producer, first), Err(TransactionError::Busy));
-        assert_eq!(end(&mut producer, FIRST), Ok(EndStep::Done(first)), "the commit before");
+        assert_eq!(
+            end(&mut producer, FIRST),
+            Ok(EndStep::Done(first)),
+            "the commit before"
+        );
         producer.begin(first, 20).unwrap();
         assert_eq!(end(&mut producer, first), Ok(EndStep::Store(second)));
         producer.stored((second, Some(first)), Status::Ended(Commit), 2);
 
         assert_eq!(end(&mut producer, second), Err(TransactionError::Busy));
         let refused = Err(TransactionError::NoTransaction);
-        assert_eq!([end(&mut producer, second), end(&mut producer, second)], [refused.clone(), refused]);
+        assert_eq!(
+            [end(&mut producer, second), end(&mut producer, second)],
+            [refused.clone(), refused]
+        );
     }
 
     #[test]

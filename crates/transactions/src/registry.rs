@@ -116,7 +116,7 @@ impl Transactions {
         }
         let pending = ids
             .values()
-            .filter(|entry| entry.lock().pending_count() > 0)
+            .filter(|entry| entry.lock().has_waiting_commits())
             .count();
         let transactions = Arc::new_cyclic(|this| Self {
             journal: Arc::clone(journal),
@@ -393,7 +393,9 @@ fn load(
                     producer.status = Status::Ongoing;
                     match delta {
                         Delta::Pending(pending) => {
-                            groups.order_after(pending.order);
+                            if pending.cell == 0 {
+                                groups.order_after(pending.order);
+                            }
                             producer.add_commits(pending);
                         }
                         Delta::Withdrawal(group, places) => {

@@ -5,12 +5,15 @@
 //!           value  u8 version = 1, i64 producer id, i16 epoch, u32 timeout in ms, u8 state (0 no transaction
 //!                  yet, 1 committed, 2 aborted), i64 time of the change (ms since 1970), u8 has a producer
 //!                  before: i64 id, i16 epoch; version 2, while other cells lack the control batches of the
-//!                  end: and i64 producer id, i16 epoch of these, their partitions
+//!                  end: and i64 producer id, i16 epoch of these, their partitions; version 3, while other
+//!                  cells lack commits of their groups: and u32 their number, each: u32 cell, group and the
+//!                  rest of commits that wait
 //!           delta  commits that wait for the end of the transaction: u8 version = 2, group, i64 time of the
 //!                  request, u64 its order among all commits (not in version 1: 0), u32 commits, each: topic
 //!                  id (16, big-endian), u32 partition, i64 offset, i32 leader epoch, u8 has text, text;
 //!                  or commits that wait no more: u8 version = 3, group, their partitions; or partitions in
-//!                  other cells that the transaction may append to: u8 version = 4, these
+//!                  other cells that the transaction may append to: u8 version = 4, these; or commits of a
+//!                  group of another cell: u8 version = 5, u32 cell, the rest as version 2
 //! ```
 //!
 //! Partitions are u32 their number, each: topic id (16, big-endian), u32 partition.
@@ -31,12 +34,16 @@ use crate::producer::{Instance, Place, Producer, Status};
 const VERSION: u8 = 1;
 /// Version of producers with an end that other cells do not know.
 const OWED_VERSION: u8 = 2;
+/// Version of producers with commits that other cells do not know.
+const OWED_COMMITS_VERSION: u8 = 3;
 /// Version of pending commits.
 const PENDING_VERSION: u8 = 2;
 /// Version of withdrawals.
 const WITHDRAWAL: u8 = 3;
 /// Version of partitions in other cells.
 const ELSEWHERE: u8 = 4;
+/// Version of pending commits of a group of another cell.
+const PENDING_ELSEWHERE: u8 = 5;
 
 /// Change of an open transaction.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,7 +63,11 @@ pub(crate) fn encode(
     at: i64,
     owed: Option<&Owed>,
 ) -> Bytes {
-    let mut out = vec![if owed.is_some() { OWED_VERSION } else { VERSION }];
+    let mut out = vec![match owed {
+        Some(owed) if !owed.commits.is_empty() => OWED_COMMITS_VERSION,
+        Some(_) => OWED_VERSION,
+        None => VERSION,
+    }];
     put_instance(instance, &mut out);
     out.extend_from_slice(&timeout_ms.to_le_bytes());
     out.push(match status {
@@ -72,13 +83,21 @@ pub(crate) fn encode(
     if let Some(owed) = owed {
         put_instance(owed.by, &mut out);
         put_places(owed.places.iter().copied(), &mut out);
+        if !owed.commits.is_empty() {
+            let count = u32::try_from(owed.commits.len()).expect("their number is bounded");
+            out.extend_from_slice(&count.to_le_bytes());
+            for pending in &owed.commits {
+                out.extend_from_slice(&pending.cell.to_le_bytes());
+                put_pending(pending, &mut out);
+            }
+        }
     }
     out.into()
 }
 
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
     let rest = &mut bytes;
-    let [version @ VERSION..=OWED_VERSION] = get(rest)? else {
+    let [version @ VERSION..=OWED_COMMITS_VERSION] = get(rest)? else {
         return None;
     };
     let mut producer = Producer::new(get_instance(rest)?, 0);
@@ -95,16 +114,35 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Option<Producer> {
         [1] => Some(get_instance(rest)?),
         _ => return None,
     };
-    if version == OWED_VERSION {
+    if version >= OWED_VERSION {
         let by = get_instance(rest)?;
-        producer.owed = Some(Owed::new(by, producer.status, get_places(rest)?));
+        let mut owed = Owed::new(by, producer.status, get_places(rest)?);
+        if version == OWED_COMMITS_VERSION {
+            for _ in 0..u32::from_le_bytes(get(rest)?) {
+                let cell = u32::from_le_bytes(get(rest)?);
+                let pending = get_pending(PENDING_VERSION, rest)?;
+                owed.commits.push(PendingCommits { cell, ..pending });
+            }
+        }
+        producer.owed = Some(owed);
     }
     rest.is_empty().then_some(producer)
 }
 
 pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
-    let mut out = vec![PENDING_VERSION];
-    put_text(&pending.group, &mut out);
+    let mut out = Vec::new();
+    if pending.cell == 0 {
+        out.push(PENDING_VERSION);
+    } else {
+        out.push(PENDING_ELSEWHERE);
+        out.extend_from_slice(&pending.cell.to_le_bytes());
+    }
+    put_pending(pending, &mut out);
+    out.into()
+}
+
+fn put_pending(pending: &PendingCommits, out: &mut Vec<u8>) {
+    put_text(&pending.group, out);
     out.extend_from_slice(&pending.at.to_le_bytes());
     out.extend_from_slice(&pending.order.to_le_bytes());
     let count = u32::try_from(pending.commits.len()).expect("their number is bounded");
@@ -116,10 +154,9 @@ pub(crate) fn encode_pending(pending: &PendingCommits) -> Bytes {
         out.extend_from_slice(&commit.leader_epoch.to_le_bytes());
         out.push(commit.text.is_some().into());
         if let Some(text) = &commit.text {
-            put_text(text, &mut out);
+            put_text(text, out);
         }
     }
-    out.into()
 }
 
 pub(crate) fn encode_withdrawal(group: &str, places: &[Place]) -> Bytes {
@@ -157,6 +194,11 @@ pub(crate) fn decode_delta(mut bytes: &[u8]) -> Option<Delta> {
     let rest = &mut bytes;
     let delta = match get(rest)? {
         [version @ 1..=PENDING_VERSION] => Delta::Pending(get_pending(version, rest)?),
+        [PENDING_ELSEWHERE] => {
+            let cell = u32::from_le_bytes(get(rest)?);
+            let pending = get_pending(PENDING_VERSION, rest)?;
+            Delta::Pending(PendingCommits { cell, ..pending })
+        }
         [WITHDRAWAL] => {
             let group = get_text(rest)?.into();
             Delta::Withdrawal(group, get_places(rest)?)
@@ -191,6 +233,7 @@ fn get_pending(version: u8, rest: &mut &[u8]) -> Option<PendingCommits> {
     }
     Some(PendingCommits {
         group,
+        cell: 0,
         commits,
         at,
         order,
@@ -254,6 +297,7 @@ mod tests {
         };
         let pending = PendingCommits {
             group: "ä".into(),
+            cell: 0,
             commits: vec![commit(None), commit(Some("text"))],
             at: 7,
             order: 3,
@@ -269,8 +313,25 @@ mod tests {
             ..pending.clone()
         };
         assert_eq!(decode_delta(&before), Some(Delta::Pending(first)), "of version 1");
-        assert_eq!(decode_delta(&row), Some(Delta::Pending(pending)));
+        assert_eq!(decode_delta(&row), Some(Delta::Pending(pending.clone())));
         let places = [(TopicId(9), 2), (TopicId(1), 0)];
+        let elsewhere = PendingCommits {
+            cell: 3,
+            ..pending.clone()
+        };
+        let row = encode_pending(&elsewhere);
+        for cut in 0..row.len() {
+            assert_eq!(decode_delta(&row[..cut]), None);
+        }
+        assert_eq!(decode_delta(&row), Some(Delta::Pending(elsewhere.clone())));
+        let mut owed = Owed::new(instance, Status::Ended(TransactionEnd::Commit), places.into());
+        owed.commits.push(elsewhere);
+        let row = encode((instance, None), 1, owed.after, 5, Some(&owed));
+        for cut in 0..row.len() {
+            assert!(decode(&row[..cut]).is_none());
+        }
+        let read = decode(&row).unwrap().owed.unwrap();
+        assert_eq!((read.commits, read.places), (owed.commits, owed.places));
         let row = encode_withdrawal("ä", &places);
         for cut in 0..row.len() {
             assert_eq!(decode_delta(&row[..cut]), None);

@@ -1,4 +1,5 @@
-//! `FindCoordinator`: the broker of the first cell, which is this one unless there are several.
+//! `FindCoordinator`: the broker of the first cell, which is this one unless there are several, or that of the
+//! cell of a group.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -6,50 +7,61 @@ use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use crate::call::Call;
 use crate::context::RequestContext;
+use crate::group_cells::GROUP;
 use crate::response_queue::HandlerResult;
 
 /// First version with several coordinators per request.
 const MANY_FROM: i16 = 4;
-const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 
 pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: FindCoordinatorRequest = call.read(body)?;
-    let is_served = matches!(request.key_type, GROUP | TRANSACTION);
-    let coordinator = context.controller().filter(|_| is_served);
-    let code = match &coordinator {
-        Some(_) => ErrorCode::None,
-        None if is_served => ErrorCode::CoordinatorNotAvailable,
-        None => ErrorCode::InvalidRequest,
-    };
-    let error_code = context.shared.metrics.error(call.api, code);
-    let (node_id, host, port) = coordinator.unwrap_or_else(|| (-1, Str::default(), -1));
-    let refused = || (!is_served).then(|| Str::from("only groups and transactions have coordinators"));
     let response = if call.version < MANY_FROM {
+        let found = find(context, call, request.key_type, request.key);
         FindCoordinatorResponse {
-            error_code,
-            error_message: refused()
+            error_code: found.error_code,
+            error_message: found
+                .error_message
+                .filter(|message| !message.is_empty())
                 .or(Some(Str::from("NONE")))
                 .filter(|_| call.version >= 1),
-            node_id,
-            host,
-            port,
+            node_id: found.node_id,
+            host: found.host,
+            port: found.port,
             ..Default::default()
         }
     } else {
-        let coordinator = |key| Coordinator {
-            key,
-            node_id,
-            host: host.clone(),
-            port,
-            error_code,
-            error_message: refused().or(Some(Str::default())),
-        };
-        let coordinators = request.coordinator_keys.into_iter().map(coordinator).collect();
+        let keys = request.coordinator_keys.into_iter();
+        let found = keys.map(|key| find(context, call, request.key_type, key));
         FindCoordinatorResponse {
-            coordinators,
+            coordinators: found.collect(),
             ..Default::default()
         }
     };
     Ok(call.answer::<FindCoordinatorRequest>(&response)?.into())
+}
+
+fn find(context: &RequestContext, call: Call, key_type: i8, key: Str) -> Coordinator {
+    let coordinator = match key_type {
+        GROUP => Some(context.broker_of(context.shared.broker.groups().cell_of(&key))),
+        TRANSACTION => Some(context.controller()),
+        _ => None,
+    };
+    let code = match &coordinator {
+        Some(Some(_)) => ErrorCode::None,
+        Some(None) => ErrorCode::CoordinatorNotAvailable,
+        None => ErrorCode::InvalidRequest,
+    };
+    let refused = coordinator
+        .is_none()
+        .then(|| Str::from("only groups and transactions have coordinators"));
+    let (node_id, host, port) = coordinator.flatten().unwrap_or_else(|| (-1, Str::default(), -1));
+    Coordinator {
+        key,
+        node_id,
+        host,
+        port,
+        error_code: context.shared.metrics.error(call.api, code),
+        error_message: refused.or(Some(Str::default())),
+    }
 }

@@ -70,7 +70,7 @@ fn on_stored(
         Err(why) => code(&why.into(), call.version),
     });
     let codes = codes.collect::<Result<Vec<_>, Close>>()?;
-    let needs_topic = codes.contains(&ErrorCode::None) && !context.shared.offsets_topic.topic().is_there();
+    let needs_topic = codes.contains(&ErrorCode::None) && context.shared.needs_offsets_topic();
     let respond = move |context: &RequestContext, ()| {
         let code = |commit: usize| codes.get(commit / COMMITS_TOGETHER).copied();
         answer(&context.shared, call, topics, |commit| {

@@ -1,6 +1,6 @@
 //! `OffsetFetch`: committed offsets of groups, for given partitions or for all with a commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use stafett_access::Action;
@@ -13,12 +13,17 @@ use stafett_kafka_wire::messages::offset_fetch::{
 use stafett_kafka_wire::messages::{OffsetFetchRequest, OffsetFetchResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str, Uuid};
 use stafett_topics::{Topic, TopicId};
+use stafett_transactions::Place;
 
 use crate::call::{Call, Close, ResponseResult};
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
-use crate::operation::{Step, write_sized};
-use crate::response_queue::{HandlerResult, PendingResponse};
+use crate::operation::{Operation, Step, then, write_sized};
+use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
+use crate::transaction_operation::TransactionOperation;
+
+/// Partitions of groups whose commits wait for the end of a transaction.
+type Pending = HashMap<Str, BTreeSet<Place>>;
 
 /// First version with several groups per request.
 const MANY_FROM: i16 = 8;
@@ -29,22 +34,67 @@ const PARTITIONS_MAX: usize = 1_000_000;
 /// Partitions from which on an answer counts as large.
 const LARGE: usize = 10_000;
 
-pub(super) fn offset_fetch(_: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
+pub(super) fn offset_fetch(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: OffsetFetchRequest = call.read(body)?;
+    if request.require_stable && context.shared.is_further_cell() {
+        let groups = groups_of(call, &request);
+        let asked = groups.clone();
+        let on_pending = then(move |context, pending: Option<Vec<Vec<Place>>>| {
+            let Some(pending) = pending else {
+                let code = ErrorCode::CoordinatorLoadInProgress;
+                return refused(&context.shared, call, request, code).map(Step::Respond);
+            };
+            let places = pending.into_iter().map(|places| places.into_iter().collect());
+            respond(context, call, request, groups.into_iter().zip(places).collect())
+        });
+        let operation = Operation::Transaction(TransactionOperation::Pending(asked, on_pending));
+        return Ok(PendingResponse::awaiting(operation, Pipelining::Free));
+    }
     Ok(PendingResponse::in_turn(move |context| {
-        let size = size(&context.shared, &request);
-        if size > PARTITIONS_MAX {
-            return refused(&context.shared, call, request).map(Step::Respond);
+        let mut pending = Pending::new();
+        if request.require_stable {
+            let transactions = context.shared.broker.transactions();
+            let groups = groups_of(call, &request).into_iter();
+            pending.extend(groups.map(|group| {
+                let places = transactions.pending_commits(&group);
+                (group, places)
+            }));
         }
-        write_sized(context, size >= LARGE, move |context| {
-            answer(context, call, request)
-        })
+        respond(context, call, request, pending)
     }))
 }
 
-/// Rejects all groups of a request that asks for too many partitions.
-fn refused(shared: &KafkaContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
-    let error_code = shared.metrics.error(call.api, ErrorCode::InvalidRequest);
+fn groups_of(call: Call, request: &OffsetFetchRequest) -> Vec<Str> {
+    if call.version < MANY_FROM {
+        return vec![request.group_id.clone()];
+    }
+    let groups = request.groups.iter();
+    groups.map(|group| group.group_id.clone()).collect()
+}
+
+fn respond(
+    context: &RequestContext,
+    call: Call,
+    request: OffsetFetchRequest,
+    pending: Pending,
+) -> Result<Step, Close> {
+    let size = size(&context.shared, &request);
+    if size > PARTITIONS_MAX {
+        return refused(&context.shared, call, request, ErrorCode::InvalidRequest).map(Step::Respond);
+    }
+    write_sized(context, size >= LARGE, move |context| {
+        answer(context, call, request, &pending)
+    })
+}
+
+/// Rejects all groups of a request.
+fn refused(
+    shared: &KafkaContext,
+    call: Call,
+    request: OffsetFetchRequest,
+    code: ErrorCode,
+) -> ResponseResult {
+    let error_code = shared.metrics.error(call.api, code);
     let group = |group: OffsetFetchRequestGroup| OffsetFetchResponseGroup {
         group_id: group.group_id,
         topics: Vec::new(),
@@ -84,11 +134,16 @@ fn size(shared: &KafkaContext, request: &OffsetFetchRequest) -> usize {
     many + one
 }
 
-fn answer(context: &RequestContext, call: Call, request: OffsetFetchRequest) -> ResponseResult {
+fn answer(
+    context: &RequestContext,
+    call: Call,
+    request: OffsetFetchRequest,
+    pending: &Pending,
+) -> ResponseResult {
     if call.version >= MANY_FROM {
         let mut groups = Vec::with_capacity(request.groups.len());
         for asked in request.groups {
-            groups.push(of_group(context, call, request.require_stable, asked)?);
+            groups.push(of_group(context, call, pending, asked)?);
         }
         let response = OffsetFetchResponse {
             groups,
@@ -109,7 +164,7 @@ fn answer(context: &RequestContext, call: Call, request: OffsetFetchRequest) -> 
         topics,
         ..OffsetFetchRequestGroup::default()
     };
-    let one = of_group(context, call, request.require_stable, asked)?;
+    let one = of_group(context, call, pending, asked)?;
     let partition = |partition: OffsetFetchResponsePartitions| OffsetFetchResponsePartition {
         partition_index: partition.partition_index,
         committed_offset: partition.committed_offset,
@@ -132,7 +187,7 @@ fn answer(context: &RequestContext, call: Call, request: OffsetFetchRequest) -> 
 fn of_group(
     context: &RequestContext,
     call: Call,
-    is_stable: bool,
+    pending: &Pending,
     asked: OffsetFetchRequestGroup,
 ) -> Result<OffsetFetchResponseGroup, Close> {
     let OffsetFetchRequestGroup {
@@ -142,11 +197,8 @@ fn of_group(
         topics,
     } = asked;
     let shared = &*context.shared;
-    let pending = if is_stable {
-        shared.broker.transactions().pending_commits(&group_id)
-    } else {
-        BTreeSet::new()
-    };
+    let none = BTreeSet::new();
+    let pending = pending.get(&group_id).unwrap_or(&none);
     let found = shared.broker.groups().with_group(&group_id, |group| {
         if let Some(group) = group {
             group.kind.check_fetch(member_id.as_deref(), member_epoch)?;
@@ -154,10 +206,10 @@ fn of_group(
         Ok(match topics {
             Some(topics) => topics
                 .into_iter()
-                .map(|topic| of_topic(context, call.version, group, &pending, topic))
+                .map(|topic| of_topic(context, call.version, group, pending, topic))
                 .collect(),
             None => group.map_or_else(Vec::new, |group| {
-                all_topics(context, call.version, group, &pending)
+                all_topics(context, call.version, group, pending)
             }),
         })
     });

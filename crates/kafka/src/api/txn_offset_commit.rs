@@ -1,15 +1,16 @@
 //! `TxnOffsetCommit`: commits of a group that count with the end of a transaction.
 
-use stafett_groups::{GroupError, NewCommit};
+use stafett_groups::NewCommit;
 use stafett_kafka_wire::messages::txn_offset_commit::{
     TxnOffsetCommitRequestTopic, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
 };
 use stafett_kafka_wire::messages::{TxnOffsetCommitRequest, TxnOffsetCommitResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode};
 use stafett_model::ProducerId;
-use stafett_transactions::{Instance, TransactionError};
+use stafett_transactions::Instance;
 
-use crate::call::{Call, Close, ResponseResult};
+use crate::call::{Call, ResponseResult};
+use crate::cell_commits::CommittedWith;
 use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 use crate::operation::{Operation, then};
@@ -18,8 +19,6 @@ use crate::transaction_operation::TransactionOperation;
 
 /// First version that begins the transaction, or adds the group to it (KIP-890).
 const ADDS_FROM: i16 = 5;
-/// Version whose clients abort a transaction that the group was not added to, and go on.
-const ABORTABLE_IN: i16 = 4;
 
 pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: TxnOffsetCommitRequest = call.read(body)?;
@@ -39,13 +38,33 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
         producer: ProducerId(request.producer_id),
         epoch: request.producer_epoch,
     };
+    let adds = call.version >= ADDS_FROM;
+    if context.shared.is_further_cell() {
+        let kept = then(move |context, code| answer(&context.shared, call, topics, code));
+        let asked = CommittedWith {
+            id: request.transactional_id,
+            by: given,
+            adds,
+            group: request.group_id,
+            member: request.member_id,
+            instance: request.group_instance_id,
+            generation: request.generation_id,
+            commits,
+            version: call.version,
+        };
+        let operation = TransactionOperation::CommitElsewhere(Box::new(asked), kept);
+        return Ok(PendingResponse::awaiting(
+            Operation::Transaction(operation),
+            Pipelining::Barrier,
+        ));
+    }
     let id = request.transactional_id.clone();
     let stored = then(move |context, stored| {
         let code = match stored {
             Ok(()) => ErrorCode::None,
             Err(why) => {
                 context.log_refused_transaction(&id, &why);
-                code(&why, call.version)?
+                error::transactional_commit(&why, call.version)?
             }
         };
         answer(&context.shared, call, topics, code)
@@ -53,7 +72,7 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
     let operation = TransactionOperation::CommitOffsets {
         id: request.transactional_id,
         given,
-        adds: call.version >= ADDS_FROM,
+        adds,
         group: request.group_id,
         member: request.member_id,
         instance: request.group_instance_id,
@@ -65,17 +84,6 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
         Operation::Transaction(operation),
         Pipelining::Barrier,
     ))
-}
-
-/// Groups answer a transaction with other codes than its coordinator does.
-fn code(why: &TransactionError, version: i16) -> Result<ErrorCode, Close> {
-    if version == ABORTABLE_IN {
-        return error::abortable_transaction(why);
-    }
-    if let TransactionError::Group(GroupError::NoSuchGroup | GroupError::StaleEpoch) = why {
-        return Ok(ErrorCode::IllegalGeneration);
-    }
-    error::transaction(why, false)
 }
 
 /// Adds the valid commits of a topic to `commits` and returns the preliminary answer.

@@ -235,7 +235,10 @@ fn name_of(gate: Gate<'_>, id: Uuid) -> Option<Str> {
 /// Returns the code for a group of a refused request.
 fn code_of_group(gate: Gate<'_>, action: Action, name: &str) -> i16 {
     let checked = gate.context.check_group(action, name);
-    checked.err().unwrap_or(ErrorCode::OperationNotAttempted).code()
+    gate.refused
+        .or_else(|| checked.err())
+        .unwrap_or(ErrorCode::OperationNotAttempted)
+        .code()
 }
 
 /// Returns the code for a topic of a refused request about a group.

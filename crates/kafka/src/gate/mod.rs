@@ -29,6 +29,8 @@ struct Gate<'a> {
     context: &'a RequestContext,
     call: Call,
     body: &'a Decoder,
+    /// The code of a request that is refused whatever the caller's rights.
+    refused: Option<ErrorCode>,
 }
 
 /// Checks the rights for a request.
@@ -49,8 +51,30 @@ pub(crate) fn check(context: &RequestContext, call: Call, body: &Decoder) -> Che
     if context.must_log_in() {
         return Err(Close::NoLogin);
     }
-    let gate = Gate { context, call, body };
+    let gate = Gate {
+        context,
+        call,
+        body,
+        refused: None,
+    };
     right(gate).unwrap_or(Err(Close::NotServed(call.api)))
+}
+
+/// Refuses a request about groups with a code, in the form of its answer.
+pub(crate) fn refuse(
+    context: &RequestContext,
+    call: Call,
+    body: &Decoder,
+    code: ErrorCode,
+) -> Result<EncodedResponse, Close> {
+    let gate = Gate {
+        context,
+        call,
+        body,
+        refused: Some(code),
+    };
+    let refused = right(gate).unwrap_or(Err(Close::NotServed(call.api)))?;
+    refused.ok_or(Close::NotServed(call.api))
 }
 
 /// APIs whose handlers check rights, and those that need none.
@@ -94,7 +118,11 @@ impl Gate<'_> {
         respond: impl FnOnce(R, i16) -> R::Response,
     ) -> Checked {
         let request: R = self.call.read(self.body.clone())?;
-        let Err(code) = check(&request) else {
+        let checked = match self.refused {
+            Some(code) => Err(code),
+            None => check(&request),
+        };
+        let Err(code) = checked else {
             return Ok(None);
         };
         let code = self.context.shared.metrics.error(self.call.api, code);

@@ -52,6 +52,7 @@ fn refused_in(bench: &Bench, api: ApiKey, version: i16) -> usize {
             context: &bench.context,
             call,
             body: &body,
+            refused: None,
         };
         let checked = right(gate).expect("it has a line");
         match checked {
@@ -162,6 +163,7 @@ fn each_served_api_has_declared_rights() {
             context: &bench.context,
             call,
             body: &body,
+            refused: None,
         };
         assert!(
             before_login.contains(api) || right(gate).is_some(),

@@ -18,20 +18,20 @@ use stafett_net::{Reached, ToCell};
 
 use crate::cells::Cells;
 
-const ID: &str = "id";
+pub(super) const ID: &str = "id";
 
 /// The ways between two cells in one process. Of the connections to the other one, as many as `cut` end before the
 /// answer to their first message.
 #[derive(Debug, Default)]
-struct Ways {
+pub(super) struct Ways {
     brokers: std::sync::OnceLock<[Arc<Broker>; 2]>,
-    cut: AtomicU64,
+    pub(super) cut: AtomicU64,
     served: std::sync::Mutex<JoinSet<()>>,
 }
 
 #[derive(Debug, Clone)]
-struct From {
-    ways: Arc<Ways>,
+pub(super) struct From {
+    pub(super) ways: Arc<Ways>,
 }
 
 impl Cells for From {
@@ -84,13 +84,13 @@ async fn broker(own: u32) -> Arc<Broker> {
     )
 }
 
-struct World {
-    brokers: [Arc<Broker>; 2],
-    topic: Arc<Topic>,
-    from: From,
+pub(super) struct World {
+    pub(super) brokers: [Arc<Broker>; 2],
+    pub(super) topic: Arc<Topic>,
+    pub(super) from: From,
 }
 
-async fn world() -> World {
+pub(super) async fn world() -> World {
     let brokers = [broker(0).await, broker(1).await];
     let new = NewTopic {
         name: "wide".into(),

@@ -5,6 +5,7 @@
 mod cell_transactions;
 mod cells;
 mod fetch;
+mod group_cells;
 mod groups;
 mod produce;
 mod topics;

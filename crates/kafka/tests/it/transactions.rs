@@ -204,7 +204,11 @@ async fn a_commit_ahead_of_its_batches_is_to_be_repeated() {
     }
     let codes = [ErrorCode::ConcurrentTransactions, ErrorCode::InvalidTxnState];
     for code in codes {
-        assert_eq!(producer.end(&mut client, BUMPS, true).await, Err(code), "of nothing");
+        assert_eq!(
+            producer.end(&mut client, BUMPS, true).await,
+            Err(code),
+            "of nothing"
+        );
     }
 }
 

@@ -13,7 +13,7 @@ use stafett_http::{Code, Problem, slot};
 use stafett_kafka::FirstCell;
 use stafett_model::Namespace;
 use stafett_net::{Duplex, EVENTS, Reached as Way, ToCell};
-use stafett_topics::Cells;
+use stafett_topics::{Cells, cell_of_name};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -28,15 +28,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Leases for which the same nodes have to live before a cell moves.
 const CALM_LEASES: u32 = 4;
 
-/// Returns the cell of a namespace: FNV-1a of 64 bits over its name, modulo the number of cells. The default
-/// namespace is in the first cell, beside stored topics and live topics. Never changes: data lies by it.
+/// Returns the cell of a namespace: that of its name. The default namespace is in the first cell, beside stored
+/// topics and live topics. Never changes: data lies by it.
 pub(crate) fn home(namespace: &str, cells: u32) -> u32 {
     if cells <= 1 || namespace.is_empty() || namespace == Namespace::DEFAULT {
         return 0;
     }
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325, step);
-    u32::try_from(hash % u64::from(cells)).unwrap_or_default()
+    cell_of_name(namespace, cells)
 }
 
 impl Member {

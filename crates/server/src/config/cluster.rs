@@ -3,6 +3,7 @@
 use std::fmt;
 
 use stafett_cluster::{Location, Login};
+use stafett_groups::GroupNames;
 
 use super::kind::Kind;
 
@@ -44,6 +45,25 @@ impl Kind for OptionalDatabase {
     }
 }
 
+/// Names of groups, and prefixes that end with `*`.
+pub(crate) struct GroupList;
+
+impl Kind for GroupList {
+    type Value = GroupNames;
+    const SHAPE: &'static str = "names and prefixes";
+
+    fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
+        let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
+        let names: Vec<Box<str>> = names.map(Into::into).collect();
+        let is_good = |name: &str| !name.is_empty() && !name.strip_suffix('*').unwrap_or(name).contains('*');
+        if names.iter().all(|name| is_good(name)) {
+            Ok(GroupNames(names))
+        } else {
+            Err("expected names of groups, or prefixes with * at their end, such as orders,web-*".to_owned())
+        }
+    }
+}
+
 /// The place of an object store, or empty for none.
 pub(crate) struct OptionalObjects;
 
@@ -76,6 +96,22 @@ impl Kind for OptionalLogin {
             _ if text.is_empty() => Ok(None),
             login if login.is_plain() => Err(format!("expected {}", Self::SHAPE)),
             login => Ok(Some(login)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_names_and_prefixes() {
+        let read = |text| GroupList::read(text, None);
+        assert_eq!(read(""), Ok(GroupNames::default()));
+        let names = ["orders", "web-*", "*"].map(Into::into);
+        assert_eq!(read("orders, web-*,*"), Ok(GroupNames(names.into())));
+        for bad in ["a,,b", ",", "*a", "a*b*", "a**"] {
+            assert!(read(bad).is_err(), "{bad}");
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Length: one table of all settings.
 
-use super::cluster::{OptionalDatabase, OptionalLogin, OptionalObjects};
+use super::cluster::{GroupList, OptionalDatabase, OptionalLogin, OptionalObjects};
 use super::definition::Definition;
 use super::error::ConfigError;
 use super::http::{HostList, OptionalSite, PageActions, SiteList};
@@ -148,6 +148,11 @@ settings! {
         /// In a cluster of several cells: whether topics that clients of the Kafka protocol create lie in all
         /// cells, where their creator does not say (`stafett.spread`).
         spread_topics: Switch = "false";
+
+        /// In a cluster of several cells: groups of consumers that are spread over them by name, as names and
+        /// as prefixes with `*` at their end, separated by commas. All nodes need the same. Members over HTTP,
+        /// apps, sinks and share groups take other names.
+        spread_groups: GroupList = "";
 
         /// Partitions of topics whose creator does not say how many.
         default_partitions: Count = "1", in 1..=100_000;

@@ -99,8 +99,8 @@ pub(super) enum Gathered {
 
 impl Gathered {
     /// Returns the list that a GET request is for. `None` if it is for something else, or for a part of a
-    /// list.
-    pub(super) fn of(uri: &Uri) -> Option<Self> {
+    /// list. Groups are listed if they are spread over cells.
+    pub(super) fn of(uri: &Uri, are_groups_spread: bool) -> Option<Self> {
         let has = |key| value(uri, key).is_some();
         if has("cell") || has("namespace") {
             return None;
@@ -123,7 +123,7 @@ impl Gathered {
         }
         if path
             .strip_prefix("/v1/")
-            .is_some_and(|list| PAGED.contains(&list))
+            .is_some_and(|list| PAGED.contains(&list) || list == "groups" && are_groups_spread)
         {
             return Some(Self::Pages {
                 sort: text("sort").unwrap_or_default(),
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn lists_without_a_namespace_are_of_all_cells() {
-        let of = |uri: &str| Gathered::of(&uri.parse().unwrap());
+        let of = |uri: &str| Gathered::of(&uri.parse().unwrap(), false);
         let pages = |sort: &str, count, wants_cursors| {
             Some(Gathered::Pages {
                 sort: sort.to_owned(),
@@ -443,6 +443,9 @@ mod tests {
         ] {
             assert_eq!(of(uri), expected, "{uri}");
         }
+        let groups = "/v1/groups".parse().unwrap();
+        assert_eq!(Gathered::of(&groups, false), None);
+        assert_eq!(Gathered::of(&groups, true), pages("", 50, false));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `/v1/…?namespace=NAME`, `/v1/namespaces/NAME` | that of the namespace |
 //! | `/api/KIND/VHOST/…`, for things in virtual hosts | that of the virtual host |
 //! | `GET …?cell=NUMBER` | the given one |
+//! | `/v1/groups/NAME` and `/v1/groups/NAME/offsets`, of groups that are spread | that of the group |
 //! | lists of things in namespaces without a namespace (`gather`) | all |
 //! | `POST /api/definitions`, which are split (`import`) | all |
 //! | all others | the first one |
@@ -78,13 +79,14 @@ pub(crate) fn layered(
 
 async fn serve(State(forward): State<Forward>, mut request: Request, next: Next) -> Response {
     let cells = forward.member.cell_count();
-    let cell = match cells {
-        1 => Ok(0),
-        _ => place(request.method(), request.uri(), cells),
+    let cell = match (cells, forward.cell_of_group(request.uri())) {
+        (1, _) => Ok(0),
+        (_, Some(cell)) => Ok(cell),
+        (_, None) => place(request.method(), request.uri(), cells),
     };
     let answered = match cell {
         Ok(0) if cells > 1 && request.method() == Method::GET => {
-            if let Some(list) = gather::Gathered::of(request.uri()) {
+            if let Some(list) = gather::Gathered::of(request.uri(), forward.are_groups_spread()) {
                 forward.gather(list, cells, request, next).await
             } else {
                 drop_cell(request.uri_mut());
@@ -188,7 +190,26 @@ fn clean(headers: &mut HeaderMap) {
     }
 }
 
+/// Returns the group that a request is about, or whose commits. Members over HTTP are in the first cell.
+fn group(uri: &Uri) -> Option<String> {
+    let rest = uri.path().strip_prefix("/v1/groups/")?;
+    let name = rest.strip_suffix("/offsets").unwrap_or(rest);
+    (!name.contains('/')).then(|| decoded(name)).flatten()
+}
+
 impl Forward {
+    fn are_groups_spread(&self) -> bool {
+        self.broker.get().is_ok_and(|broker| broker.groups().are_spread())
+    }
+
+    /// Returns the cell of the group that a request is about. `None` if it is about something else, or about
+    /// the first cell.
+    fn cell_of_group(&self, uri: &Uri) -> Option<u32> {
+        let group = group(uri)?;
+        let broker = self.broker.get().ok().filter(|_| value(uri, "cell").is_none())?;
+        Some(broker.groups().cell_of(&group)).filter(|cell| *cell != 0)
+    }
+
     /// Has the owner of a cell answer a request.
     async fn pass(&self, cell: u32, mut request: Request) -> Result<Response, Problem> {
         let client = passed::client(&request).or_else(|| server::peer(&request));
@@ -257,6 +278,20 @@ mod tests {
         ] {
             assert_eq!(cell(&Method::GET, uri), Ok(expected), "{uri}");
             assert_eq!(cell(&Method::PUT, uri), Ok(expected), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_group_is_named_by_its_path() {
+        for (uri, expected) in [
+            ("/v1/groups/g", Some("g")),
+            ("/v1/groups/a%2Fb/offsets?if_epoch=1", Some("a/b")),
+            ("/v1/groups/g/members", None),
+            ("/v1/groups/g/reset", None),
+            ("/v1/groups", None),
+            ("/v1/groups/%zz", None),
+        ] {
+            assert_eq!(group(&uri.parse().unwrap()).as_deref(), expected, "{uri}");
         }
     }
 

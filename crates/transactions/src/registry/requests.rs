@@ -121,6 +121,40 @@ impl Transactions {
         (group, by): (&str, &CommitSender<'_>),
         commits: Vec<NewCommit>,
     ) -> Result<(), TransactionError> {
+        let check = || {
+            self.groups.check_commit(group, by, &commits)?;
+            Ok(PendingCommits {
+                group: group.into(),
+                cell: 0,
+                commits,
+                at: self.clock.wall_ms(),
+                order: self.groups.next_order(),
+            })
+        };
+        self.store_commits(id, given, adds, group, check).await
+    }
+
+    /// Stores commits of a group of another cell, which has checked them. They go there with the end of the
+    /// transaction. `adds` as in [`Self::append`].
+    pub async fn commit_elsewhere(
+        &self,
+        id: &str,
+        given: Instance,
+        adds: bool,
+        commits: PendingCommits,
+    ) -> Result<(), TransactionError> {
+        let group = commits.group.clone();
+        self.store_commits(id, given, adds, &group, || Ok(commits)).await
+    }
+
+    async fn store_commits(
+        &self,
+        id: &str,
+        given: Instance,
+        adds: bool,
+        group: &str,
+        checked: impl FnOnce() -> Result<PendingCommits, TransactionError>,
+    ) -> Result<(), TransactionError> {
         let known = self.known(id)?;
         let ticket = {
             let mut producer = known.1.lock();
@@ -129,19 +163,14 @@ impl Transactions {
             if !is_part && !adds && !producer.is_recovered {
                 return Err(TransactionError::NotAdded);
             }
-            self.groups.check_commit(group, by, &commits)?;
+            let pending = checked()?;
             self.begin(&known, &mut producer, given)?;
             producer.groups.insert(group.into());
             let had = producer.pending_count();
-            if had + commits.len() > COMMITS_MAX && !producer.has_room(group, &commits, COMMITS_MAX) {
+            let added = &pending.commits;
+            if had + added.len() > COMMITS_MAX && !producer.has_room(group, added, COMMITS_MAX) {
                 return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
             }
-            let pending = PendingCommits {
-                group: group.into(),
-                commits,
-                at: self.clock.wall_ms(),
-                order: self.groups.next_order(),
-            };
             // The end is one append: it leaves as much space again for the control batches.
             if producer.pending_bytes() + pending.bytes() > self.journal.batch_bytes() {
                 return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });

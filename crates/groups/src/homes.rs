@@ -1,0 +1,94 @@
+//! Cells of groups, where a cluster has several: groups whose names the settings give are spread over the
+//! cells by name, and all others are in the first one.
+
+use stafett_topics::{Cells, cell_of_name};
+
+use super::registry::Groups;
+
+/// Bits of the places of commits below those of the millisecond of the start: more are never made in one.
+const ORDERS_OF_MS: u32 = 20;
+
+/// Names of groups: whole ones, and prefixes, which end with `*`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupNames(pub Vec<Box<str>>);
+
+/// Cells of all groups.
+#[derive(Debug)]
+pub(super) struct GroupHomes {
+    spread: GroupNames,
+    cells: Cells,
+}
+
+impl GroupNames {
+    /// Returns true if a name is among them.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|known| match known.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => **known == *name,
+        })
+    }
+}
+
+impl GroupHomes {
+    fn cell_of(&self, name: &str) -> u32 {
+        if self.spread.has(name) {
+            cell_of_name(name, self.cells.count)
+        } else {
+            0
+        }
+    }
+}
+
+impl Groups {
+    /// Spreads the groups of some names over the cells of a cluster. Called once, before any is created.
+    pub fn spread_over(&self, cells: Cells, spread: GroupNames) {
+        if cells.count > 1 && !spread.0.is_empty() {
+            // Commits that wait for the end of a transaction are in another cell, and not seen here. Those of
+            // an earlier start come before all that are made now.
+            let now = u64::try_from(self.clock.wall_ms()).unwrap_or_default();
+            self.order_after(now << ORDERS_OF_MS);
+            self.homes.get_or_init(|| GroupHomes { spread, cells });
+        }
+    }
+
+    /// Returns true if some groups are spread over cells.
+    pub fn are_spread(&self) -> bool {
+        self.homes.get().is_some()
+    }
+
+    /// Returns the cell of a group. One that is in the first cell stays there, whatever its name: it was there
+    /// before groups of its name were spread.
+    pub fn cell_of(&self, name: &str) -> u32 {
+        let Some(homes) = self.homes.get() else { return 0 };
+        let cell = homes.cell_of(name);
+        let is_kept = cell != 0 && homes.cells.own == 0 && self.with_group(name, |group| group.is_some());
+        if is_kept { 0 } else { cell }
+    }
+
+    /// Returns true if a new group of this name is one of another cell.
+    pub(super) fn is_elsewhere(&self, name: &str) -> bool {
+        let homes = self.homes.get();
+        homes.is_some_and(|homes| homes.cell_of(name) != homes.cells.own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whole_or_prefixes() {
+        let names = GroupNames(vec!["billing".into(), "web-*".into()]);
+        for (name, is_there) in [
+            ("billing", true),
+            ("billing2", false),
+            ("web-", true),
+            ("web-1", true),
+            ("web", false),
+            ("", false),
+        ] {
+            assert_eq!(names.has(name), is_there, "{name}");
+        }
+        assert!(GroupNames(vec!["*".into()]).has("anything"));
+    }
+}

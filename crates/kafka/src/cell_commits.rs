@@ -1,0 +1,195 @@
+//! Commits with transactions of groups that another cell than the first one has: that cell checks them, and
+//! the coordinator in the first one keeps them until the end of the transaction, with which they come back.
+
+use serde::{Deserialize, Serialize};
+use stafett_broker::Broker;
+use stafett_groups::{CommitSender, NewCommit, PendingCommits};
+use stafett_kafka_wire::{ErrorCode, Str};
+use stafett_model::ProducerId;
+use stafett_store::wall_ms;
+use stafett_topics::TopicId;
+use stafett_transactions::{Instance, Place, TransactionError};
+
+use crate::call::Close;
+use crate::cell_transactions::{Message, Partition, ToCoordinators};
+use crate::context::KafkaContext;
+use crate::error;
+
+/// Commits of a group, between cells.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Commits {
+    group: String,
+    cell: u32,
+    at: i64,
+    order: u64,
+    entries: Vec<Commit>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Commit {
+    of: Partition,
+    offset: i64,
+    leader_epoch: i32,
+    text: Option<String>,
+}
+
+impl From<&PendingCommits> for Commits {
+    fn from(pending: &PendingCommits) -> Self {
+        let commits = pending.commits.iter().map(|commit| Commit {
+            of: (commit.topic.0, commit.partition),
+            offset: commit.offset,
+            leader_epoch: commit.leader_epoch,
+            text: commit.text.as_deref().map(Into::into),
+        });
+        Self {
+            group: pending.group.to_string(),
+            cell: pending.cell,
+            at: pending.at,
+            order: pending.order,
+            entries: commits.collect(),
+        }
+    }
+}
+
+impl From<Commits> for PendingCommits {
+    fn from(commits: Commits) -> Self {
+        let commit = |commit: Commit| NewCommit {
+            topic: TopicId(commit.of.0),
+            partition: commit.of.1,
+            offset: commit.offset,
+            leader_epoch: commit.leader_epoch,
+            text: commit.text.map(Into::into),
+        };
+        Self {
+            group: commits.group.into(),
+            cell: commits.cell,
+            commits: commits.entries.into_iter().map(commit).collect(),
+            at: commits.at,
+            order: commits.order,
+        }
+    }
+}
+
+/// Commits of a member that are to count with the end of a transaction.
+pub(crate) struct CommittedWith {
+    pub id: Str,
+    pub by: Instance,
+    /// True if the group is added to the transaction.
+    pub adds: bool,
+    pub group: Str,
+    pub member: Str,
+    pub instance: Option<Str>,
+    pub generation: i32,
+    pub commits: Vec<NewCommit>,
+    /// Version of the request, for the code of the answer.
+    pub version: i16,
+}
+
+impl CommittedWith {
+    /// Checks that the sender may commit to the group of this cell.
+    fn check(&self, broker: &Broker) -> Result<(), TransactionError> {
+        let by = CommitSender {
+            member: &self.member,
+            instance: self.instance.as_deref(),
+            epoch: self.generation,
+            is_transactional: true,
+        };
+        Ok(broker.groups().check_commit(&self.group, &by, &self.commits)?)
+    }
+}
+
+impl ToCoordinators {
+    /// Has the coordinator keep commits until the end of their transaction. Returns the code of the answer.
+    pub(crate) async fn commit(&self, broker: &Broker, asked: CommittedWith) -> Result<ErrorCode, Close> {
+        if let Err(why) = asked.check(broker) {
+            return error::transactional_commit(&why, asked.version);
+        }
+        let pending = PendingCommits {
+            group: (&*asked.group).into(),
+            cell: broker.catalog().cells().own,
+            commits: asked.commits,
+            at: wall_ms(),
+            order: broker.groups().next_order(),
+        };
+        let message = Message::Commit {
+            id: asked.id.to_string(),
+            by: (asked.by.producer.0, asked.by.epoch),
+            adds: asked.adds,
+            version: asked.version,
+            commits: (&pending).into(),
+        };
+        Ok(match self.ask::<(i32, i16)>(&message).await {
+            Ok((_, code)) => ErrorCode::try_from(code).unwrap_or(ErrorCode::UnknownServerError),
+            Err(why) => {
+                tracing::debug!(%why, "the coordinator of a transaction takes no commits");
+                // Clients try it again.
+                ErrorCode::CoordinatorLoadInProgress
+            }
+        })
+    }
+
+    /// Returns the partitions of groups whose commits wait for the end of a transaction. `None` if the
+    /// coordinator does not answer.
+    pub(crate) async fn pending(&self, groups: &[Str]) -> Option<Vec<Vec<Place>>> {
+        let names = groups.iter().map(ToString::to_string).collect();
+        let answered = self.ask::<Vec<Vec<Partition>>>(&Message::Pending(names)).await;
+        let pending = answered.ok().filter(|pending| pending.len() == groups.len())?;
+        let places = |places: Vec<Partition>| {
+            let places = places.into_iter();
+            places
+                .map(|(topic, partition)| (TopicId(topic), partition))
+                .collect()
+        };
+        Some(pending.into_iter().map(places).collect())
+    }
+}
+
+impl KafkaContext {
+    /// Has the coordinator keep commits until the end of their transaction. Returns the code of the answer.
+    pub(crate) async fn commit_elsewhere(&self, asked: CommittedWith) -> Result<ErrorCode, Close> {
+        match &self.coordinators {
+            Some(coordinators) => coordinators.commit(&self.broker, asked).await,
+            None => Ok(ErrorCode::CoordinatorLoadInProgress),
+        }
+    }
+
+    /// Returns the partitions of groups whose commits wait for the end of a transaction. `None` if the
+    /// coordinator does not answer.
+    pub(crate) async fn pending_elsewhere(&self, groups: &[Str]) -> Option<Vec<Vec<Place>>> {
+        self.coordinators.as_ref()?.pending(groups).await
+    }
+}
+
+/// At the first cell: keeps commits that another cell has checked.
+pub(crate) async fn keep(
+    broker: &Broker,
+    id: &str,
+    (producer, epoch): (i64, i16),
+    (adds, version): (bool, i16),
+    commits: Commits,
+) -> Result<ErrorCode, Close> {
+    let given = Instance {
+        producer: ProducerId(producer),
+        epoch,
+    };
+    let transactions = broker.transactions();
+    match transactions
+        .commit_elsewhere(id, given, adds, commits.into())
+        .await
+    {
+        Ok(()) => Ok(ErrorCode::None),
+        Err(why) => error::transactional_commit(&why, version),
+    }
+}
+
+/// At the first cell: returns the partitions of groups whose commits wait.
+pub(crate) fn waiting(broker: &Broker, groups: &[String]) -> Vec<Vec<Partition>> {
+    let of_group = |group: &String| {
+        let places = broker.transactions().pending_commits(group);
+        places
+            .into_iter()
+            .map(|(topic, partition)| (topic.0, partition))
+            .collect()
+    };
+    groups.iter().map(of_group).collect()
+}
