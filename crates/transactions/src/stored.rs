@@ -256,12 +256,14 @@ fn get_instance(rest: &mut &[u8]) -> Option<Instance> {
 mod tests {
     use super::*;
 
+    const INSTANCE: Instance = Instance {
+        producer: ProducerId(7),
+        epoch: 3,
+    };
+
     #[test]
-    fn producers_and_pending_commits_read_back_and_cut_ones_do_not() {
-        let instance = Instance {
-            producer: ProducerId(7),
-            epoch: 3,
-        };
+    fn producers_read_back_and_cut_ones_do_not() {
+        let instance = INSTANCE;
         for before in [None, Some(Instance { epoch: 2, ..instance })] {
             let status = Status::Ended(TransactionEnd::Abort);
             let owed = Owed::new(instance, status, [(TopicId(9), 2), (TopicId(10), 0)].into());
@@ -288,6 +290,9 @@ mod tests {
                 assert!(decode(&row[..cut]).is_none());
             }
         }
+    }
+
+    fn pending() -> PendingCommits {
         let commit = |text: Option<&str>| NewCommit {
             topic: TopicId(9),
             partition: 2,
@@ -295,13 +300,18 @@ mod tests {
             leader_epoch: -1,
             text: text.map(Into::into),
         };
-        let pending = PendingCommits {
+        PendingCommits {
             group: "ä".into(),
             cell: 0,
             commits: vec![commit(None), commit(Some("text"))],
             at: 7,
             order: 3,
-        };
+        }
+    }
+
+    #[test]
+    fn pending_commits_read_back_and_cut_ones_do_not() {
+        let pending = pending();
         let row = encode_pending(&pending);
         for cut in 0..row.len() {
             assert_eq!(decode_delta(&row[..cut]), None);
@@ -315,18 +325,15 @@ mod tests {
         assert_eq!(decode_delta(&before), Some(Delta::Pending(first)), "of version 1");
         assert_eq!(decode_delta(&row), Some(Delta::Pending(pending.clone())));
         let places = [(TopicId(9), 2), (TopicId(1), 0)];
-        let elsewhere = PendingCommits {
-            cell: 3,
-            ..pending.clone()
-        };
+        let elsewhere = PendingCommits { cell: 3, ..pending };
         let row = encode_pending(&elsewhere);
         for cut in 0..row.len() {
             assert_eq!(decode_delta(&row[..cut]), None);
         }
         assert_eq!(decode_delta(&row), Some(Delta::Pending(elsewhere.clone())));
-        let mut owed = Owed::new(instance, Status::Ended(TransactionEnd::Commit), places.into());
+        let mut owed = Owed::new(INSTANCE, Status::Ended(TransactionEnd::Commit), places.into());
         owed.commits.push(elsewhere);
-        let row = encode((instance, None), 1, owed.after, 5, Some(&owed));
+        let row = encode((INSTANCE, None), 1, owed.after, 5, Some(&owed));
         for cut in 0..row.len() {
             assert!(decode(&row[..cut]).is_none());
         }
