@@ -3,10 +3,11 @@
 
 use stafett_topics::{Cells, cell_of_name};
 
+use super::error::GroupError;
 use super::registry::Groups;
 
-/// Bits of the places of commits below those of the millisecond of the start: more are never made in one.
-const ORDERS_OF_MS: u32 = 20;
+/// Bits of the places of commits below those of the epoch.
+const ORDERS_OF_EPOCH: u32 = 40;
 
 /// Names of groups: whole ones, and prefixes, which end with `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,12 +42,12 @@ impl GroupHomes {
 
 impl Groups {
     /// Spreads the groups of some names over the cells of a cluster. Called once, before any is created.
-    pub fn spread_over(&self, cells: Cells, spread: GroupNames) {
+    /// `epoch` is that of the owner of this cell: each has a larger one.
+    pub fn spread_over(&self, cells: Cells, spread: GroupNames, epoch: u64) {
         if cells.count > 1 && !spread.0.is_empty() {
-            // Commits that wait for the end of a transaction are in another cell, and not seen here. Those of
-            // an earlier start come before all that are made now.
-            let now = u64::try_from(self.clock.wall_ms()).unwrap_or_default();
-            self.order_after(now << ORDERS_OF_MS);
+            // Commits that wait for the end of a transaction are in another cell, and not seen here. Those
+            // that earlier owners let there come before all that are made now.
+            self.order_after(epoch << ORDERS_OF_EPOCH);
             self.homes.get_or_init(|| GroupHomes { spread, cells });
         }
     }
@@ -56,8 +57,8 @@ impl Groups {
         self.homes.get().is_some()
     }
 
-    /// Returns the cell of a group. One that is in the first cell stays there, whatever its name: it was there
-    /// before groups of its name were spread.
+    /// Returns the cell of a group. One that is in the first cell stays there, whatever its name: it was
+    /// there before groups of its name were spread.
     pub fn cell_of(&self, name: &str) -> u32 {
         let Some(homes) = self.homes.get() else { return 0 };
         let cell = homes.cell_of(name);
@@ -65,10 +66,16 @@ impl Groups {
         if is_kept { 0 } else { cell }
     }
 
-    /// Returns true if a new group of this name is one of another cell.
-    pub(super) fn is_elsewhere(&self, name: &str) -> bool {
+    /// Checks that a new group of this name may be here.
+    pub(super) fn check_new(&self, name: &str) -> Result<(), GroupError> {
         let homes = self.homes.get();
-        homes.is_some_and(|homes| homes.cell_of(name) != homes.cells.own)
+        if homes.is_some_and(|homes| homes.cell_of(name) != homes.cells.own) {
+            return Err(GroupError::Elsewhere);
+        }
+        if self.len() >= self.settings.groups_max {
+            return Err(GroupError::TooManyGroups);
+        }
+        Ok(())
     }
 }
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use stafett_journal::{Append, Frame, Ticket};
-use stafett_store::NotStored;
+use stafett_journal::{Frame, StateWait, Ticket};
+use stafett_store::appends;
 
 use super::commit::{NewCommit, frame};
 use super::commits::Changes;
@@ -16,6 +16,8 @@ use super::registry::Groups;
 
 /// Bytes of a commit in the journal, without its group and text.
 const COMMIT_BYTES: usize = 128;
+/// Commits of other cells' transactions in one append: they fit into the smallest segment.
+const ENDED_TOGETHER: usize = 100;
 
 /// Commits of a group that count with their transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,11 +52,14 @@ impl Groups {
         self.orders.fetch_max(stored.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Stores commits of transactions that have ended in the first cell, as often as they come.
-    pub async fn commit_ended(&self, commits: &[&PendingCommits]) -> Result<(), NotStored> {
-        let append = |frames: Vec<Frame>| self.journal.append(vec![Append::state(frames, self.wait())]);
-        let ticket = self.commit_together(commits, append);
-        stafett_store::all_outcomes(&ticket.await)
+    /// Stages commits of a transaction that has ended in the first cell, in parts: they may come again. They
+    /// are not kept there once they are stored here.
+    pub fn stage_ended(&self, commits: &PendingCommits) -> Ticket {
+        let append = |frames| {
+            let parts = appends(frames, ENDED_TOGETHER, StateWait::Synced);
+            self.journal.append(parts)
+        };
+        self.commit_together(&[commits], append)
     }
 
     /// Commits for several groups in one append, which `append` stages together with others. The commits

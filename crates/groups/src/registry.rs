@@ -217,12 +217,7 @@ impl Groups {
             (Some(_), _) => shard.get_mut(name),
             (None, IfAbsent::Fail(error)) => return Err(error),
             (None, IfAbsent::Create) => {
-                if self.is_elsewhere(name) {
-                    return Err(GroupError::Elsewhere);
-                }
-                if self.len() >= self.settings.groups_max {
-                    return Err(GroupError::TooManyGroups);
-                }
+                self.check_new(name)?;
                 Some(self.insert(&mut shard, Group::new(name.into(), self.clock.wall_ms())))
             }
         };

@@ -1,19 +1,26 @@
 //! Commits with transactions of groups that another cell than the first one has: that cell checks them, and
 //! the coordinator in the first one keeps them until the end of the transaction, with which they come back.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use stafett_broker::Broker;
 use stafett_groups::{CommitSender, NewCommit, PendingCommits};
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::ProducerId;
-use stafett_store::wall_ms;
-use stafett_topics::TopicId;
-use stafett_transactions::{Instance, Place, TransactionError};
+use stafett_store::{all_outcomes, wall_ms};
+use stafett_topics::{Ticket, TopicId};
+use stafett_transactions::{COMMITS_ELSEWHERE_BYTES_MAX, Instance, Place, TransactionError};
+use tokio::time::timeout;
 
 use crate::call::Close;
 use crate::cell_transactions::{Message, Partition, ToCoordinators};
 use crate::context::KafkaContext;
 use crate::error;
+
+/// Time for the answer about commits that wait: answers to other requests of the client wait behind it, and
+/// clients ask again.
+const PENDING_MAX: Duration = Duration::from_secs(3);
 
 /// Commits of a group, between cells.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,6 +118,9 @@ impl ToCoordinators {
             at: wall_ms(),
             order: broker.groups().next_order(),
         };
+        if pending.bytes() > COMMITS_ELSEWHERE_BYTES_MAX {
+            return Ok(ErrorCode::InvalidCommitOffsetSize);
+        }
         let message = Message::Commit {
             id: asked.id.to_string(),
             by: (asked.by.producer.0, asked.by.epoch),
@@ -132,7 +142,9 @@ impl ToCoordinators {
     /// coordinator does not answer.
     pub(crate) async fn pending(&self, groups: &[Str]) -> Option<Vec<Vec<Place>>> {
         let names = groups.iter().map(ToString::to_string).collect();
-        let answered = self.ask::<Vec<Vec<Partition>>>(&Message::Pending(names)).await;
+        let message = Message::Pending(names);
+        let asking = timeout(PENDING_MAX, self.ask::<Vec<Vec<Partition>>>(&message));
+        let answered = asking.await.ok()?;
         let pending = answered.ok().filter(|pending| pending.len() == groups.len())?;
         let places = |places: Vec<Partition>| {
             let places = places.into_iter();
@@ -172,6 +184,10 @@ pub(crate) async fn keep(
         producer: ProducerId(producer),
         epoch,
     };
+    let is_of_cell = (1..broker.catalog().cells().count).contains(&commits.cell);
+    if commits.entries.is_empty() || !is_of_cell {
+        return Ok(ErrorCode::InvalidRequest);
+    }
     let transactions = broker.transactions();
     match transactions
         .commit_elsewhere(id, given, adds, commits.into())
@@ -180,6 +196,30 @@ pub(crate) async fn keep(
         Ok(()) => Ok(ErrorCode::None),
         Err(why) => error::transactional_commit(&why, version),
     }
+}
+
+/// Stores commits of transactions that have ended in the first cell. Returns for each transaction whether all
+/// of them are stored.
+pub(crate) async fn store_ended(
+    broker: &Broker,
+    of_transactions: impl Iterator<Item = Vec<Commits>>,
+) -> Vec<bool> {
+    // In their order: of two commits, the later one counts.
+    let groups = broker.groups();
+    let stage = |of: Vec<Commits>| -> Vec<Ticket> {
+        let commits = of.into_iter();
+        commits.map(|of| groups.stage_ended(&of.into())).collect()
+    };
+    let staged: Vec<_> = of_transactions.map(stage).collect();
+    let mut stored = Vec::with_capacity(staged.len());
+    for tickets in staged {
+        let mut is_stored = true;
+        for ticket in tickets {
+            is_stored &= all_outcomes(&ticket.await).is_ok();
+        }
+        stored.push(is_stored);
+    }
+    stored
 }
 
 /// At the first cell: returns the partitions of groups whose commits wait.

@@ -21,7 +21,9 @@ use stafett_kafka_wire::ErrorCode;
 use stafett_model::{Lock, LogId, ProducerId, TransactionEnd};
 use stafett_net::{Connection, Duplex, Protocol, ToCell};
 use stafett_topics::{Append, Ticket, TopicId, Topics, cell_of};
-use stafett_transactions::{Coordinator, Instance, Marker, Parts, Place, RemoteMarker, TransactionError};
+use stafett_transactions::{
+    COMMITS_ELSEWHERE_BYTES_MAX, Coordinator, Instance, Marker, Parts, Place, RemoteMarker, TransactionError,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -349,14 +351,8 @@ impl TransactionDoor {
         }
         let commits = markers
             .iter_mut()
-            .flat_map(|marked| std::mem::take(&mut marked.of_groups));
-        let commits: Vec<PendingCommits> = commits.map(Into::into).collect();
-        if !commits.is_empty() {
-            let commits: Vec<_> = commits.iter().collect();
-            if self.broker.groups().commit_ended(&commits).await.is_err() {
-                return vec![false; markers.len()];
-            }
-        }
+            .map(|marked| std::mem::take(&mut marked.of_groups));
+        let are_committed = cell_commits::store_ended(&self.broker, commits).await;
         let topics = self.broker.topics();
         let marker = |marked: Marked| RemoteMarker {
             by: Instance {
@@ -374,8 +370,16 @@ impl TransactionDoor {
                 .filter_map(|place| log(topics, *place))
                 .collect(),
         };
-        let markers: Vec<_> = markers.into_iter().map(marker).collect();
-        self.broker.remote_transactions().mark(from, &markers).await
+        let due = markers.into_iter().zip(&are_committed);
+        let due: Vec<_> = due
+            .filter_map(|(marked, is_committed)| is_committed.then(|| marker(marked)))
+            .collect();
+        let marked = self.broker.remote_transactions().mark(from, &due).await;
+        let mut marked = marked.into_iter();
+        let are_committed = are_committed.into_iter();
+        are_committed
+            .map(|is_committed| is_committed && marked.next() == Some(true))
+            .collect()
     }
 }
 
@@ -428,12 +432,13 @@ pub async fn mark_cell(broker: Arc<Broker>, cells: Arc<dyn Cells>, cell: u32) {
 
 /// Returns the first markers, which go together: at least one, which may be large.
 fn first_part(markers: &[Marker]) -> &[Marker] {
-    let mut partitions = 0;
+    let (mut partitions, mut bytes) = (0, 0);
     let fits = |marker: &&Marker| {
         let of_topics = marker.partitions.iter().map(|(_, numbers)| numbers.len());
         let commits = marker.commits.iter().map(|pending| pending.commits.len());
         partitions += of_topics.sum::<usize>() + commits.sum::<usize>();
-        partitions <= PARTITIONS_MAX
+        bytes += marker.commits.iter().map(PendingCommits::bytes).sum::<usize>();
+        partitions <= PARTITIONS_MAX && bytes <= COMMITS_ELSEWHERE_BYTES_MAX
     };
     let count = markers.iter().take_while(fits).count().max(1);
     markers.get(..count).unwrap_or(markers)

@@ -97,8 +97,8 @@ pub(crate) fn place(context: &RequestContext, call: Call, body: &Decoder) -> Res
     Ok(if is_of_first { Place::First } else { Place::Here })
 }
 
-/// Returns true if the first cell is to execute a request that is not about groups. It knows each topic first,
-/// and makes those that there are not.
+/// Returns true if the first cell is to execute a request that is not about groups. It knows each topic
+/// first, and makes those that there are not.
 fn is_of_first(context: &RequestContext, call: Call, body: &Decoder) -> Result<bool, Close> {
     let shared = &context.shared;
     if !shared.is_further_cell() {

@@ -94,8 +94,8 @@ impl KafkaContext {
         self.broker.tenure().holds()
     }
 
-    /// Returns true if `__consumer_offsets` is to be created. The first cell keeps it, and has its own commits
-    /// there alone.
+    /// Returns true if `__consumer_offsets` is to be created. The first cell keeps it, and has its own
+    /// commits there alone.
     pub(crate) fn needs_offsets_topic(&self) -> bool {
         !self.is_further_cell() && !self.offsets_topic.topic().is_there()
     }

@@ -6,11 +6,17 @@ use stafett_kafka_wire::messages::{
     FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, OffsetCommitRequest,
     OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TxnOffsetCommitRequest,
 };
-use stafett_kafka_wire::{ApiKey, Decoder, Str};
+use stafett_kafka_wire::{ApiKey, Decoder, ErrorCode, Str};
+use stafett_transactions::Place as StoredPlace;
 
 use crate::call::{Call, Close};
 use crate::cells::Place;
-use crate::context::KafkaContext;
+use crate::context::{KafkaContext, RequestContext};
+use crate::operation::{Operation, Step, then};
+use crate::produce_results::Staging;
+use crate::response_queue::PendingResponse;
+use crate::transaction_operation::TransactionOperation;
+use crate::{api, gate};
 
 /// First version of `OffsetFetch` with several groups.
 const MANY_FROM: i16 = 8;
@@ -41,6 +47,37 @@ pub(crate) fn place(shared: &KafkaContext, call: Call, body: &Decoder) -> Result
     } else {
         Place::OtherCoordinator
     }))
+}
+
+/// In another cell than the first one: deletes groups, or commits of theirs, once the coordinator of
+/// transactions says that no commits wait for them, which would bring them back. `None` for another request.
+pub(crate) fn delete(
+    context: &RequestContext,
+    call: Call,
+    body: &Decoder,
+) -> Result<Option<Operation>, Close> {
+    let is_deletion = matches!(call.api, ApiKey::DeleteGroups | ApiKey::OffsetDelete);
+    if !is_deletion || !context.shared.is_further_cell() {
+        return Ok(None);
+    }
+    let groups = names(call, body)?.unwrap_or_default();
+    let body = body.clone();
+    let asked = then(move |context, pending: Option<Vec<Vec<StoredPlace>>>| {
+        if !pending.is_some_and(|pending| pending.iter().all(Vec::is_empty)) {
+            // Clients try it again.
+            let code = ErrorCode::CoordinatorLoadInProgress;
+            return gate::refuse(context, call, &body, code).map(Step::Respond);
+        }
+        match api::dispatch(context, call, None, body, 0, &mut Staging::default())? {
+            PendingResponse::Awaiting(Some(operation), _) => Ok(Step::Await(operation)),
+            PendingResponse::Ready(response) => response.map(Step::Respond),
+            PendingResponse::Awaiting(None, _) | PendingResponse::Produce(_) => {
+                Err(Close::NotServed(call.api))
+            }
+        }
+    });
+    let operation = TransactionOperation::Pending(groups, asked);
+    Ok(Some(Operation::Transaction(operation)))
 }
 
 /// Function that reads the names of the groups of a request.

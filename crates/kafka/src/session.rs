@@ -20,7 +20,7 @@ use crate::context::RequestContext;
 use crate::operation::Operation;
 use crate::produce_results::Staging;
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining, QueuedResponse, ResponseQueue};
-use crate::{api, cells, gate, traced};
+use crate::{api, cells, gate, group_cells, traced};
 
 /// Facts about the frames that are executed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,6 +149,9 @@ fn execute(
             return Ok(refused.into());
         }
         (Place::Here | Place::First, _) => {}
+    }
+    if let Some(operation) = group_cells::delete(context, call, &body)? {
+        return Ok(PendingResponse::awaiting(operation, Pipelining::Barrier));
     }
     api::dispatch(context, call, client, body, frame_bytes, staging)
 }

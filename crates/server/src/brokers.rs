@@ -1,7 +1,7 @@
 //! The nodes of a cluster as brokers that clients of Kafka's protocol are told of, and its cells behind the
-//! first one: each is a broker of its own, at the node that owns it, and another one when another node owns it:
-//! librdkafka stays with the address of a coordinator as long as its id is the same. The first cell is that of
-//! its node.
+//! first one: each is a broker of its own, at the node that owns it, and another one when another node owns
+//! it: librdkafka stays with the address of a coordinator as long as its id is the same. The first cell is
+//! that of its node.
 
 use std::sync::Arc;
 

@@ -78,9 +78,8 @@ impl Core {
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
             if let Some(cells) = member.cells() {
-                broker
-                    .groups()
-                    .spread_over(cells, settings.kafka.spread_groups.clone());
+                let spread = settings.kafka.spread_groups.clone();
+                broker.groups().spread_over(cells, spread, member.epoch());
             }
         }
         let mut asking = JoinSet::new();

@@ -135,6 +135,9 @@ impl TopicCatalog {
     /// Has topics that ask for it spread over the cells of a cluster. Called once, before any is created.
     pub fn spread_over(&self, cells: Cells) {
         self.cells.get_or_init(|| cells);
+        if cells.own != 0 {
+            self.topics.hide_own();
+        }
     }
 
     /// Returns the cells of the cluster.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::{HashSet, HashTable};
 use stafett_model::{LogId, Namespace, SharedLock};
@@ -25,6 +26,8 @@ pub struct Topics {
     settled: tokio::sync::Notify,
     changes: TopicChanges,
     traffic: Traffic,
+    /// True in another cell than the first: groups see no topics of this cell alone.
+    hides_own: AtomicBool,
     /// Topics that namespaces may have, by the prefix of their names.
     bounds: SharedLock<HashMap<Box<str>, u64>>,
 }
@@ -369,17 +372,30 @@ impl Tables {
     }
 }
 
+impl Topics {
+    /// Has groups see no topics of this cell alone.
+    pub(crate) fn hide_own(&self) {
+        self.hides_own.store(true, Ordering::Relaxed);
+    }
+
+    fn is_of_groups(&self, topic: &Topic) -> bool {
+        !self.hides_own.load(Ordering::Relaxed) || topic.is_of_cluster()
+    }
+}
+
 impl TopicSource for Topics {
     fn version(&self) -> u64 {
         self.changes.version()
     }
 
     fn named(&self, name: &str) -> Option<TopicShape> {
-        Self::named(self, name).map(|topic| shape(&topic))
+        let topic = Self::named(self, name).filter(|topic| self.is_of_groups(topic));
+        topic.map(|topic| shape(&topic))
     }
 
     fn each(&self, visit: &mut dyn FnMut(&str, TopicShape)) {
-        for topic in self.all() {
+        let all = self.all().into_iter();
+        for topic in all.filter(|topic| self.is_of_groups(topic)) {
             visit(&topic.name, shape(&topic));
         }
     }

@@ -9,8 +9,8 @@
 //! The end is one append in the coordinator's journal, with the control batches of its own logs. Other cells
 //! get theirs behind it, as often as it takes, and nothing else of that producer begins before: batches of
 //! two transactions may have the same epoch. Readers of committed batches of a cell see the transaction from
-//! its control batch there on. Commits of groups of other cells wait here, too, and go to their cells with the
-//! control batches.
+//! its control batch there on. Commits of groups of other cells wait here, too, and go to their cells with
+//! the control batches.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -34,6 +34,10 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Most control batches for a cell that go together.
 const TOGETHER_MAX: usize = 500;
+
+/// Bytes of the commits of groups of other cells that a transaction may have: they go to a cell in one
+/// message.
+pub const COMMITS_ELSEWHERE_BYTES_MAX: usize = 8 << 20;
 
 /// Partitions that a transaction may append to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

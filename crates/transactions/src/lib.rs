@@ -25,7 +25,7 @@ mod stored;
 mod timeouts;
 mod withdrawal;
 
-pub use cells::{Marker, Parts};
+pub use cells::{COMMITS_ELSEWHERE_BYTES_MAX, Marker, Parts};
 pub use error::TransactionError;
 pub use producer::{Instance, Place, Status};
 pub use registry::{Description, TransactionSettings, Transactions};

@@ -163,8 +163,8 @@ impl Producer {
     /// Decides how a wish to end is answered. `bumps`: each end begins another epoch.
     ///
     /// The first commit of nothing by an instance is answered with [`TransactionError::Busy`], and only a
-    /// second one is refused: Kafka's Java client (seen with 4.3.1) now and then sends the commit ahead of the
-    /// batches of its transaction. When it is to repeat the commit, it sends the batches first; a refusal
+    /// second one is refused: Kafka's Java client (seen with 4.3.1) now and then sends the commit ahead of
+    /// the batches of its transaction. When it is to repeat the commit, it sends the batches first; a refusal
     /// would end the producer.
     pub(crate) fn end(
         &mut self,
@@ -239,15 +239,27 @@ impl Producer {
         self.is_recovered = false;
     }
 
-    /// Adds commits of a group. Later ones of a partition replace earlier ones.
-    pub(crate) fn add_commits(&mut self, added: PendingCommits) {
+    /// Adds commits of a group. Later ones of a partition replace earlier ones, also if these come behind
+    /// them: another cell may have repeated its message.
+    pub(crate) fn add_commits(&mut self, mut added: PendingCommits) {
+        let later = self.pending.iter();
+        let later = later.filter(|pending| pending.group == added.group && pending.order > added.order);
+        let later: BTreeSet<_> = later
+            .flat_map(|pending| &pending.commits)
+            .map(|new| (new.topic, new.partition))
+            .collect();
+        added
+            .commits
+            .retain(|new| !later.contains(&(new.topic, new.partition)));
         let places: BTreeSet<_> = added
             .commits
             .iter()
             .map(|new| (new.topic, new.partition))
             .collect();
         self.withdraw(&added.group, |place| places.contains(place));
-        self.pending.push(added);
+        if !added.commits.is_empty() {
+            self.pending.push(added);
+        }
     }
 
     /// True if commits of a group wait for the end.
@@ -294,6 +306,12 @@ impl Producer {
     /// True if commits wait for the end, or for the cells of their groups.
     pub(crate) fn has_waiting_commits(&self) -> bool {
         self.pending_count() > 0 || self.owed.as_ref().is_some_and(|owed| !owed.commits.is_empty())
+    }
+
+    /// Approximate bytes of the pending commits of groups of other cells.
+    pub(crate) fn elsewhere_bytes(&self) -> usize {
+        let elsewhere = self.pending.iter().filter(|pending| pending.cell != 0);
+        elsewhere.map(PendingCommits::bytes).sum()
     }
 
     /// Number of commits that are pending.
@@ -416,6 +434,38 @@ mod tests {
             [end(&mut producer, second), end(&mut producer, second)],
             [refused.clone(), refused]
         );
+    }
+
+    #[test]
+    fn commits_that_come_late_replace_no_later_ones() {
+        let mut producer = ongoing();
+        let commits = |order, partitions: &[u32]| PendingCommits {
+            group: "g".into(),
+            cell: 1,
+            commits: partitions
+                .iter()
+                .map(|partition| NewCommit {
+                    topic: TopicId(1),
+                    partition: *partition,
+                    offset: 0,
+                    leader_epoch: -1,
+                    text: None,
+                })
+                .collect(),
+            at: 0,
+            order,
+        };
+        producer.add_commits(commits(7, &[1]));
+        producer.add_commits(commits(5, &[1]));
+        producer.add_commits(commits(6, &[1, 2]));
+        let orders: Vec<_> = producer
+            .pending
+            .iter()
+            .map(|pending| (pending.order, pending.commits.len()))
+            .collect();
+        assert_eq!(orders, [(7, 1), (6, 1)]);
+        producer.add_commits(commits(8, &[1, 2]));
+        assert_eq!(producer.pending.len(), 1);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `FindCoordinator`: the broker of the first cell, which is this one unless there are several, or that of the
-//! cell of a group.
+//! `FindCoordinator`: the broker of the first cell, which is this one unless there are several, or that of
+//! the cell of a group.
 
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};

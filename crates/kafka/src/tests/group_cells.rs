@@ -81,7 +81,7 @@ fn bench(own: u32) -> Bench {
     broker.catalog().spread_over(cells);
     broker
         .groups()
-        .spread_over(cells, GroupNames(vec!["wide-*".into()]));
+        .spread_over(cells, GroupNames(vec!["wide-*".into()]), 1);
     bench
 }
 
@@ -241,7 +241,7 @@ async fn a_group_that_was_in_the_first_cell_stays_there() {
     let cells = Cells { own: 0, count: CELLS };
     broker
         .groups()
-        .spread_over(cells, GroupNames(vec!["wide-*".into()]));
+        .spread_over(cells, GroupNames(vec!["wide-*".into()]), 1);
     assert_eq!(broker.groups().cell_of(&group), 0);
     assert_eq!(broker.groups().cell_of(&name_in(2, "wide-other")), 2);
 }

@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Leases for which the same nodes have to live before a cell moves.
 const CALM_LEASES: u32 = 4;
 
-/// Returns the cell of a namespace: that of its name. The default namespace is in the first cell, beside stored
-/// topics and live topics. Never changes: data lies by it.
+/// Returns the cell of a namespace: that of its name. The default namespace is in the first cell, beside
+/// stored topics and live topics. Never changes: data lies by it.
 pub(crate) fn home(namespace: &str, cells: u32) -> u32 {
     if cells <= 1 || namespace.is_empty() || namespace == Namespace::DEFAULT {
         return 0;

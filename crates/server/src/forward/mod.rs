@@ -34,7 +34,7 @@ use hyper_util::rt::TokioIo;
 use stafett_admin::passed;
 use stafett_broker::Broker;
 use stafett_http::query::decoded;
-use stafett_http::{Problem, Slot, Upgrade, server, slot};
+use stafett_http::{Code, Problem, Slot, Upgrade, server, slot};
 use stafett_net::ToCell;
 use tokio_util::task::TaskTracker;
 
@@ -79,7 +79,10 @@ pub(crate) fn layered(
 
 async fn serve(State(forward): State<Forward>, mut request: Request, next: Next) -> Response {
     let cells = forward.member.cell_count();
-    let cell = match (cells, forward.cell_of_group(request.uri())) {
+    if let Some(problem) = forward.waiting_commits(&request) {
+        return problem.into_response();
+    }
+    let cell = match (cells, forward.cell_of_group(request.method(), request.uri())) {
         (1, _) => Ok(0),
         (_, Some(cell)) => Ok(cell),
         (_, None) => place(request.method(), request.uri(), cells),
@@ -204,10 +207,23 @@ impl Forward {
 
     /// Returns the cell of the group that a request is about. `None` if it is about something else, or about
     /// the first cell.
-    fn cell_of_group(&self, uri: &Uri) -> Option<u32> {
+    fn cell_of_group(&self, method: &Method, uri: &Uri) -> Option<u32> {
         let group = group(uri)?;
-        let broker = self.broker.get().ok().filter(|_| value(uri, "cell").is_none())?;
+        let is_given = method == Method::GET && value(uri, "cell").is_some();
+        let broker = self.broker.get().ok().filter(|_| !is_given)?;
         Some(broker.groups().cell_of(&group)).filter(|cell| *cell != 0)
+    }
+
+    /// Returns the refusal of a deletion of a group of another cell, or of its commits, while commits of
+    /// transactions wait here: they would bring it back.
+    fn waiting_commits(&self, request: &Request) -> Option<Problem> {
+        self.cell_of_group(request.method(), request.uri())
+            .filter(|_| request.method() == Method::DELETE)?;
+        let group = group(request.uri())?;
+        let waiting = self.broker.get().ok()?.transactions().pending_commits(&group);
+        let why =
+            format!("commits of transactions wait for the group {group:?}: try again when these have ended");
+        (!waiting.is_empty()).then(|| Problem::new(Code::InUse, why))
     }
 
     /// Has the owner of a cell answer a request.

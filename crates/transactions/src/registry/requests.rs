@@ -8,7 +8,7 @@ use stafett_model::{LogId, TransactionEnd};
 use stafett_store::{only_outcome, spaces};
 
 use super::{COMMITS_MAX, PLACES_MAX, Transactions, outcome_now};
-use crate::cells::Parts;
+use crate::cells::{COMMITS_ELSEWHERE_BYTES_MAX, Parts};
 use crate::end::Next;
 use crate::error::TransactionError;
 use crate::producer::{EndStep, Instance, Place, Status};
@@ -169,6 +169,10 @@ impl Transactions {
             let had = producer.pending_count();
             let added = &pending.commits;
             if had + added.len() > COMMITS_MAX && !producer.has_room(group, added, COMMITS_MAX) {
+                return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
+            }
+            let elsewhere = producer.elsewhere_bytes() + pending.bytes();
+            if pending.cell != 0 && elsewhere > COMMITS_ELSEWHERE_BYTES_MAX {
                 return Err(TransactionError::TooManyCommits { max: COMMITS_MAX });
             }
             // The end is one append: it leaves as much space again for the control batches.
