@@ -122,9 +122,7 @@ impl Groups {
         let stepped = self.try_step(group, absent, |group, now, effects| {
             if let GroupKind::Consumer(kind) = &mut group.kind {
                 let left = kind.leave_all(leaves, effects);
-                group
-                    .kind
-                    .downgrade_if_classic(self.settings.migration, now, effects);
+                self.downgrade_if_classic(group, now, effects);
                 return Ok(left);
             }
             Ok(group.classic()?.leave(leaves, now, effects))

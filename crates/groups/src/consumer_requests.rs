@@ -96,9 +96,7 @@ impl Groups {
             };
             let reply = kind.heartbeat(beat, &*self.topics, now, effects);
             let rules = *kind.rules();
-            group
-                .kind
-                .downgrade_if_classic(self.settings.migration, now, effects);
+            self.downgrade_if_classic(group, now, effects);
             Ok::<_, ConsumerError>((reply?, rules))
         })?;
         if value.is_err() {

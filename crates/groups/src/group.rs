@@ -15,7 +15,6 @@ use super::consumer::Rules;
 use super::effects::{Effects, MemberReply, WaiterId};
 use super::error::GroupError;
 use super::moment::Moment;
-use super::settings::Migration;
 use super::stored;
 use super::stored_consumer_group::StoredConsumerGroup;
 
@@ -179,12 +178,11 @@ impl GroupKind {
     }
 
     /// Handles everything due by `now`.
-    pub(super) fn tick(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
+    pub(super) fn tick(&mut self, now: Moment, effects: &mut Effects) {
         match self {
             Self::Classic(group) => group.tick(now, effects),
             Self::Consumer(group) | Self::Share(group) => group.tick(now, effects),
         }
-        self.downgrade_if_classic(migration, now, effects);
     }
 
     /// Checks that this member may commit now. A commit is also a sign of life.

@@ -406,7 +406,9 @@ impl Groups {
         }
         group.queued = None;
         let mut effects = Effects::default();
-        group.kind.tick(self.settings.migration, self.now(), &mut effects);
+        let now = self.now();
+        group.kind.tick(now, &mut effects);
+        self.downgrade_if_classic(group, now, &mut effects);
         drop(self.apply_effects(group, effects));
     }
 

@@ -374,11 +374,11 @@ impl TransactionDoor {
         let due: Vec<_> = due
             .filter_map(|(marked, is_committed)| is_committed.then(|| marker(marked)))
             .collect();
-        let marked = self.broker.remote_transactions().mark(from, &due).await;
-        let mut marked = marked.into_iter();
+        let outcomes = self.broker.remote_transactions().mark(from, &due).await;
+        let mut outcomes = outcomes.into_iter();
         let are_committed = are_committed.into_iter();
         are_committed
-            .map(|is_committed| is_committed && marked.next() == Some(true))
+            .map(|is_committed| is_committed && outcomes.next() == Some(true))
             .collect()
     }
 }

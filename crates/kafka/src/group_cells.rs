@@ -68,7 +68,8 @@ pub(crate) fn delete(
             let code = ErrorCode::CoordinatorLoadInProgress;
             return gate::refuse(context, call, &body, code).map(Step::Respond);
         }
-        match api::dispatch(context, call, None, body, 0, &mut Staging::default())? {
+        let executed = api::dispatch(context, call, None, body, 0, &mut Staging::default())?;
+        match executed {
             PendingResponse::Awaiting(Some(operation), _) => Ok(Step::Await(operation)),
             PendingResponse::Ready(response) => response.map(Step::Respond),
             PendingResponse::Awaiting(None, _) | PendingResponse::Produce(_) => {

@@ -150,7 +150,8 @@ fn execute(
         }
         (Place::Here | Place::First, _) => {}
     }
-    if let Some(operation) = group_cells::delete(context, call, &body)? {
+    let deletion = group_cells::delete(context, call, &body)?;
+    if let Some(operation) = deletion {
         return Ok(PendingResponse::awaiting(operation, Pipelining::Barrier));
     }
     api::dispatch(context, call, client, body, frame_bytes, staging)

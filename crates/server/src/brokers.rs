@@ -1,7 +1,7 @@
 //! The nodes of a cluster as brokers that clients of Kafka's protocol are told of, and its cells behind the
-//! first one: each is a broker of its own, at the node that owns it, and another one when another node owns
-//! it: librdkafka stays with the address of a coordinator as long as its id is the same. The first cell is
-//! that of its node.
+//! first one: each is a broker of its own at each node, which brings clients to its owner. Partitions and
+//! groups are led by the one at the owner: librdkafka stays with the address of a coordinator as long as its
+//! id is the same. The first cell is that of its node.
 
 use std::sync::Arc;
 
@@ -30,8 +30,11 @@ impl stafett_kafka::Brokers for Brokers {
         let (member, view) = (&self.0, self.0.view());
         let is_other = |node: &&Node| node.is_alive && (member.cell != 0 || node.number != view.own);
         let mut brokers: Vec<_> = view.nodes.iter().filter(is_other).map(broker).collect();
-        let cells = (1..member.cell_count()).filter(|cell| *cell != member.cell);
-        brokers.extend(cells.filter_map(|cell| of_cell(&view, cell)));
+        // Also where the cell is elsewhere: librdkafka does not get over the end of a coordinator that it keeps.
+        let nodes = view.nodes.iter().filter(|node| node.is_alive);
+        let all = nodes.flat_map(|node| (1..member.cell_count()).map(move |cell| (node, cell)));
+        let others = all.filter(|(node, cell)| (node.number, *cell) != (view.own, member.cell));
+        brokers.extend(others.filter_map(|(node, cell)| at_node(node, cell)));
         brokers
     }
 
@@ -52,14 +55,18 @@ pub(crate) fn id_of_cell(cell: u32, node: u32) -> i32 {
     i32::try_from(id).unwrap_or(i32::MAX)
 }
 
-/// Returns a cell behind the first one as a broker. `None` while it has no owner that lives, or an unknown
-/// address.
+/// Returns a cell behind the first one as the broker at its owner. `None` while it has no owner that lives,
+/// or an unknown address.
 fn of_cell(view: &View, cell: u32) -> Option<BrokerAddress> {
     let view = view.of_cell(cell);
-    let owner = view.owner().filter(|node| node.is_alive)?;
-    let [plain, tls] = names_of_cell(cell).map(|name| endpoint(owner, name));
+    at_node(view.owner().filter(|node| node.is_alive)?, cell)
+}
+
+/// Returns a cell as the broker at a node, which brings clients to its owner. `None` if the address is unknown.
+fn at_node(node: &Node, cell: u32) -> Option<BrokerAddress> {
+    let [plain, tls] = names_of_cell(cell).map(|name| endpoint(node, name));
     let broker = BrokerAddress {
-        id: id_of_cell(cell, owner.number),
+        id: id_of_cell(cell, node.number),
         plain,
         tls,
     };

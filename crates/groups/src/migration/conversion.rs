@@ -1,5 +1,7 @@
 //! Conversion between a classic group and one whose partitions the broker assigns.
 
+use bytes::Bytes;
+
 use crate::classic::member::Member;
 use crate::classic::{ClassicGroup, Phase};
 use crate::consumer;
@@ -23,8 +25,12 @@ impl ClassicGroup {
     }
 
     /// Creates a classic group from a consumer group that has only classic members left. They are asked to
-    /// join.
-    pub(crate) fn from_consumer_group(group: &consumer::ConsumerGroup, now: Moment) -> Self {
+    /// join, and have the partitions that `held_by` gives as their assignments until then.
+    pub(crate) fn from_consumer_group(
+        group: &consumer::ConsumerGroup,
+        now: Moment,
+        held_by: impl Fn(&consumer::Member) -> Bytes,
+    ) -> Self {
         let mut converted = Self::default();
         let mut longest_ms = 0;
         for member in group.members() {
@@ -45,7 +51,7 @@ impl ClassicGroup {
                 session_ms: classic.session_ms,
                 rebalance_ms: member.rebalance_timeout_ms,
                 strategies: classic.strategies.clone(),
-                assignment: bytes::Bytes::new(),
+                assignment: held_by(member),
                 heard: now,
                 is_new: false,
                 joining: None,

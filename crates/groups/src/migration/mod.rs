@@ -10,10 +10,11 @@ mod conversion;
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
 use stafett_topics::Topics;
 
 use crate::classic::{ClassicGroup, Join, Leave, Sync};
-use crate::consumer::{Classic, HeartbeatError, Partition, Partitions};
+use crate::consumer::{Classic, HeartbeatError, Member, OwnedPartitions, Partition, Partitions};
 use crate::effects::{Effects, Store, WaiterId};
 use crate::error::GroupError;
 use crate::group::{Group, GroupKind, GroupProtocol};
@@ -21,7 +22,6 @@ use crate::member_protocol::TopicPartitions;
 use crate::moment::Moment;
 use crate::registry::Groups;
 use crate::replies::{JoinError, JoinReply, SyncReply};
-use crate::settings::Migration;
 use crate::stored_consumer_group::StoredConsumerGroup;
 
 pub(crate) use classic_members::ClassicMember;
@@ -172,31 +172,45 @@ impl Groups {
         if differs(&sync.purpose, &classic.purpose) || differs(&sync.strategy, &first.name) {
             return Err(GroupError::NoCommonStrategy);
         }
-        let named: Vec<TopicPartitions> = partitions
-            .by_topic()
-            .filter_map(|run| {
-                let topic = self.topics.with_id(run.first()?.topic)?;
-                Some((topic.name.clone(), run.iter().map(|one| one.index).collect()))
-            })
-            .collect();
         Ok(SyncReply {
             purpose: Some(classic.purpose.clone()),
             strategy: Some(first.name.clone()),
-            assignment: protocol.write_assignment(&first.metadata, &named),
+            assignment: protocol.write_assignment(&first.metadata, &self.by_name(&partitions)),
         })
     }
-}
 
-impl GroupKind {
+    fn by_name(&self, partitions: &Partitions) -> Vec<TopicPartitions> {
+        let named = |run: &[Partition]| {
+            let topic = self.topics.with_id(run.first()?.topic)?;
+            Some((topic.name.clone(), run.iter().map(|one| one.index).collect()))
+        };
+        partitions.by_topic().filter_map(named).collect()
+    }
+
     /// Makes a consumer group classic if only members of the classic protocol are left.
-    pub(crate) fn downgrade_if_classic(&mut self, migration: Migration, now: Moment, effects: &mut Effects) {
-        let Self::Consumer(kind) = self else { return };
-        if !migration.downgrades() || !kind.group().is_all_classic() {
+    pub(crate) fn downgrade_if_classic(&self, group: &mut Group, now: Moment, effects: &mut Effects) {
+        let GroupKind::Consumer(kind) = &group.kind else {
+            return;
+        };
+        if !self.settings.migration.downgrades() || !kind.group().is_all_classic() {
             return;
         }
-        let classic = ClassicGroup::from_consumer_group(kind.group(), now);
-        *self = Self::Classic(Box::new(classic));
+        let classic = ClassicGroup::from_consumer_group(kind.group(), now, |member| self.held_by(member));
+        group.kind = GroupKind::Classic(Box::new(classic));
         effects.store = Store::Whole;
+    }
+
+    /// Returns the partitions that a classic member may be consuming, as an assignment. Until it joins again
+    /// nobody else may have them, though the group may be a consumer group once more by then.
+    fn held_by(&self, member: &Member) -> Bytes {
+        let strategies = member.classic.iter().flat_map(|classic| &classic.strategies);
+        let Some((protocol, first)) = self.member_protocol.as_deref().zip(strategies.into_iter().next())
+        else {
+            return Bytes::new();
+        };
+        let held = [&member.assigned, &member.revoking].map(OwnedPartitions::partitions);
+        let held = held.iter().flat_map(|held| held.as_slice().iter().copied());
+        protocol.write_assignment(&first.metadata, &self.by_name(&held.collect()))
     }
 }
 

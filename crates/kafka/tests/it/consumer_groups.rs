@@ -2,13 +2,16 @@
 
 use stafett_groups::{GroupSettings, Migration};
 use stafett_kafka_wire::ErrorCode;
+use stafett_kafka_wire::consumer_protocol::{self, ConsumerProtocolAssignment};
 use stafett_kafka_wire::messages::consumer_group_heartbeat::RequestTopicPartitions;
 use stafett_kafka_wire::messages::describe_configs::DescribeConfigsResource;
 use stafett_kafka_wire::messages::incremental_alter_configs::{AlterConfigsResource, AlterableConfig};
 use stafett_kafka_wire::messages::offset_commit::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use stafett_kafka_wire::messages::sync_group::SyncGroupRequestAssignment;
 use stafett_kafka_wire::messages::{
     ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
     DescribeConfigsRequest, IncrementalAlterConfigsRequest, ListGroupsRequest, OffsetCommitRequest,
+    SyncGroupRequest, consumer_protocol_assignment,
 };
 
 use crate::groups::{Member, subscription};
@@ -376,5 +379,47 @@ async fn a_running_group_moves_between_the_protocols_only_as_the_policy_allows()
             "consumer"
         };
         assert_eq!(kind, expected, "{policy:?}");
+    }
+}
+
+/// The group is classic for a moment, and its member has its partitions still.
+#[tokio::test]
+async fn a_classic_member_keeps_its_partitions_while_the_group_changes_its_protocol() {
+    let server = Server::start().await;
+    let mut newer = server.client().await;
+    newer.create("t", 2).await;
+    let mut classic = Member::new(&server, "group").await;
+    classic.metadata = subscription(&["t"]);
+    assert_eq!(classic.join().await.error_code, 0);
+    let all = ConsumerProtocolAssignment {
+        assigned_partitions: vec![consumer_protocol_assignment::TopicPartition {
+            topic: "t".into(),
+            partitions: vec![0, 1],
+        }],
+        ..ConsumerProtocolAssignment::default()
+    };
+    let all = consumer_protocol::write(3, &all).unwrap();
+    let request = SyncGroupRequest {
+        group_id: "group".into(),
+        generation_id: classic.generation,
+        member_id: classic.id.clone(),
+        protocol_type: Some("consumer".into()),
+        protocol_name: Some("range".into()),
+        assignments: vec![SyncGroupRequestAssignment {
+            member_id: classic.id.clone(),
+            assignment: all.clone(),
+        }],
+        ..SyncGroupRequest::default()
+    };
+    assert_eq!(classic.client.call(5, &request).await.assignment, all);
+    for member in ["first", "second", "third"] {
+        let joined = newer.call(LATEST, &join(member)).await;
+        assert_eq!(joined.error_code, 0);
+        let partitions = told(&joined).unwrap_or_default();
+        assert!(partitions.is_empty(), "{member}: {partitions:?}");
+        assert_eq!(newer.call(LATEST, &beat(member, -1)).await.error_code, 0);
+        let groups = server.broker.groups();
+        let kind = groups.with_group("group", |group| group.unwrap().kind.state().kind.name());
+        assert_eq!(kind, "classic");
     }
 }

@@ -31,7 +31,7 @@ fn members_to_whom_a_group_was_converted_are_asked_to_join_also_after_a_crash() 
     };
     let mut assigned = ConsumerGroup::default();
     assigned.take_over(4, vec![member], &Topics::default(), &Rules::default(), 0);
-    let converted = ClassicGroup::from_consumer_group(&assigned, Moment(0));
+    let converted = ClassicGroup::from_consumer_group(&assigned, Moment(0), |_| Bytes::new());
     let mut bytes = Vec::new();
     converted.encode(&mut bytes);
     let mut after = ClassicGroup::decode(&bytes, Moment(0)).unwrap();
