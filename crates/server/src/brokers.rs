@@ -30,7 +30,7 @@ impl stafett_kafka::Brokers for Brokers {
         let (member, view) = (&self.0, self.0.view());
         let is_other = |node: &&Node| node.is_alive && (member.cell != 0 || node.number != view.own);
         let mut brokers: Vec<_> = view.nodes.iter().filter(is_other).map(broker).collect();
-        // Also where the cell is elsewhere: librdkafka does not get over the end of a coordinator that it keeps.
+        // Also where the cell is elsewhere: librdkafka does not get over the end of a coordinator that it has.
         let nodes = view.nodes.iter().filter(|node| node.is_alive);
         let all = nodes.flat_map(|node| (1..member.cell_count()).map(move |cell| (node, cell)));
         let others = all.filter(|(node, cell)| (node.number, *cell) != (view.own, member.cell));
@@ -62,7 +62,8 @@ fn of_cell(view: &View, cell: u32) -> Option<BrokerAddress> {
     at_node(view.owner().filter(|node| node.is_alive)?, cell)
 }
 
-/// Returns a cell as the broker at a node, which brings clients to its owner. `None` if the address is unknown.
+/// Returns a cell as the broker at a node, which brings clients to its owner. `None` if its address is not
+/// known.
 fn at_node(node: &Node, cell: u32) -> Option<BrokerAddress> {
     let [plain, tls] = names_of_cell(cell).map(|name| endpoint(node, name));
     let broker = BrokerAddress {

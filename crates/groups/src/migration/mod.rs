@@ -201,7 +201,7 @@ impl Groups {
     }
 
     /// Returns the partitions that a classic member may be consuming, as an assignment. Until it joins again
-    /// nobody else may have them, though the group may be a consumer group once more by then.
+    /// no other member may have them, though the group may be a consumer group once more by then.
     fn held_by(&self, member: &Member) -> Bytes {
         let strategies = member.classic.iter().flat_map(|classic| &classic.strategies);
         let Some((protocol, first)) = self.member_protocol.as_deref().zip(strategies.into_iter().next())
