@@ -30,7 +30,7 @@ impl stafett_kafka::Brokers for Brokers {
         let (member, view) = (&self.0, self.0.view());
         let is_other = |node: &&Node| node.is_alive && (member.cell != 0 || node.number != view.own);
         let mut brokers: Vec<_> = view.nodes.iter().filter(is_other).map(broker).collect();
-        // Also where the cell is elsewhere: librdkafka hangs when a coordinator that it has is no broker any more.
+        // Also where the cell is elsewhere: librdkafka hangs when a coordinator that it has vanishes.
         let nodes = view.nodes.iter().filter(|node| node.is_alive);
         let all = nodes.flat_map(|node| (1..member.cell_count()).map(move |cell| (node, cell)));
         let others = all.filter(|(node, cell)| (node.number, *cell) != (view.own, member.cell));
