@@ -239,7 +239,9 @@ pub(crate) fn of_group(error: &GroupError, name: &str) -> Problem {
             return Problem::new(Code::InUse, why);
         }
         GroupError::OtherKind => Code::Immutable,
-        GroupError::Elsewhere => Code::NameTaken,
+        GroupError::Elsewhere => {
+            return Problem::new(Code::NameTaken, format!("{said} (`kafka.spread_groups`)"));
+        }
         GroupError::TooManyGroups | GroupError::Full | GroupError::NoMemory => Code::Overloaded,
         GroupError::Name { .. }
         | GroupError::NoCommonStrategy

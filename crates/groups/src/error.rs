@@ -8,9 +8,7 @@ pub enum GroupError {
     Name { bytes: usize, max: usize },
     #[error("there is no such group")]
     NoSuchGroup,
-    #[error(
-        "groups of this name are of Kafka's consumers alone (`kafka.spread_groups`), and this one is in another cell"
-    )]
+    #[error("groups of this name are spread over the cells of the cluster, and have no members of this kind")]
     Elsewhere,
     #[error("there are as many groups as there may be")]
     TooManyGroups,
