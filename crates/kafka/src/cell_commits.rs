@@ -1,5 +1,5 @@
-//! Commits with transactions of groups that another cell than the first one has: that cell checks them, and
-//! the coordinator in the first one keeps them until the end of the transaction, with which they come back.
+//! Commits with transactions. Those of groups that another cell than the first one has are checked there, and
+//! kept by the coordinator in the first one until the end of the transaction, with which they come back.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::call::Close;
 use crate::cell_transactions::{Message, Partition, ToCoordinators};
-use crate::context::KafkaContext;
+use crate::context::{KafkaContext, RequestContext};
 use crate::error;
 
 /// Time for the answer about commits that wait: answers to other requests of the client wait behind it, and
@@ -93,15 +93,45 @@ pub(crate) struct CommittedWith {
 }
 
 impl CommittedWith {
-    /// Checks that the sender may commit to the group of this cell.
-    fn check(&self, broker: &Broker) -> Result<(), TransactionError> {
-        let by = CommitSender {
+    fn sender(&self) -> CommitSender<'_> {
+        CommitSender {
             member: &self.member,
             instance: self.instance.as_deref(),
             epoch: self.generation,
             is_transactional: true,
-        };
-        Ok(broker.groups().check_commit(&self.group, &by, &self.commits)?)
+        }
+    }
+
+    /// Checks that the sender may commit to the group of this cell.
+    fn check(&self, broker: &Broker) -> Result<(), TransactionError> {
+        let groups = broker.groups();
+        Ok(groups.check_commit(&self.group, &self.sender(), &self.commits)?)
+    }
+
+    /// Has the coordinator keep the commits until the end. Returns the code of the answer.
+    pub(crate) async fn store(mut self, context: &RequestContext) -> Result<ErrorCode, Close> {
+        let shared = &*context.shared;
+        if shared.is_further_cell() {
+            return shared.commit_elsewhere(self).await;
+        }
+        let commits = std::mem::take(&mut self.commits);
+        let transactions = shared.broker.transactions();
+        let group = (&*self.group, &self.sender());
+        let stored = transactions
+            .commit_offsets(&self.id, self.by, self.adds, group, commits)
+            .await;
+        match stored {
+            Ok(()) => {
+                if shared.needs_offsets_topic() {
+                    shared.offsets_topic.topic().create(&shared.broker).await;
+                }
+                Ok(ErrorCode::None)
+            }
+            Err(why) => {
+                context.log_refused_transaction(&self.id, &why);
+                error::transactional_commit(&why, self.version)
+            }
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::settings::{Endpoint, KafkaSettings};
 use crate::share_sessions::{OpenedSession, ShareMember, ShareSessions};
 use crate::throttle::Throttle;
 
-const FIRST_CELL: u32 = 0;
+pub(crate) const FIRST_CELL: u32 = 0;
 /// Maximum large answers in memory at once, over all connections.
 const LARGE_RESPONSES_MAX: usize = 2;
 

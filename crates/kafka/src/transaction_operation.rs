@@ -1,7 +1,6 @@
 //! Operations on transactional ids, and on their transactions.
 
 use smallvec::SmallVec;
-use stafett_groups::{CommitSender, NewCommit};
 use stafett_kafka_wire::{ErrorCode, Str};
 use stafett_model::TransactionEnd;
 use stafett_topics::Outcome;
@@ -25,20 +24,8 @@ pub(crate) enum TransactionOperation {
         given: Option<Instance>,
         then: Then<Result<Instance, TransactionError>>,
     },
-    CommitOffsets {
-        id: Str,
-        given: Instance,
-        /// True if the request adds the group to the transaction.
-        adds: bool,
-        group: Str,
-        member: Str,
-        instance: Option<Str>,
-        generation: i32,
-        commits: Vec<NewCommit>,
-        then: Then<Result<(), TransactionError>>,
-    },
-    /// Have the coordinator in the first cell keep commits until the end.
-    CommitElsewhere(Box<CommittedWith>, Then<ErrorCode>),
+    /// Have the coordinator keep commits until the end. Goes on with the code of the answer.
+    CommitOffsets(Box<CommittedWith>, Then<ErrorCode>),
     /// Ask the coordinator for the partitions of groups whose commits wait. `None` if it does not answer.
     Pending(Vec<Str>, Then<Option<Vec<Vec<Place>>>>),
     End {
@@ -94,34 +81,7 @@ impl TransactionOperation {
                 let begun = transactions.begin_producer(&id, timeout_ms, given).await;
                 then.on_done(context, begun)
             }
-            Self::CommitOffsets {
-                id,
-                given,
-                adds,
-                group,
-                member,
-                instance,
-                generation,
-                commits,
-                then,
-            } => {
-                let by = CommitSender {
-                    member: &member,
-                    instance: instance.as_deref(),
-                    epoch: generation,
-                    is_transactional: true,
-                };
-                let stored = transactions.commit_offsets(&id, given, adds, (&group, &by), commits);
-                let stored = stored.await;
-                let topic = context.shared.offsets_topic.topic();
-                if stored.is_ok() && !topic.is_there() {
-                    topic.create(&context.shared.broker).await;
-                }
-                then.on_done(context, stored)
-            }
-            Self::CommitElsewhere(asked, then) => {
-                then.on_done(context, context.shared.commit_elsewhere(*asked).await?)
-            }
+            Self::CommitOffsets(asked, then) => then.on_done(context, asked.store(context).await?),
             Self::Pending(groups, then) => {
                 then.on_done(context, context.shared.pending_elsewhere(&groups).await)
             }

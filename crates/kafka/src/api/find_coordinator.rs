@@ -1,12 +1,14 @@
 //! `FindCoordinator`: the broker of the first cell, which is this one unless there are several, or that of
 //! the cell of a group.
 
+use std::collections::HashMap;
+
 use stafett_kafka_wire::messages::find_coordinator::Coordinator;
 use stafett_kafka_wire::messages::{FindCoordinatorRequest, FindCoordinatorResponse};
 use stafett_kafka_wire::{Decoder, ErrorCode, Str};
 
 use crate::call::Call;
-use crate::context::RequestContext;
+use crate::context::{FIRST_CELL, RequestContext};
 use crate::group_cells::GROUP;
 use crate::response_queue::HandlerResult;
 
@@ -17,7 +19,8 @@ const TRANSACTION: i8 = 1;
 pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decoder) -> HandlerResult {
     let request: FindCoordinatorRequest = call.read(body)?;
     let response = if call.version < MANY_FROM {
-        let found = find(context, call, request.key_type, request.key);
+        let mut brokers = HashMap::new();
+        let found = find(context, call, &mut brokers, request.key_type, request.key);
         FindCoordinatorResponse {
             error_code: found.error_code,
             error_message: found
@@ -31,8 +34,9 @@ pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decod
             ..Default::default()
         }
     } else {
+        let mut brokers = HashMap::new();
         let keys = request.coordinator_keys.into_iter();
-        let found = keys.map(|key| find(context, call, request.key_type, key));
+        let found = keys.map(|key| find(context, call, &mut brokers, request.key_type, key));
         FindCoordinatorResponse {
             coordinators: found.collect(),
             ..Default::default()
@@ -41,12 +45,20 @@ pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decod
     Ok(call.answer::<FindCoordinatorRequest>(&response)?.into())
 }
 
-fn find(context: &RequestContext, call: Call, key_type: i8, key: Str) -> Coordinator {
-    let coordinator = match key_type {
-        GROUP => Some(context.broker_of(context.shared.broker.groups().cell_of(&key))),
-        TRANSACTION => Some(context.controller()),
+/// Brokers of cells, as a request finds them: it may have many keys.
+type Brokers = HashMap<u32, Option<(i32, Str, i32)>>;
+
+fn find(context: &RequestContext, call: Call, brokers: &mut Brokers, key_type: i8, key: Str) -> Coordinator {
+    let cell = match key_type {
+        GROUP => Some(context.shared.broker.groups().cell_of(&key)),
+        TRANSACTION => Some(FIRST_CELL),
         _ => None,
     };
+    let of_cell = |cell: u32| {
+        let broker = brokers.entry(cell);
+        broker.or_insert_with(|| context.broker_of(cell)).clone()
+    };
+    let coordinator = cell.map(of_cell);
     let code = match &coordinator {
         Some(Some(_)) => ErrorCode::None,
         Some(None) => ErrorCode::CoordinatorNotAvailable,

@@ -12,7 +12,6 @@ use stafett_transactions::Instance;
 use crate::call::{Call, ResponseResult};
 use crate::cell_commits::CommittedWith;
 use crate::context::{KafkaContext, RequestContext};
-use crate::error;
 use crate::operation::{Operation, then};
 use crate::response_queue::{HandlerResult, PendingResponse, Pipelining};
 use crate::transaction_operation::TransactionOperation;
@@ -38,48 +37,19 @@ pub(super) fn txn_offset_commit(context: &RequestContext, call: Call, body: Deco
         producer: ProducerId(request.producer_id),
         epoch: request.producer_epoch,
     };
-    let adds = call.version >= ADDS_FROM;
-    if context.shared.is_further_cell() {
-        let kept = then(move |context, code| answer(&context.shared, call, topics, code));
-        let asked = CommittedWith {
-            id: request.transactional_id,
-            by: given,
-            adds,
-            group: request.group_id,
-            member: request.member_id,
-            instance: request.group_instance_id,
-            generation: request.generation_id,
-            commits,
-            version: call.version,
-        };
-        let operation = TransactionOperation::CommitElsewhere(Box::new(asked), kept);
-        return Ok(PendingResponse::awaiting(
-            Operation::Transaction(operation),
-            Pipelining::Barrier,
-        ));
-    }
-    let id = request.transactional_id.clone();
-    let stored = then(move |context, stored| {
-        let code = match stored {
-            Ok(()) => ErrorCode::None,
-            Err(why) => {
-                context.log_refused_transaction(&id, &why);
-                error::transactional_commit(&why, call.version)?
-            }
-        };
-        answer(&context.shared, call, topics, code)
-    });
-    let operation = TransactionOperation::CommitOffsets {
+    let stored = then(move |context, code| answer(&context.shared, call, topics, code));
+    let asked = CommittedWith {
         id: request.transactional_id,
-        given,
-        adds,
+        by: given,
+        adds: call.version >= ADDS_FROM,
         group: request.group_id,
         member: request.member_id,
         instance: request.group_instance_id,
         generation: request.generation_id,
         commits,
-        then: stored,
+        version: call.version,
     };
+    let operation = TransactionOperation::CommitOffsets(Box::new(asked), stored);
     Ok(PendingResponse::awaiting(
         Operation::Transaction(operation),
         Pipelining::Barrier,

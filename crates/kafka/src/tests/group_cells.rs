@@ -22,6 +22,13 @@ use crate::operation::Operation;
 use crate::settings::{BrokerAddress, Brokers, Endpoint, KafkaSettings};
 
 const CELLS: u32 = 3;
+/// A sender of commits that is no member.
+const OUTSIDER: CommitSender<'static> = CommitSender {
+    member: "",
+    instance: None,
+    epoch: -1,
+    is_transactional: false,
+};
 
 /// Three brokers, one for each cell.
 #[derive(Debug)]
@@ -42,6 +49,16 @@ impl Brokers for Cluster {
 
     fn leader(&self, cell: u32) -> Option<i32> {
         Some(i32::try_from(cell).unwrap() + 10)
+    }
+}
+
+fn any_commit() -> NewCommit {
+    NewCommit {
+        topic: TopicId(1),
+        partition: 0,
+        offset: 5,
+        leader_epoch: -1,
+        text: None,
     }
 }
 
@@ -196,21 +213,8 @@ fn the_first_cell_names_the_coordinator_and_keeps_groups_that_it_has() {
     assert_eq!(found(&mut bench, &group), 12);
     assert_eq!(found(&mut bench, &name_in(2, "narrow-")), 10);
 
-    let by = CommitSender {
-        member: "",
-        instance: None,
-        epoch: -1,
-        is_transactional: false,
-    };
     let groups = Arc::clone(bench.context.shared.broker.groups());
-    let commit = NewCommit {
-        topic: TopicId(1),
-        partition: 0,
-        offset: 5,
-        leader_epoch: -1,
-        text: None,
-    };
-    let refused = groups.commit(&group, &by, vec![commit]).map(drop);
+    let refused = groups.commit(&group, &OUTSIDER, vec![any_commit()]).map(drop);
     assert_eq!(
         refused,
         Err(GroupError::Elsewhere),
@@ -223,21 +227,13 @@ async fn a_group_that_was_in_the_first_cell_stays_there() {
     let journal: Arc<dyn stafett_journal::Journal> = Arc::new(stafett_journal::MemoryJournal::new());
     let settings = stafett_broker::BrokerSettings::default();
     let broker = stafett_broker::Broker::start(journal, settings).await.unwrap();
-    let by = CommitSender {
-        member: "",
-        instance: None,
-        epoch: -1,
-        is_transactional: false,
-    };
-    let commit = NewCommit {
-        topic: TopicId(1),
-        partition: 0,
-        offset: 5,
-        leader_epoch: -1,
-        text: None,
-    };
     let group = name_in(2, "wide-");
-    drop(broker.groups().commit(&group, &by, vec![commit]).unwrap());
+    drop(
+        broker
+            .groups()
+            .commit(&group, &OUTSIDER, vec![any_commit()])
+            .unwrap(),
+    );
     let cells = Cells { own: 0, count: CELLS };
     broker
         .groups()
@@ -321,14 +317,8 @@ async fn commits_of_another_cell_wait_for_the_end_of_their_transaction() {
 
     // A commit that came later is not replaced by one of a transaction that ends behind it.
     assert_eq!(commit(by, 7).await.unwrap(), ErrorCode::None);
-    let sender = CommitSender {
-        member: "",
-        instance: None,
-        epoch: -1,
-        is_transactional: false,
-    };
     let later = committed(&world, by, 8).commits;
-    let stored = world.brokers[1].groups().commit("g", &sender, later).unwrap();
+    let stored = world.brokers[1].groups().commit("g", &OUTSIDER, later).unwrap();
     stored.durable().await.unwrap();
     transactions
         .end(ID, by, TransactionEnd::Commit, true)
