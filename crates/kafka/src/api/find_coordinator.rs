@@ -49,7 +49,7 @@ pub(super) fn find_coordinator(context: &RequestContext, call: Call, body: Decod
 type Brokers = HashMap<u32, Option<(i32, Str, i32)>>;
 
 fn find(context: &RequestContext, call: Call, brokers: &mut Brokers, key_type: i8, key: Str) -> Coordinator {
-    let cell = match key_type {
+    let home = match key_type {
         GROUP => Some(context.shared.broker.groups().cell_of(&key)),
         TRANSACTION => Some(FIRST_CELL),
         _ => None,
@@ -58,7 +58,7 @@ fn find(context: &RequestContext, call: Call, brokers: &mut Brokers, key_type: i
         let broker = brokers.entry(cell);
         broker.or_insert_with(|| context.broker_of(cell)).clone()
     };
-    let coordinator = cell.map(of_cell);
+    let coordinator = home.map(of_cell);
     let code = match &coordinator {
         Some(Some(_)) => ErrorCode::None,
         Some(None) => ErrorCode::CoordinatorNotAvailable,
