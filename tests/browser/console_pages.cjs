@@ -102,6 +102,8 @@ async function look(browser, base, pages, found, login, shots) {
       await page.evaluate(axe);
       for (const { colorScheme, rules } of SCHEMES) {
         await page.emulateMedia({ colorScheme });
+        // Charts and colours follow with the next frame, which may come late on a busy machine.
+        await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
         const where = `${path || 'overview'} (${view.name}, ${colorScheme})`;
         const { violations } = await page.evaluate((rules) => window.axe.run(rules), rules);
         for (const { id, nodes } of violations) found.push(`${where}: ${id}: ${nodes.slice(0, 2).map(({ html }) => html.slice(0, 160)).join(' | ')}`);

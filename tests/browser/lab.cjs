@@ -52,6 +52,8 @@ async function looked(page, name, axe) {
   for (const [width, colorScheme] of VIEWS) {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme });
+    // Charts and colours follow with the next frame, which may come late on a busy machine.
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
     // What lies half under the bar is no small target.
     await page.evaluate(() => scrollTo(0, 0));
     await page.evaluate(axe);
