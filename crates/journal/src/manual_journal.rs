@@ -26,11 +26,31 @@ pub struct ManualJournal {
 
 #[derive(Debug, Default)]
 struct HeldAppends {
-    holds: bool,
-    /// True if only appends with batches are held.
-    holds_batches_only: bool,
+    holds: Held,
     disk: Disk,
     undecided: VecDeque<(Append, TicketSettler)>,
+}
+
+/// Appends that are held.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Held {
+    #[default]
+    None,
+    All,
+    Batches,
+    /// Those that wait until state is stored.
+    State,
+}
+
+impl Held {
+    fn holds(self, append: &Append) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Batches => has_batches(append),
+            Self::State => append.waits_for_state || !has_batches(append),
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -62,20 +82,23 @@ impl ManualJournal {
 
     /// Holds all appends from now on.
     pub fn hold(&self) {
-        let mut taken = self.lock();
-        (taken.holds, taken.holds_batches_only) = (true, false);
+        self.lock().holds = Held::All;
     }
 
     /// Holds appends with batches from now on, and no others.
     pub fn hold_batches(&self) {
-        let mut taken = self.lock();
-        (taken.holds, taken.holds_batches_only) = (true, true);
+        self.lock().holds = Held::Batches;
+    }
+
+    /// Holds appends from now on that wait until state is stored: those without batches, and others that ask
+    /// for it.
+    pub fn hold_state(&self) {
+        self.lock().holds = Held::State;
     }
 
     /// Decides appends at once again. Held ones stay undecided.
     pub fn release(&self) {
-        let mut taken = self.lock();
-        (taken.holds, taken.holds_batches_only) = (false, false);
+        self.lock().holds = Held::None;
     }
 
     /// Simulates a full disk, or ends that: batches and new logs are refused when appended, and nothing else
@@ -166,7 +189,7 @@ impl Journal for ManualJournal {
 
     fn append(&self, appends: Vec<Append>) -> Ticket {
         let mut taken = self.lock();
-        if !taken.holds && taken.disk == Disk::HasSpace {
+        if taken.holds == Held::None && taken.disk == Disk::HasSpace {
             return self.behind.append(appends);
         }
         let (ticket, settlers) = Ticket::new(appends.len());
@@ -185,7 +208,7 @@ impl Journal for ManualJournal {
             };
             if is_refused {
                 settler.settle(Outcome::Refused(Refusal::DiskFull));
-            } else if taken.holds && (!taken.holds_batches_only || has_batches(&append)) {
+            } else if taken.holds.holds(&append) {
                 taken.undecided.push_back((append, settler));
             } else {
                 let outcome = self.behind.append(vec![append]).wait().pop();

@@ -129,6 +129,7 @@ impl Queues {
             Ok((mut appends, members)) => {
                 for append in appends.iter_mut().filter(|_| !settled.is_empty()) {
                     append.state = self.durability.into();
+                    append.waits_for_state = true;
                 }
                 (appends, members, None)
             }

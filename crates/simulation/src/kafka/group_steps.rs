@@ -175,6 +175,9 @@ impl World {
         // Members reconnect.
         self.kafka.connect_consumers(server)?;
         for member in &mut self.kafka.members {
+            if let Some(ghost) = &mut member.ghost {
+                ghost.is_fenced &= ghost.is_for_good;
+            }
             if !member.id.is_empty() {
                 member.connect(server)?;
             }

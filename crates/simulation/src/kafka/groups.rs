@@ -53,6 +53,8 @@ pub(super) struct Ghost {
     pub(super) partitions: Vec<(u8, u8)>,
     /// True once its successor has its answer: it must be refused from then on.
     pub(super) is_fenced: bool,
+    /// True once that is stored: with its successor's assignment, or at once in a generation that goes on.
+    pub(super) is_for_good: bool,
 }
 
 /// A pending request.
@@ -137,6 +139,7 @@ impl Member {
             generation,
             partitions: self.partitions.clone(),
             is_fenced: false,
+            is_for_good: false,
         });
         *self = Self {
             ghost: ghost
@@ -307,6 +310,9 @@ impl Member {
                     let share = String::from_utf8_lossy(&given.assignment).into_owned();
                     notes.push(format!("member {} is given {share}", self.number));
                     commits.on_given(self.group(), *generation, &self.id, &share)?;
+                    if let Some(ghost) = &mut self.ghost {
+                        ghost.is_for_good = true;
+                    }
                     self.generation = Some(*generation);
                     self.partitions = share.split(',').filter_map(partition_of).collect();
                 }
@@ -375,6 +381,7 @@ impl Member {
                 self.id = joined.member_id.to_string();
                 if let Some(ghost) = &mut self.ghost {
                     ghost.is_fenced = true;
+                    ghost.is_for_good |= joined.generation_id == ghost.generation;
                 }
                 commits.on_joined(self.group(), joined.generation_id, *least, &joined.leader)?;
                 self.sync(joined, commits);

@@ -86,6 +86,7 @@ impl Bench {
             "cut" => self.clients.retain(|client| client.name != words[1]),
             "hold" => self.journal.hold(),
             "hold-batches" => self.journal.hold_batches(),
+            "hold-state" => self.journal.hold_state(),
             "release" => self.journal.release(),
             "commit" => assert!(self.journal.commit(number(&words)), "{line}: nothing is held"),
             "refuse" => assert!(self.journal.refuse(number(&words)), "{line}: nothing is held"),

@@ -18,7 +18,8 @@
 //! NAME 1 METHOD …                                         of another client than `a`, which is there
 //! 1 header SIZE │ 1 body TEXT │ 0 heartbeat │ 1 method OCTETS … │ bytes OCTETS …
 //! stop │ leave │ wait MS
-//! hold │ hold-batches │ release │ commit [N] │ refuse [N]  appends, by the number of older ones
+//! hold │ hold-batches │ hold-state │ release            appends
+//! commit [N] │ refuse [N]                                 one of them, by the number of older ones
 //! space-is-short │ space-is-enough │ disk-is-used-up │ disk-has-space
 //! overload NAME │ overload-ends NAME                      its frames have waited too long
 //! topic NAME PARTITIONS │ delete-vhost NAME
