@@ -324,6 +324,10 @@ impl Broker {
     fn measure_lags(&self, advance: Advance) {
         self.groups.measure_lags(|topic| {
             self.topics().with_id(topic).is_none_or(|topic| {
+                // Records of other cells are counted there.
+                if !topic.is_whole() {
+                    return true;
+                }
                 let idle = self.topics().traffic().idle_steps(&topic);
                 idle.is_some_and(|idle| idle <= advance.steps)
             })

@@ -14,7 +14,7 @@ use stafett_journal::{
 };
 use stafett_model::{Epoch, Lock, LogId};
 use stafett_net::Reached;
-use stafett_topics::{Topics, cell_of};
+use stafett_topics::{Cells, Topics, cell_of};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -40,6 +40,7 @@ pub trait Ways: Debug + Send + Sync {
 #[derive(Debug)]
 pub struct CellJournal {
     own: Arc<dyn Journal>,
+    cell: u32,
     others: Vec<Arc<OtherCell>>,
     topics: OnceLock<Arc<Topics>>,
     /// Taken by [`Self::run`].
@@ -60,11 +61,13 @@ enum Home {
 }
 
 impl CellJournal {
-    /// `cells`: their number, this one included.
-    pub fn new(own: Arc<dyn Journal>, cells: u32) -> Self {
-        let (others, wanted) = (0..cells).map(OtherCell::new).unzip();
+    /// `own`: the journal of this cell. `pause`: least time between two messages of a cell about the bounds
+    /// of its logs; shorter ones than 10 ms are 10 ms.
+    pub fn new(own: Arc<dyn Journal>, cells: Cells, pause: Duration) -> Self {
+        let (others, wanted) = (0..cells.count).map(|cell| OtherCell::new(cell, pause)).unzip();
         Self {
             own,
+            cell: cells.own,
             others,
             topics: OnceLock::new(),
             wanted: Lock::new(wanted),
@@ -77,8 +80,10 @@ impl CellJournal {
         let _ = self.topics.set(Arc::clone(topics));
         let mut talks = JoinSet::new();
         let wanted = std::mem::take(&mut *self.wanted.lock());
-        // The first one is this cell.
-        for (other, wanted) in self.others.iter().zip(wanted).skip(1) {
+        for (other, wanted) in self.others.iter().zip(wanted) {
+            if other.cell == self.cell {
+                continue;
+            }
             let (topics, ways) = (Arc::clone(topics), Arc::clone(&ways));
             talks.spawn(conversation::run(Arc::clone(other), wanted, topics, ways));
         }
@@ -90,7 +95,7 @@ impl CellJournal {
                     .or_default()
                     .push(log);
             }
-            for other in self.others.iter().skip(1) {
+            for other in &self.others {
                 let logs = logs.remove(&other.cell).unwrap_or_default();
                 other.follow(&logs);
                 let logs: HashSet<LogId> = logs.into_iter().collect();

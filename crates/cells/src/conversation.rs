@@ -191,9 +191,11 @@ impl Conversation {
 
     fn put_follow(&self, logs: &[LogId], out: &mut BytesMut) -> io::Result<()> {
         let mut waiting = self.waiting.lock();
+        let pause_ms = u64::try_from(self.other.pause.as_millis()).unwrap_or(u64::MAX);
+        let follow = |logs| Question::Follow { logs, pause_ms };
         if logs.is_empty() {
             // It is answered all the same.
-            wire::put(&Question::Follow { logs: Vec::new() }, [], out)?;
+            wire::put(&follow(Vec::new()), [], out)?;
         }
         for some in logs.chunks(FOLLOWED_TOGETHER) {
             let mut followed = Vec::with_capacity(some.len());
@@ -203,7 +205,7 @@ impl Conversation {
                     waiting.numbers.push(*log);
                 }
             }
-            wire::put(&Question::Follow { logs: followed }, [], out)?;
+            wire::put(&follow(followed), [], out)?;
         }
         Ok(())
     }

@@ -24,8 +24,9 @@ use crate::wire::{self, Answer, Appended, Framed, Place, Question, Reason, Slice
 
 /// Questions of a connection that are worked on at once.
 const AT_ONCE_MAX: usize = 256;
-/// Least time between two messages about bounds.
+/// Least time between two messages about bounds, and the most that may be asked for.
 const TELL_PAUSE: Duration = Duration::from_millis(10);
+const TELL_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks for bounds that changed without growth.
 const LOOK: Duration = Duration::from_secs(5);
 /// Time for a topic to come that another cell knows.
@@ -47,6 +48,8 @@ struct Followed {
     logs: HashMap<u32, Follow>,
     /// Numbers of those whose topics are not here yet.
     missing: Vec<u32>,
+    /// Least time between two messages.
+    pause: Duration,
 }
 
 struct Follow {
@@ -97,6 +100,7 @@ impl LogsDoor {
             watch: self.catalog.watch(),
             logs: HashMap::new(),
             missing: Vec::new(),
+            pause: TELL_PAUSE,
         };
         let mut changes = self.catalog.topics().watch_changes();
         let (mut may_tell, mut look) = (Instant::now(), Instant::now() + LOOK);
@@ -119,7 +123,7 @@ impl LogsDoor {
                 () = async { sleep_until(may_tell).await; followed.watch.grown().await; } => {
                     let grown = followed.watch.take();
                     self.tell(&mut followed, grown, &mut out)?;
-                    may_tell = Instant::now() + TELL_PAUSE;
+                    may_tell = Instant::now() + followed.pause;
                 }
                 Ok(()) = changes.changed() => self.find(&mut followed, &mut out)?,
                 () = sleep_until(look) => {
@@ -192,7 +196,8 @@ impl LogsDoor {
                 let query = at_or_after.map_or(TimeQuery::Latest, TimeQuery::AtOrAfter);
                 self.begin_find(id, place, query, work);
             }
-            Question::Follow { logs } => {
+            Question::Follow { logs, pause_ms } => {
+                followed.pause = Duration::from_millis(pause_ms).clamp(TELL_PAUSE, TELL_PAUSE_MAX);
                 let since = Instant::now();
                 for (number, place) in logs {
                     let follow = Follow {
@@ -344,7 +349,9 @@ impl LogsDoor {
     /// Looks for followed logs whose topics were not here.
     fn find(&self, followed: &mut Followed, out: &mut BytesMut) -> io::Result<()> {
         let mut found = Vec::new();
-        let Followed { watch, logs, missing } = followed;
+        let Followed {
+            watch, logs, missing, ..
+        } = followed;
         missing.retain(|number| {
             let Some(follow) = logs.get_mut(number) else {
                 return false;

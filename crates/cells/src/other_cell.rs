@@ -23,6 +23,8 @@ const AWAY_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct OtherCell {
     pub(crate) cell: u32,
+    /// Least time between two messages about bounds.
+    pub(crate) pause: Duration,
     logs: Lock<HashMap<LogId, RemoteLog>>,
     /// Followed logs that the cell has not been told of.
     new: Lock<Vec<LogId>>,
@@ -70,10 +72,11 @@ pub(crate) enum What {
 
 impl OtherCell {
     /// Returns the cell, and the questions to it.
-    pub(crate) fn new(cell: u32) -> (Arc<Self>, mpsc::Receiver<Wanted>) {
+    pub(crate) fn new(cell: u32, pause: Duration) -> (Arc<Self>, mpsc::Receiver<Wanted>) {
         let (wanted, receiver) = mpsc::channel(WAITING_MAX);
         let other = Self {
             cell,
+            pause,
             logs: Lock::default(),
             new: Lock::default(),
             has_new: Notify::new(),

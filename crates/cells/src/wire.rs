@@ -48,7 +48,12 @@ pub(crate) enum Question {
         at_or_after: Option<i64>,
     },
     /// The bounds of these logs are told from now on, under the numbers; those that are known, at once.
-    Follow { logs: Vec<(u32, Place)> },
+    Follow {
+        logs: Vec<(u32, Place)>,
+        /// Least milliseconds between two messages about bounds.
+        #[serde(default)]
+        pause_ms: u64,
+    },
 }
 
 /// A frame of an append.
@@ -333,6 +338,7 @@ mod tests {
     async fn a_message_comes_as_it_was_put_and_a_cut_one_is_refused() {
         let follow = Question::Follow {
             logs: vec![(7, (u128::MAX, 3))],
+            pause_ms: 0,
         };
         let mut out = BytesMut::new();
         put(
@@ -343,7 +349,7 @@ mod tests {
         .unwrap();
         let whole = out.to_vec();
         let (head, rest) = read::<Question>(&mut whole.as_slice()).await.unwrap().unwrap();
-        assert!(matches!(head, Question::Follow { logs } if logs == [(7, (u128::MAX, 3))]));
+        assert!(matches!(head, Question::Follow { logs, .. } if logs == [(7, (u128::MAX, 3))]));
         assert_eq!(rest, "bytes!");
         assert!(read::<Question>(&mut &[][..]).await.unwrap().is_none());
         for cut in 4..whole.len() {

@@ -96,6 +96,11 @@ struct World {
     _running: JoinSet<()>,
 }
 
+fn journal(own: u32) -> CellJournal {
+    let cells = Cells { own, count: CELLS };
+    CellJournal::new(Arc::new(MemoryJournal::new()), cells, Duration::ZERO)
+}
+
 fn catalog(journal: Arc<dyn Journal>, own: u32) -> Arc<TopicCatalog> {
     let catalog = Arc::new(TopicCatalog::load(journal, TopicDefaults::default()).unwrap());
     catalog.spread_over(Cells { own, count: CELLS });
@@ -108,7 +113,7 @@ impl World {
     }
 
     fn with_tenure(tenure: Tenure) -> Self {
-        let journal = Arc::new(CellJournal::new(Arc::new(MemoryJournal::new()), CELLS));
+        let journal = Arc::new(journal(0));
         let first = catalog(Arc::<CellJournal>::clone(&journal), 0);
         let second = catalog(Arc::new(MemoryJournal::new()), 1);
         let way = Arc::new(ToSecond {

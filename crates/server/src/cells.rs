@@ -156,7 +156,7 @@ async fn run_once(plan: &Plan, sockets: &Arc<Sockets>, member: &Arc<Member>) -> 
     let process = Process::new(&plan.given, plan.commands.clone(), plan.descriptors, shared)?;
     let mut standby = process.stand_by_for_cell(member).await?;
     plan.first.list(process.node.addresses());
-    let mut opening = Box::pin(Core::open(&process));
+    let mut opening = Box::pin(Core::open(&process, Some(&plan.first)));
     let core = tokio::select! {
         core = &mut opening => core,
         () = plan.stopping.cancelled() => {

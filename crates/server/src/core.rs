@@ -12,11 +12,11 @@ use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
-use stafett_topics::TopicDefaults;
+use stafett_topics::{Cells, TopicDefaults};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::cluster::{self, Ownership, ToCells};
+use crate::cluster::{self, Member, Ownership, ToCells};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::front_ends::Bound;
@@ -25,6 +25,8 @@ use crate::oauth::Keys;
 use crate::serve::Process;
 use crate::trace;
 
+/// Least time between two messages to a cell behind the first one about the ends of another one's logs.
+const ENDS_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of checks for a failed journal.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 
@@ -34,15 +36,15 @@ pub(crate) struct Core {
     /// In a cluster: the cell.
     ownership: Option<Ownership>,
     broker: Arc<Broker>,
-    /// At the first of several cells: takes questions about logs to the others, until the core is closed.
+    /// At the first of several cells, and at others whose groups may have commits elsewhere: takes questions about logs to the others, until the core is closed.
     asking: JoinSet<()>,
     /// Keys of the authorization server.
     keys: Keys,
 }
 
 impl Core {
-    /// Opens the journal and recovers the broker.
-    pub(crate) async fn open(process: &Process) -> Result<Self, Failure> {
+    /// Opens the journal and recovers the broker. `first`: this node as a member of the first cell.
+    pub(crate) async fn open(process: &Process, first: Option<&Arc<Member>>) -> Result<Self, Failure> {
         let settings = &process.settings;
         let metrics = match &process.trace {
             Some(log) => Metrics::new().observed_by(trace::observer(Arc::clone(log))),
@@ -61,8 +63,14 @@ impl Core {
         let cells = process.member.as_ref().and_then(|member| member.cells());
         let mut shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
         let mut over_cells = None;
-        if let Some(cells) = cells.filter(|cells| cells.own == 0) {
-            let journal = Arc::new(CellJournal::new(shared, cells.count));
+        let spread = &settings.kafka.spread_groups;
+        // Lags of groups need the ends of all partitions.
+        let pause = |cells: Cells| match cells.own {
+            0 => Some(Duration::ZERO),
+            _ => (!spread.0.is_empty()).then_some(ENDS_PAUSE),
+        };
+        if let Some((cells, pause)) = cells.and_then(|cells| Some((cells, pause(cells)?))) {
+            let journal = Arc::new(CellJournal::new(shared, cells, pause));
             shared = Arc::<CellJournal>::clone(&journal);
             over_cells = Some(journal);
         }
@@ -78,13 +86,14 @@ impl Core {
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
             if let Some(cells) = member.cells() {
-                let spread = settings.kafka.spread_groups.clone();
-                broker.groups().spread_over(cells, spread, member.epoch());
+                broker
+                    .groups()
+                    .spread_over(cells, spread.clone(), member.epoch());
             }
         }
         let mut asking = JoinSet::new();
-        if let (Some(cells), Some(member)) = (over_cells, &process.member) {
-            let ways = Arc::new(ToCells::new(member, member));
+        if let (Some(cells), Some(member), Some(first)) = (over_cells, &process.member, first) {
+            let ways = Arc::new(ToCells::new(first, member));
             let topics = Arc::clone(broker.catalog().topics());
             asking.spawn(async move { cells.run(&topics, ways).await });
         }

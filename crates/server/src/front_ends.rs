@@ -114,6 +114,7 @@ pub(crate) fn open(broker: &Arc<Broker>, process: &Process, bound: Bound) -> Opt
         if let Some(member) = &process.member {
             let cells = Arc::new(ToCells::new(member, member));
             open_door(process, TRANSACTIONS, TransactionDoor::new(broker, cells));
+            open_door(process, LOGS, LogsDoor::new(broker.catalog(), process.tenure()));
         }
     }
     open_amqp(broker, process, amqp);

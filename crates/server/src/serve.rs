@@ -340,7 +340,7 @@ impl Process {
     async fn run(&self, signals: &mut StopSignals, reload: &mut Reload) -> Result<End, Failure> {
         let http = self.serve_http().await?;
         let mut standby = self.stand_by(&http).await?;
-        let mut opening = Box::pin(Core::open(self));
+        let mut opening = Box::pin(Core::open(self, self.member.as_ref()));
         let core = tokio::select! {
             core = &mut opening => core,
             stop = signals.next() => {

@@ -176,7 +176,32 @@ assert status == 200 and names == sorted(names) and set(names) >= set(GROUPS), (
 for group in GROUPS:
     status, shown = ask("GET", f"/v1/groups/{group}")
     assert status == 200 and shown["commits_total"] == PARTITIONS, (status, shown)
+status, page = ask("GET", f"/v1/topics/{TOPIC}/groups?count=100")
+assert status == 200 and {group["name"] for group in page["items"]} >= set(GROUPS), (status, page)
 elsewhere = [group for group in GROUPS if cell_of_name(group) != 0]
+
+
+def lag(group):
+    """The lag over partitions of all cells; `None` while the end of one is not known."""
+    _, shown = ask("GET", f"/v1/groups/{group}")
+    known = all(commit["end"] is not None for commit in shown["commits"])
+    return shown["lag"] if known else None
+
+
+until("lags count all partitions", lambda: all(lag(group) == 0 for group in GROUPS))
+moved = elsewhere[1]
+status, moves = ask("POST", f"/v1/groups/{moved}/reset", {"topic": TOPIC, "to": "earliest"})
+assert status == 200 and len(moves["moved"]) == PARTITIONS, (status, moves)
+assert set(committed(moved).values()) == {0}, committed(moved)
+until("the lag is that of all records", lambda: lag(moved) == len(sent))
+member = Consumer({"bootstrap.servers": nodes, "group.id": moved})
+member.subscribe([TOPIC])
+until("it is a member", lambda: member.poll(0.1) or member.assignment())
+refused = ask("POST", f"/v1/groups/{moved}/reset", {"to": "latest"})
+assert refused[0] == 409, refused
+(known,) = ask("GET", f"/v1/groups/{moved}")[1]["members"]
+assert ask("DELETE", f"/v1/groups/{moved}/members/{known['member']}")[0] == 200
+member.close()
 refused = ask("POST", f"/v1/groups/{elsewhere[0]}/members", {"topics": [TOPIC]})
 assert refused[0] == 409 and "kafka.spread_groups" in refused[1]["detail"], refused
 

@@ -121,10 +121,12 @@ impl Gathered {
                 count: number("count").unwrap_or(FOUND),
             });
         }
-        if path
-            .strip_prefix("/v1/")
-            .is_some_and(|list| PAGED.contains(&list) || list == "groups" && are_groups_spread)
-        {
+        let is_paged = |list: &str| {
+            let of_topic = || list.strip_prefix("topics/")?.strip_suffix("/groups");
+            let is_of_groups = list == "groups" || of_topic().is_some_and(|topic| !topic.contains('/'));
+            PAGED.contains(&list) || is_of_groups && are_groups_spread
+        };
+        if path.strip_prefix("/v1/").is_some_and(is_paged) {
             return Some(Self::Pages {
                 sort: text("sort").unwrap_or_default(),
                 count: number("count").unwrap_or(stafett_http::list::COUNT),

@@ -5,7 +5,7 @@
 //! | `/v1/…?namespace=NAME`, `/v1/namespaces/NAME` | that of the namespace |
 //! | `/api/KIND/VHOST/…`, for things in virtual hosts | that of the virtual host |
 //! | `GET …?cell=NUMBER` | the given one |
-//! | `/v1/groups/NAME` and `/v1/groups/NAME/offsets`, of groups that are spread | that of the group |
+//! | `/v1/groups/NAME`, its offsets, resets and members, of groups that are spread | that of the group |
 //! | lists of things in namespaces without a namespace (`gather`) | all |
 //! | `POST /api/definitions`, which are split (`import`) | all |
 //! | all others | the first one |
@@ -193,11 +193,22 @@ fn clean(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the group that a request is about, or whose commits. Members over HTTP are in the first cell.
+/// Returns the group that a request is about, or whose commits or member. Members over HTTP are in the first
+/// cell.
 fn group(uri: &Uri) -> Option<String> {
-    let rest = uri.path().strip_prefix("/v1/groups/")?;
-    let name = rest.strip_suffix("/offsets").unwrap_or(rest);
-    (!name.contains('/')).then(|| decoded(name)).flatten()
+    let mut segments = uri.path().strip_prefix("/v1/groups/")?.split('/');
+    let [name, part, member, rest] = std::array::from_fn(|_| segments.next());
+    let is_known = match (part, member) {
+        (None | Some("offsets" | "reset"), None) => true,
+        (Some("members"), Some(_)) => rest.is_none(),
+        _ => false,
+    };
+    name.filter(|_| is_known).and_then(decoded)
+}
+
+/// Returns true if a request about a group is about one of its members.
+fn is_of_member(uri: &Uri) -> bool {
+    uri.path().contains("/members/")
 }
 
 impl Forward {
@@ -218,7 +229,7 @@ impl Forward {
     /// transactions wait here: they would bring it back.
     fn waiting_commits(&self, request: &Request) -> Option<Problem> {
         self.cell_of_group(request.method(), request.uri())
-            .filter(|_| request.method() == Method::DELETE)?;
+            .filter(|_| request.method() == Method::DELETE && !is_of_member(request.uri()))?;
         let group = group(request.uri())?;
         let waiting = self.broker.get().ok()?.transactions().pending_commits(&group);
         let why =
@@ -303,7 +314,10 @@ mod tests {
             ("/v1/groups/g", Some("g")),
             ("/v1/groups/a%2Fb/offsets?if_epoch=1", Some("a/b")),
             ("/v1/groups/g/members", None),
-            ("/v1/groups/g/reset", None),
+            ("/v1/groups/g/reset", Some("g")),
+            ("/v1/groups/g/members/m", Some("g")),
+            ("/v1/groups/g/members/m/poll", None),
+            ("/v1/groups/g/reset/", None),
             ("/v1/groups", None),
             ("/v1/groups/%zz", None),
         ] {
