@@ -30,9 +30,9 @@ fn start_with_lease(lease: &str) -> Option<Cluster> {
     start_with(lease, "")
 }
 
-/// `groups`: names of groups that are spread over cells.
+/// `groups`: names of groups that are spread over cells, in the settings of the second node alone.
 fn start_with(lease: &str, groups: &str) -> Option<Cluster> {
-    let settings = [0, 1].map(|_| {
+    let settings = ["", groups].map(|groups| {
         vec![
             ("STAFETT_KAFKA_SPREAD_GROUPS", groups.to_owned()),
             ("STAFETT_CLUSTER_CELLS", CELLS.to_string()),

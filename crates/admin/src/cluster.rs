@@ -28,6 +28,9 @@ pub struct Cluster {
     /// All cells, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<ClusterCell>,
+    /// Names of groups that are spread over the cells, and prefixes with `*`: all that a node has brought.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spread_groups: Vec<String>,
     /// Null while the database does not answer.
     pub database: Option<ClusterDatabase>,
     /// Null while this node has committed nothing.

@@ -69,7 +69,6 @@ pub use deletion::DeletionTicket;
 pub use effects::{Effects, MemberReply, Store, WaiterId};
 pub use error::GroupError;
 pub use group::{Group, GroupKind, GroupProtocol, GroupState, StepResult};
-pub use homes::GroupNames;
 pub use lag::lag;
 pub use member_protocol::MemberProtocol;
 pub use moment::Moment;

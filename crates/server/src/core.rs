@@ -12,7 +12,7 @@ use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
-use stafett_topics::{Cells, TopicDefaults};
+use stafett_topics::TopicDefaults;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -63,13 +63,9 @@ impl Core {
         let cells = process.member.as_ref().and_then(|member| member.cells());
         let mut shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
         let mut over_cells = None;
-        let spread = &settings.kafka.spread_groups;
-        // Lags of groups need the ends of all partitions.
-        let pause = |cells: Cells| match cells.own {
-            0 => Some(Duration::ZERO),
-            _ => (!spread.0.is_empty()).then_some(ENDS_PAUSE),
-        };
-        if let Some((cells, pause)) = cells.and_then(|cells| Some((cells, pause(cells)?))) {
+        if let Some(cells) = cells {
+            // Others need the ends of all partitions for the lags of their groups alone.
+            let pause = if cells.own == 0 { Duration::ZERO } else { ENDS_PAUSE };
             let journal = Arc::new(CellJournal::new(shared, cells, pause));
             shared = Arc::<CellJournal>::clone(&journal);
             over_cells = Some(journal);
@@ -86,16 +82,24 @@ impl Core {
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
             if let Some(cells) = member.cells() {
+                broker.groups().join_cells(cells, member.epoch());
                 broker
                     .groups()
-                    .spread_over(cells, spread.clone(), member.epoch());
+                    .spread(settings.kafka.spread_groups.iter().map(String::as_str));
             }
         }
         let mut asking = JoinSet::new();
         if let (Some(cells), Some(member), Some(first)) = (over_cells, &process.member, first) {
-            let ways = Arc::new(ToCells::new(first, member));
-            let topics = Arc::clone(broker.catalog().topics());
-            asking.spawn(async move { cells.run(&topics, ways).await });
+            let (topics, groups) = (Arc::clone(broker.catalog().topics()), Arc::clone(broker.groups()));
+            let (ways, is_first) = (Arc::new(ToCells::new(first, member)), member.cell == 0);
+            let (named, member) = (Arc::clone(member), Arc::clone(member));
+            asking.spawn(async move { named.spread_groups(&groups).await });
+            asking.spawn(async move {
+                if !is_first {
+                    member.are_groups_spread().await;
+                }
+                cells.run(&topics, ways).await;
+            });
         }
         let keys = Keys::register(&mut process.registry());
         keys.change(broker.access(), settings).context("oauth.keys")?;

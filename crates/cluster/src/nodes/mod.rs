@@ -111,12 +111,15 @@ pub struct Roll {
     pub owners: Vec<Owner>,
     /// False if another node has taken the name of this one.
     pub is_registered: bool,
+    /// Names of groups that any node has brought.
+    pub spread_groups: Vec<String>,
 }
 
 /// The table of nodes.
 pub trait Directory: Send + Sync + fmt::Debug {
-    /// Registers a node, and completes its facts. Returns its number. With `silence`, not in the place of a
-    /// node of its name that beat in this time: then `None`.
+    /// Registers a node, and completes its facts; names of groups that it brings are added to those of the
+    /// cluster. Returns its number. With `silence`, not in the place of a node of its name that beat in this
+    /// time: then `None`.
     fn join(&self, facts: &mut NodeFacts, silence: Option<Duration>) -> Result<Option<u32>, DatabaseError>;
     /// Raises the beat of a node, and returns all nodes.
     fn roll(&self, number: u32, incarnation: Nonce) -> Result<Roll, DatabaseError>;
@@ -145,6 +148,8 @@ pub struct View {
     pub epoch: u64,
     /// Owner of each cell, by its number.
     pub cells: Vec<Owner>,
+    /// Names of groups that are spread over the cells: all that any node has brought.
+    pub spread_groups: Vec<String>,
 }
 
 impl View {

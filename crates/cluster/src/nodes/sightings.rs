@@ -44,6 +44,7 @@ impl Sightings {
             own,
             nodes,
             cells: roll.owners,
+            spread_groups: roll.spread_groups,
             ..View::default()
         };
         view.of_cell(0)
@@ -80,6 +81,7 @@ mod tests {
             entries: beats.iter().map(entry).collect(),
             owners: vec![owner(3, 2), owner(5, 1)],
             is_registered: true,
+            ..Roll::default()
         }
     }
 

@@ -1,10 +1,11 @@
 //! The table of nodes.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio_postgres::{Error, Row};
+use tokio_postgres::{Error, Row, Transaction};
 
 use super::line::{Connection, Line};
 use super::{AddressError, nonce_of, tables, target, unsigned};
@@ -28,6 +29,12 @@ const HOST: &str = "SELECT host(inet_client_addr())";
 
 /// Nodes join one after the other: numbers are given once.
 const IN_TURN: &str = "SELECT pg_advisory_xact_lock(8316026130247)";
+
+/// Key of the names of groups that are spread over the cells, one a line. Nodes add to them: without its name,
+/// a group would not be found in its cell.
+const SPREAD_GROUPS: &str = "spread_groups";
+const SET: &str = "
+INSERT INTO stafett.meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value";
 
 /// Forgets nodes that have been away for a month.
 const FORGET: &str = "
@@ -56,7 +63,8 @@ WITH beating AS (UPDATE stafett.node SET beat = beat + 1, seen = clock_timestamp
   WHERE number = $1 AND incarnation = $2 RETURNING number),
   cells AS (SELECT array_agg(epoch ORDER BY id) AS epochs, array_agg(owner ORDER BY id) AS owners FROM stafett.cell)
 SELECT n.number, n.name, n.incarnation, n.key, n.version, n.addresses, n.beat,
-  (extract(epoch FROM clock_timestamp() - n.seen) * 1000)::bigint, c.epochs, c.owners, (SELECT count(*) FROM beating) > 0
+  (extract(epoch FROM clock_timestamp() - n.seen) * 1000)::bigint, c.epochs, c.owners, (SELECT count(*) FROM beating) > 0,
+  (SELECT value FROM stafett.meta WHERE key = 'spread_groups')
 FROM stafett.node n CROSS JOIN cells c
 WHERE n.is_here ORDER BY n.number";
 
@@ -75,6 +83,7 @@ const LEAVE: &str = "UPDATE stafett.node SET is_here = false WHERE number = $1 A
 #[derive(Debug)]
 pub struct PostgresDirectory {
     cells: u32,
+    spread_groups: Vec<String>,
     line: Line,
 }
 
@@ -84,8 +93,18 @@ impl PostgresDirectory {
     pub fn new(url: &str, ca: Option<&Path>, cells: u32, patience: Duration) -> Result<Self, AddressError> {
         Ok(Self {
             cells,
+            spread_groups: Vec::new(),
             line: Line::new(&target(url, ca)?, patience)?,
         })
+    }
+
+    /// Sets names of groups that the node brings, without line ends.
+    #[must_use]
+    pub fn with_spread_groups(self, spread_groups: Vec<String>) -> Self {
+        Self {
+            spread_groups,
+            ..self
+        }
     }
 }
 
@@ -152,6 +171,7 @@ impl Directory for PostgresDirectory {
                 Some(row) => row,
                 None => transaction.query_one(JOIN, &values).await?,
             };
+            add_spread_groups(&transaction, &self.spread_groups).await?;
             transaction.commit().await?;
             row.try_get(0).map(Some)
         })?;
@@ -171,6 +191,8 @@ impl Directory for PostgresDirectory {
             }
             if let Some(row) = rows.first() {
                 roll.owners = owners(row)?;
+                let names: Option<&str> = row.try_get(11)?;
+                roll.spread_groups = names.into_iter().flat_map(str::lines).map(str::to_owned).collect();
             }
             Ok(roll)
         })
@@ -184,6 +206,19 @@ impl Directory for PostgresDirectory {
             Ok(())
         })
     }
+}
+
+async fn add_spread_groups(transaction: &Transaction<'_>, names: &[String]) -> Result<(), Error> {
+    let row = transaction.query_opt(tables::STORE, &[&SPREAD_GROUPS]).await?;
+    let known: String = row.map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    let before: BTreeSet<&str> = known.lines().collect();
+    let mut all = before.clone();
+    all.extend(names.iter().map(String::as_str));
+    if all != before {
+        let text = Vec::from_iter(all).join("\n");
+        transaction.execute(SET, &[&SPREAD_GROUPS, &text]).await?;
+    }
+    Ok(())
 }
 
 fn entry(row: &Row) -> Result<Entry, Error> {

@@ -68,6 +68,23 @@ fn nodes_have_numbers_that_they_keep() {
 }
 
 #[test]
+fn names_of_groups_that_nodes_bring_stay() {
+    let Some(server) = server() else { return };
+    let spread = |node: u8, names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let directory = PostgresDirectory::new(&server.url(), None, 2, PATIENCE).unwrap();
+        let directory = directory.with_spread_groups(names);
+        let node = facts(node, &format!("10.0.0.{node}:1"));
+        let number = join(&directory, &node);
+        directory.roll(number, node.incarnation).unwrap().spread_groups
+    };
+    assert!(spread(1, &[]).is_empty());
+    assert_eq!(spread(2, &["web-*", "a b"]), ["a b", "web-*"]);
+    assert_eq!(spread(3, &["orders", "web-*"]), ["a b", "orders", "web-*"]);
+    assert_eq!(spread(1, &[]), ["a b", "orders", "web-*"]);
+}
+
+#[test]
 fn a_name_is_not_taken_back_from_a_node_that_beats() {
     let Some(server) = server() else { return };
     let directory = directory(&server);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stafett_groups::{CommitSender, GroupError, GroupNames, NewCommit};
+use stafett_groups::{CommitSender, GroupError, NewCommit};
 use stafett_kafka_wire::messages::offset_fetch::OffsetFetchRequestGroup;
 use stafett_kafka_wire::messages::{
     DeleteGroupsRequest, DescribeGroupsRequest, FindCoordinatorRequest, HeartbeatRequest, OffsetFetchRequest,
@@ -96,9 +96,8 @@ fn bench(own: u32) -> Bench {
     let broker = &bench.context.shared.broker;
     let cells = Cells { own, count: CELLS };
     broker.catalog().spread_over(cells);
-    broker
-        .groups()
-        .spread_over(cells, GroupNames(vec!["wide-*".into()]), 1);
+    broker.groups().join_cells(cells, 1);
+    broker.groups().spread(["wide-*"]);
     bench
 }
 
@@ -235,9 +234,8 @@ async fn a_group_that_was_in_the_first_cell_stays_there() {
             .unwrap(),
     );
     let cells = Cells { own: 0, count: CELLS };
-    broker
-        .groups()
-        .spread_over(cells, GroupNames(vec!["wide-*".into()]), 1);
+    broker.groups().join_cells(cells, 1);
+    broker.groups().spread(["wide-*"]);
     assert_eq!(broker.groups().cell_of(&group), 0);
     assert_eq!(broker.groups().cell_of(&name_in(2, "wide-other")), 2);
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use stafett_broker::Broker;
 use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, Tenure, View, nonce};
+use stafett_groups::Groups;
 use stafett_http::Health;
 use stafett_model::Lock;
 use tokio::net::TcpListener;
@@ -146,6 +147,7 @@ impl Member {
         let cells = u32::try_from(cluster.cells).unwrap_or(u32::MAX);
         let directory =
             PostgresDirectory::new(database.as_str(), ca, cells, lease).context("cluster.database")?;
+        let directory = directory.with_spread_groups(settings.kafka.spread_groups.clone());
         let listener = match &cluster.listen {
             Some(address) => Some(
                 TcpListener::bind(address)
@@ -293,6 +295,25 @@ impl Member {
             }
             is_new
         });
+    }
+
+    /// Has groups be spread over cells by all names that nodes bring, as they are seen. Does not return.
+    pub(crate) async fn spread_groups(&self, groups: &Groups) {
+        let mut views = self.view.subscribe();
+        loop {
+            let view = Arc::clone(&views.borrow_and_update());
+            groups.spread(view.spread_groups.iter().map(String::as_str));
+            if views.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until groups are spread over cells.
+    pub(crate) async fn are_groups_spread(&self) {
+        let are_spread = |view: &Arc<View>| !view.spread_groups.is_empty();
+        // This holds the sender.
+        let _ = self.view.subscribe().wait_for(are_spread).await;
     }
 
     /// Returns the cluster as it was seen last.

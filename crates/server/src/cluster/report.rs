@@ -71,6 +71,7 @@ fn report(view: &View, lease_ms: u64, facts: Option<DatabaseFacts>, reaches_owne
         lease_ms,
         nodes: nodes.collect(),
         cells: cells(view),
+        spread_groups: view.spread_groups.clone(),
         database,
         commits: None,
         problems: Vec::new(),

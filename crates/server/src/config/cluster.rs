@@ -3,7 +3,6 @@
 use std::fmt;
 
 use stafett_cluster::{Location, Login};
-use stafett_groups::GroupNames;
 
 use super::kind::Kind;
 
@@ -49,15 +48,16 @@ impl Kind for OptionalDatabase {
 pub(crate) struct GroupList;
 
 impl Kind for GroupList {
-    type Value = GroupNames;
+    type Value = Vec<String>;
     const SHAPE: &'static str = "names and prefixes";
 
     fn read(text: &str, _: Option<(u64, u64)>) -> Result<Self::Value, String> {
         let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
-        let names: Vec<Box<str>> = names.map(Into::into).collect();
-        let is_good = |name: &str| !name.is_empty() && !name.strip_suffix('*').unwrap_or(name).contains('*');
+        let names: Vec<String> = names.map(Into::into).collect();
+        let is_odd = |c: char| c == '*' || c.is_control();
+        let is_good = |name: &str| !name.is_empty() && !name.strip_suffix('*').unwrap_or(name).contains(is_odd);
         if names.iter().all(|name| is_good(name)) {
-            Ok(GroupNames(names))
+            Ok(names)
         } else {
             Err("expected names of groups, or prefixes with * at their end, such as orders,web-*".to_owned())
         }
@@ -107,10 +107,10 @@ mod tests {
     #[test]
     fn groups_are_names_and_prefixes() {
         let read = |text| GroupList::read(text, None);
-        assert_eq!(read(""), Ok(GroupNames::default()));
+        assert_eq!(read(""), Ok(Vec::new()));
         let names = ["orders", "web-*", "*"].map(Into::into);
-        assert_eq!(read("orders, web-*,*"), Ok(GroupNames(names.into())));
-        for bad in ["a,,b", ",", "*a", "a*b*", "a**"] {
+        assert_eq!(read("orders, web-*,*"), Ok(names.into()));
+        for bad in ["a,,b", ",", "*a", "a*b*", "a**", "a\nb", "a\0*"] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -150,8 +150,8 @@ settings! {
         spread_topics: Switch = "false";
 
         /// In a cluster of several cells: groups of consumers that are spread over them by name, as names and
-        /// as prefixes with `*` at their end, separated by commas. All nodes need the same. Members over
-        /// HTTP, apps, sinks and share groups take other names.
+        /// as prefixes with `*` at their end, separated by commas. Those of all nodes count at each, and stay
+        /// once they were there. Members over HTTP, apps, sinks and share groups take other names.
         spread_groups: GroupList = "";
 
         /// Partitions of topics whose creator does not say how many.
