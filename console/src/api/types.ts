@@ -591,6 +591,7 @@ export type Cluster = {
   nodes: (ClusterNode)[];
   owner: number | null;
   problems: (string)[];
+  spread_groups?: (string)[];
   this: number;
 };
 
