@@ -354,14 +354,26 @@ impl Parcels {
     }
 }
 
-/// Uses up a doubt for a message of a class. False if there is none.
+/// Uses up a doubt for a message of a class: one of that class first. False if there is none.
 fn spend(doubts: &mut [(Option<u8>, u8)], class: u8) -> bool {
     let fits = |(of, left): &&mut (Option<u8>, u8)| *left > 0 && of.is_none_or(|of| of == class);
-    match doubts.iter_mut().find(fits) {
+    match doubts.iter_mut().filter(fits).max_by_key(|(of, _)| of.is_some()) {
         Some((_, left)) => {
             *left -= 1;
             true
         }
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_take_of_one_class_is_used_up_before_one_of_all() {
+        let mut doubts = [(None, 1), (Some(0), 1)];
+        assert!([0, 1].map(|class| spend(&mut doubts, class)).iter().all(|it| *it));
+        assert!(!spend(&mut doubts, 0));
     }
 }
