@@ -11,8 +11,8 @@ use stafett_groups::GroupOverrides;
 use stafett_journal::{Change, Journal, StateUnreadable};
 use stafett_model::SharedLock;
 use stafett_store::{Changing, NotStored, spaces, store_synced};
-use stafett_topics::{AlterError, TopicDefaults, TopicSettings};
-use tokio::sync::Semaphore;
+use stafett_topics::{AlterError, FollowError, TopicDefaults, TopicSettings};
+use tokio::sync::{Semaphore, watch};
 
 use crate::broker::Broker;
 
@@ -36,6 +36,8 @@ pub type ReadGroupSettings = fn(&TopicSettings) -> GroupOverrides;
 pub(crate) struct Overrides {
     set: SharedLock<BTreeMap<Scope, Arc<TopicSettings>>>,
     read_group: Option<ReadGroupSettings>,
+    /// Number of changes of groups' settings.
+    group_changes: watch::Sender<u64>,
     /// One permit, held while settings are changed.
     turn: Semaphore,
 }
@@ -74,6 +76,7 @@ impl Overrides {
         Ok(Self {
             set: SharedLock::new(set),
             read_group,
+            group_changes: watch::Sender::default(),
             turn: Semaphore::new(1),
         })
     }
@@ -117,6 +120,45 @@ impl Broker {
         }
     }
 
+    /// Returns a watch on the number of changes of groups' settings.
+    pub fn watch_group_settings(&self) -> watch::Receiver<u64> {
+        self.overrides.group_changes.subscribe()
+    }
+
+    /// Returns the number of changes of groups' settings, and a copy of all for other cells: for each group,
+    /// u32 bytes of its name, the name, and the settings. Integers are little-endian.
+    pub fn copy_group_settings(&self) -> (u64, Vec<u8>) {
+        let version = *self.overrides.group_changes.borrow();
+        let mut copy = Vec::new();
+        for (scope, settings) in &*self.overrides.set.read() {
+            if let Scope::Group(name) = scope {
+                let bytes = u32::try_from(name.len()).unwrap_or(u32::MAX);
+                copy.extend_from_slice(&bytes.to_le_bytes());
+                copy.extend_from_slice(name.as_bytes());
+                settings.encode(&mut copy);
+            }
+        }
+        (version, copy)
+    }
+
+    /// Has the settings of groups be those of a copy, until this broker ends.
+    pub fn follow_group_settings(&self, copy: &[u8]) -> Result<(), FollowError> {
+        let mut wanted = read_group_settings(copy).ok_or(FollowError::Malformed)?;
+        let none = self.catalog.no_settings();
+        for scope in self.scopes() {
+            if let Scope::Group(_) = scope {
+                wanted.entry(scope).or_insert_with(|| (**none).clone());
+            }
+        }
+        for (scope, settings) in wanted {
+            if *self.scoped_settings(&scope) != settings {
+                self.overrides.put(scope.clone(), settings, none);
+                self.on_scope_changed(&scope);
+            }
+        }
+        Ok(())
+    }
+
     /// Replaces the settings of a scope by the result of `edit`; durable and in force when the change has
     /// ended.
     pub fn alter_scope<E: Send + 'static>(
@@ -150,12 +192,30 @@ impl Broker {
             broker.on_scope_changed(&scope);
             let defaults = broker.overrides.over(broker.base);
             broker.catalog.change_defaults(defaults).await?;
-            if scope == Scope::Cluster {
-                broker.topics().notify_of_defaults();
+            match scope {
+                Scope::Cluster => broker.topics().notify_of_defaults(),
+                Scope::Broker => {}
+                Scope::Group(_) => broker
+                    .overrides
+                    .group_changes
+                    .send_modify(|changes| *changes += 1),
             }
             Ok(())
         })
     }
+}
+
+fn read_group_settings(mut copy: &[u8]) -> Option<BTreeMap<Scope, TopicSettings>> {
+    let mut all = BTreeMap::new();
+    while !copy.is_empty() {
+        let (bytes, rest) = copy.split_first_chunk()?;
+        let bytes = usize::try_from(u32::from_le_bytes(*bytes)).ok()?;
+        let (name, rest) = rest.split_at_checked(bytes)?;
+        let name = std::str::from_utf8(name).ok()?;
+        copy = rest;
+        all.insert(Scope::Group(name.into()), TopicSettings::decode(&mut copy)?);
+    }
+    Some(all)
 }
 
 impl Overrides {

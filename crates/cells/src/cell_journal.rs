@@ -36,7 +36,8 @@ pub trait Ways: Debug + Send + Sync {
 ///
 /// An append goes to one cell, and a divisible one to each of its cells. One with state beside logs of
 /// another cell is refused, as about a log that does not exist; so is a read of logs of several cells. Bounds
-/// of other cells' logs are those that were heard last; reads and appends go to the cell.
+/// of other cells' logs are those that were heard last; reads and appends go to the cell. Only the first cell
+/// appends to others: elsewhere, such appends are refused as about a log that does not exist.
 #[derive(Debug)]
 pub struct CellJournal {
     own: Arc<dyn Journal>,
@@ -108,8 +109,11 @@ impl CellJournal {
         }
     }
 
-    /// Returns the cell of a log, if it is another one.
+    /// Returns the cell of a log, if it is another one. A cell behind the first one knows none before it runs.
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
+        if self.cell != 0 && self.topics.get().is_none() {
+            return None;
+        }
         self.others.get(usize::try_from(cell_of(log)?).ok()?)
     }
 
@@ -230,6 +234,10 @@ impl Journal for CellJournal {
         for (append, settler) in appends.into_iter().zip(settlers) {
             match home(&append) {
                 Home::Own => own.push((append, settler)),
+                Home::Other | Home::Divided if self.cell != 0 => {
+                    let log = logs_of(&append).find(|log| cell_of(*log).is_some());
+                    settler.settle(Outcome::Refused(Refusal::NoSuchLog(log.unwrap_or_default())));
+                }
                 // Nothing of it is stored: it would be sent again and again.
                 Home::Divided if self.has_away(&append) => {
                     settler.settle(Outcome::Refused(Refusal::Closed));
@@ -290,7 +298,9 @@ impl Journal for CellJournal {
             logs.retain(|log| cell_of(*log) == Some(other.cell));
             if logs.is_empty() { None } else { other.reach(logs) }
         };
-        let reaching: Vec<Reaching> = self.others.iter().filter_map(of).collect();
+        let has_ways = self.cell == 0 || self.topics.get().is_some();
+        let others = self.others.iter().filter(|_| has_ways);
+        let reaching: Vec<Reaching> = others.filter_map(of).collect();
         if reaching.is_empty() {
             return None;
         }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 const CELLS: u32 = 2;
 
-/// State of the way to the second cell.
+/// State of the way to the other cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
@@ -35,7 +35,7 @@ enum Way {
 }
 
 #[derive(Debug)]
-struct ToSecond {
+struct ToOther {
     door: Arc<LogsDoor>,
     way: Lock<Way>,
     /// Cancelled to end connections.
@@ -43,7 +43,7 @@ struct ToSecond {
     served: Lock<JoinSet<()>>,
 }
 
-impl Ways for ToSecond {
+impl Ways for ToOther {
     fn reach(&self, _cell: u32) -> Reached<'_> {
         Box::pin(async {
             for _ in 0..80 {
@@ -58,7 +58,16 @@ impl Ways for ToSecond {
     }
 }
 
-impl ToSecond {
+impl ToOther {
+    fn new(catalog: &Arc<TopicCatalog>, tenure: Tenure) -> Arc<Self> {
+        Arc::new(Self {
+            door: Arc::new(LogsDoor::new(catalog, tenure)),
+            way: Lock::new(Way::Open),
+            end: Lock::default(),
+            served: Lock::default(),
+        })
+    }
+
     fn connect(&self, way: Way) -> ToCell {
         let (here, mut there) = duplex(1 << 16);
         let (door, end) = (Arc::clone(&self.door), self.end.lock().clone());
@@ -92,7 +101,7 @@ struct World {
     journal: Arc<CellJournal>,
     first: Arc<TopicCatalog>,
     second: Arc<TopicCatalog>,
-    way: Arc<ToSecond>,
+    way: Arc<ToOther>,
     _running: JoinSet<()>,
 }
 
@@ -116,12 +125,7 @@ impl World {
         let journal = Arc::new(journal(0));
         let first = catalog(Arc::<CellJournal>::clone(&journal), 0);
         let second = catalog(Arc::new(MemoryJournal::new()), 1);
-        let way = Arc::new(ToSecond {
-            door: Arc::new(LogsDoor::new(&second, tenure)),
-            way: Lock::new(Way::Open),
-            end: Lock::default(),
-            served: Lock::default(),
-        });
+        let way = ToOther::new(&second, tenure);
         let mut running = JoinSet::new();
         let (asked, topics, ways) = (Arc::clone(&journal), Arc::clone(first.topics()), Arc::clone(&way));
         running.spawn(async move { asked.run(&topics, ways).await });
@@ -136,15 +140,7 @@ impl World {
 
     /// Creates a topic with a partition in each cell; the second one does not know it yet.
     async fn create(&self, name: &str) -> Arc<Topic> {
-        let new = NewTopic {
-            name: name.into(),
-            partitions: Some(CELLS),
-            settings: TopicSettings {
-                spread: Some(true),
-                ..TopicSettings::default()
-            },
-        };
-        self.first.create(vec![new]).await.remove(0).unwrap()
+        create(&self.first, name).await
     }
 
     async fn follow(&self) {
@@ -193,7 +189,20 @@ impl World {
     }
 }
 
-/// Returns the own log of a topic, and the one in the second cell.
+/// Creates a topic with a partition in each cell.
+async fn create(first: &Arc<TopicCatalog>, name: &str) -> Arc<Topic> {
+    let new = NewTopic {
+        name: name.into(),
+        partitions: Some(CELLS),
+        settings: TopicSettings {
+            spread: Some(true),
+            ..TopicSettings::default()
+        },
+    };
+    first.create(vec![new]).await.remove(0).unwrap()
+}
+
+/// Returns the own log of a topic, and the one in the other cell.
 fn logs(topic: &Topic) -> (LogId, LogId) {
     let find = |is_other: bool| {
         let mut logs = (0..CELLS).filter_map(|partition| topic.log(partition));
@@ -224,6 +233,41 @@ fn bases(outcome: &Outcome) -> Vec<(LogId, u64, bool)> {
     };
     let base = |placed: &PlacedBatch| (placed.log, placed.base.0, placed.duplicate);
     placed.iter().map(base).collect()
+}
+
+#[tokio::test]
+async fn a_cell_behind_the_first_one_knows_ends_and_appends_nothing_elsewhere() {
+    let first = catalog(Arc::new(MemoryJournal::new()), 0);
+    let journal = Arc::new(journal(1));
+    let second = catalog(Arc::<CellJournal>::clone(&journal), 1);
+    let way = ToOther::new(&first, Tenure::default());
+    let mut running = JoinSet::new();
+    let (asked, topics) = (Arc::clone(&journal), Arc::clone(second.topics()));
+    running.spawn(async move { asked.run(&topics, way).await });
+    let (in_first, _) = logs(&*create(&first, "t").await);
+    second.follow(&first.copy()).await.unwrap();
+    let (own, other) = logs(&second.topics().named("t").unwrap());
+    assert!(second.reach_logs(&[own, other]).await);
+    first.append(vec![to(in_first, "a")]).await;
+    while second.bounds(other).unwrap().end != Offset(1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let found = journal
+        .find_time(other, TimeQuery::Latest)
+        .finish()
+        .await
+        .unwrap();
+    assert!(found.unwrap().is_some());
+    let mut divisible = to(own, "b");
+    divisible.frames.extend(to(other, "b").frames);
+    divisible.is_divisible = true;
+    let refused = journal
+        .append(vec![to(other, "b"), divisible, to(own, "c")])
+        .await;
+    let gone = Outcome::Refused(Refusal::NoSuchLog(other));
+    assert_eq!(refused[..2], [gone.clone(), gone]);
+    assert_eq!(bases(&refused[2]), [(own, 0, false)]);
+    assert_eq!(first.bounds(in_first).unwrap().end, Offset(1));
 }
 
 #[tokio::test]

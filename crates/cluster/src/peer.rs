@@ -47,6 +47,8 @@ pub enum Wish {
     Access,
     /// Topics of the cluster, in the same way.
     Topics,
+    /// Settings of groups, in the same way.
+    Groups,
 }
 
 /// Reason why there is no connection between two nodes.
@@ -75,6 +77,7 @@ impl Wish {
             Self::Move { cell, to: Some(to) } => format!("move {cell} {to}"),
             Self::Access => "access".to_owned(),
             Self::Topics => "topics".to_owned(),
+            Self::Groups => "groups".to_owned(),
         }
     }
 
@@ -98,6 +101,7 @@ impl Wish {
             },
             "access" => Self::Access,
             "topics" => Self::Topics,
+            "groups" => Self::Groups,
             _ => return None,
         };
         words.next().is_none().then_some(wish)

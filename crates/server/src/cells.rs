@@ -183,7 +183,8 @@ impl Process {
         standby: &mut Standby,
     ) -> Cause {
         let broker = core.shared();
-        let [access, topics] = [Part::Access, Part::Topics].map(|part| Follower::new(broker, part));
+        let parts = [Part::Access, Part::Topics, Part::Groups];
+        let [access, topics, groups] = parts.map(|part| Follower::new(broker, part));
         let cells = Arc::new(ToCells::new(&plan.first, member));
         let serving = async {
             // A broker without users lets each client do everything.
@@ -216,6 +217,7 @@ impl Process {
             reason = serving => Cause::Failed(reason),
             () = follow(&plan.first, &access) => ended,
             () = follow(&plan.first, &topics) => ended,
+            () = follow(&plan.first, &groups) => ended,
             () = abort_abandoned(Arc::clone(broker), Arc::<ToCells>::clone(&cells)) => ended,
             () = member.balance() => ended,
             () = sampling::run(core.broker(), &self.node) => ended,

@@ -36,7 +36,8 @@ pub(crate) struct Core {
     /// In a cluster: the cell.
     ownership: Option<Ownership>,
     broker: Arc<Broker>,
-    /// At the first of several cells, and at others whose groups may have commits elsewhere: takes questions about logs to the others, until the core is closed.
+    /// At the first of several cells, and at others whose groups may have commits elsewhere: takes questions
+    /// about logs to the others, until the core is closed.
     asking: JoinSet<()>,
     /// Keys of the authorization server.
     keys: Keys,
@@ -65,7 +66,11 @@ impl Core {
         let mut over_cells = None;
         if let Some(cells) = cells {
             // Others need the ends of all partitions for the lags of their groups alone.
-            let pause = if cells.own == 0 { Duration::ZERO } else { ENDS_PAUSE };
+            let pause = if cells.own == 0 {
+                Duration::ZERO
+            } else {
+                ENDS_PAUSE
+            };
             let journal = Arc::new(CellJournal::new(shared, cells, pause));
             shared = Arc::<CellJournal>::clone(&journal);
             over_cells = Some(journal);
@@ -86,6 +91,11 @@ impl Core {
                 broker
                     .groups()
                     .spread(settings.kafka.spread_groups.iter().map(String::as_str));
+                // The list of nodes is there before a cell is opened.
+                let named = member.view();
+                broker
+                    .groups()
+                    .spread(named.spread_groups.iter().map(String::as_str));
             }
         }
         let mut asking = JoinSet::new();

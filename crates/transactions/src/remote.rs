@@ -167,7 +167,12 @@ impl RemoteTransactions {
             let mut appends = Vec::new();
             for RemoteMarker { by, end, logs } in markers {
                 known.end(by.producer);
-                let batch = |log: &LogId| Append::batch(*log, end_marker(by.producer, by.epoch, *end, now));
+                // The coordinator forgets what is stored here, so that it has to survive whatever its own end
+                // does, in logs of any level.
+                let batch = |log: &LogId| Append {
+                    waits_for_state: true,
+                    ..Append::batch(*log, end_marker(by.producer, by.epoch, *end, now))
+                };
                 appends.extend(logs.iter().map(batch));
             }
             self.journal.append(appends)

@@ -190,13 +190,28 @@ def lag(group):
 
 until("lags count all partitions", lambda: all(lag(group) == 0 for group in GROUPS))
 moved = elsewhere[1]
-status, moves = ask("POST", f"/v1/groups/{moved}/reset", {"topic": TOPIC, "to": "earliest"})
-assert status == 200 and len(moves["moved"]) == PARTITIONS, (status, moves)
+
+
+def has_moved():
+    """True once the last member has left, and all commits are moved."""
+    status, moves = ask("POST", f"/v1/groups/{moved}/reset", {"topic": TOPIC, "to": "earliest"})
+    assert status in (200, 409), (status, moves)
+    return status == 200 and len(moves["moved"]) == PARTITIONS
+
+
+until("the commits are moved", has_moved)
 assert set(committed(moved).values()) == {0}, committed(moved)
 until("the lag is that of all records", lambda: lag(moved) == len(sent))
 member = Consumer({"bootstrap.servers": nodes, "group.id": moved})
 member.subscribe([TOPIC])
-until("it is a member", lambda: member.poll(0.1) or member.assignment())
+
+
+def is_member():
+    member.poll(0.1)
+    return member.assignment()
+
+
+until("it is a member", is_member)
 refused = ask("POST", f"/v1/groups/{moved}/reset", {"to": "latest"})
 assert refused[0] == 409, refused
 (known,) = ask("GET", f"/v1/groups/{moved}")[1]["members"]

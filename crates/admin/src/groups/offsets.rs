@@ -347,9 +347,10 @@ async fn place(
     to: &To,
 ) -> Result<Option<u64>, Problem> {
     let catalog = broker.catalog();
-    let log = topic.log(partition);
-    let known = log.and_then(|log| Some((log, catalog.bounds(log)?)));
-    let (log, bounds) = known.ok_or_else(|| no_such_topic(&topic.name))?;
+    let log = topic.log(partition).ok_or_else(|| no_such_topic(&topic.name))?;
+    let now = catalog.bounds_now(log).await;
+    let now = now.map_err(|why| Problem::new(Code::Unreadable, why))?;
+    let bounds = now.ok_or_else(|| no_such_topic(&topic.name))?;
     let (start, end) = (bounds.start.0, bounds.end.0);
     let wanted = match (to, before) {
         (To::Place(position), _) => position.offset(catalog, log, bounds, end).await?,

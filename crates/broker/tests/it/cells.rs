@@ -167,3 +167,38 @@ async fn settings_of_all_brokers_are_followed() {
     follow(&cells).await;
     assert!(cells.iter().all(|cell| cell.scopes().is_empty()));
 }
+
+#[tokio::test]
+async fn settings_of_groups_follow_those_of_the_first_cell() {
+    let [first, second, _] = cells().await;
+    let set = |name: &str, bytes_max: Option<u32>| {
+        let settings = TopicSettings {
+            message_bytes_max: bytes_max,
+            ..TopicSettings::default()
+        };
+        first.alter_scope(Scope::Group(name.into()), move |_| Ok::<_, ()>(settings))
+    };
+    let of = |broker: &Broker, name: &str| {
+        broker
+            .scoped_settings(&Scope::Group(name.into()))
+            .message_bytes_max
+    };
+    let follow = || {
+        let (_, copy) = first.copy_group_settings();
+        for cut in 1..copy.len() {
+            let cut = second.follow_group_settings(&copy[..cut]);
+            assert!(matches!(cut, Ok(()) | Err(FollowError::Malformed)));
+        }
+        second.follow_group_settings(&copy).unwrap();
+    };
+    let changes = first.watch_group_settings();
+    set("one", Some(1)).await.unwrap();
+    set("two", Some(2)).await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    follow();
+    assert_eq!((of(&second, "one"), of(&second, "two")), (Some(1), Some(2)));
+    set("one", None).await.unwrap();
+    set("two", Some(3)).await.unwrap();
+    follow();
+    assert_eq!((of(&second, "one"), of(&second, "two")), (None, Some(3)));
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use stafett_broker::{Broker, BrokerSettings};
-use stafett_journal::{Append, Journal, MemoryJournal, Outcome};
+use stafett_journal::{Append, Journal, ManualJournal, MemoryJournal, Outcome};
 use stafett_model::{LogId, TransactionEnd};
 use stafett_topics::{Cells, NewTopic, Topic, TopicSettings, cell_of};
 use stafett_transactions::{
@@ -26,14 +26,16 @@ const EPOCH: i32 = 1;
 struct World {
     /// That of the first cell.
     journal: Arc<MemoryJournal>,
+    /// That of the second cell.
+    other: Arc<ManualJournal>,
     cells: [Arc<Broker>; 2],
     topic: Arc<Topic>,
     /// Number of the connection from the first cell to the other.
     connection: u64,
 }
 
-async fn start(journal: &Arc<MemoryJournal>, own: u32) -> Arc<Broker> {
-    let journal = Arc::<MemoryJournal>::clone(journal) as Arc<dyn Journal>;
+async fn start(journal: &Arc<impl Journal + 'static>, own: u32) -> Arc<Broker> {
+    let journal = Arc::clone(journal) as Arc<dyn Journal>;
     let settings = BrokerSettings {
         cells: Some(Cells { own, count: 2 }),
         ..BrokerSettings::default()
@@ -48,7 +50,7 @@ impl World {
 
     /// `partitions`: those of the topic, half of them in each cell.
     async fn with(partitions: u32) -> Self {
-        let [journal, other] = [(); 2].map(|()| Arc::<MemoryJournal>::default());
+        let (journal, other) = (Arc::<MemoryJournal>::default(), Arc::<ManualJournal>::default());
         let cells = [start(&journal, 0).await, start(&other, 1).await];
         let new = NewTopic {
             name: "wide".into(),
@@ -62,6 +64,7 @@ impl World {
         cells[1].follow_topics(&cells[0].copy_topics().1).await.unwrap();
         Self {
             journal,
+            other,
             cells,
             topic,
             connection: 1,
@@ -208,6 +211,20 @@ async fn an_end_counts_in_both_cells() {
     }
     let expected = ["0", "0, again", "2", "2, again"];
     assert_eq!(world.counted().await, [expected; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cell_has_control_batches_once_they_survive_its_owner() {
+    let (world, by) = World::begun().await;
+    world.send(by, 0, "0").await;
+    let ended = world.end(by, COMMIT).await;
+    assert_eq!(ended, Ok(by));
+    let markers = world.owed().await.unwrap();
+    world.other.hold_state();
+    let mut bringing = std::pin::pin!(world.bring((EPOCH, 1), &markers));
+    assert!(timeout(Duration::from_mins(1), &mut bringing).await.is_err());
+    assert!(world.other.commit(0));
+    assert!(bringing.await);
 }
 
 #[tokio::test(start_paused = true)]

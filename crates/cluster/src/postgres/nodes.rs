@@ -192,7 +192,11 @@ impl Directory for PostgresDirectory {
             if let Some(row) = rows.first() {
                 roll.owners = owners(row)?;
                 let names: Option<&str> = row.try_get(11)?;
-                roll.spread_groups = names.into_iter().flat_map(str::lines).map(str::to_owned).collect();
+                roll.spread_groups = names
+                    .into_iter()
+                    .flat_map(str::lines)
+                    .map(str::to_owned)
+                    .collect();
             }
             Ok(roll)
         })

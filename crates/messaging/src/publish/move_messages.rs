@@ -233,8 +233,7 @@ impl Transfer {
             publication.push(message, route);
         }
         let open = OpenMove::begin(&self.from, taken.ids());
-        let settlement = open.settlement(&queues.context);
-        let ticket = queues.append_from(&self.from, publication, settlement);
+        let ticket = queues.append_moved(&self.from, publication, &open);
         let stored = ticket.together().await;
         open.end(&queues.context, stored.map_err(AtomicPublishError::not_stored));
         stored.map_err(|why| match why {

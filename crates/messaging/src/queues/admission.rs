@@ -90,6 +90,18 @@ impl Queues {
         self.stage(publication, settlement.into_iter().collect(), Some(source), &[])
     }
 
+    /// Appends messages of a queue elsewhere, together with their settlement there.
+    pub(crate) fn append_moved(
+        self: &Arc<Self>,
+        source: &Queue,
+        publication: Publication,
+        settled: &OpenMove,
+    ) -> AppendTicket {
+        let settled = std::slice::from_ref(settled);
+        self.stage(publication, SmallVec::new(), Some(source), settled)
+    }
+
+    /// Appends that settle what clients have asked to settle (`settled`) wait until that is stored, too.
     fn stage(
         self: &Arc<Self>,
         mut publication: Publication,
@@ -111,7 +123,9 @@ impl Queues {
             refused: Vec::new(),
         };
         let no_removal = self.context.lock_out_removals();
+        let others = frames.len();
         frames.extend(settled.iter().filter_map(|open| open.settlement(&self.context)));
+        let settles = frames.len() > others;
         let appends = if source.is_some_and(Queue::is_deleted) {
             Err(AtomicPublishError::SourceGone)
         } else {
@@ -127,7 +141,7 @@ impl Queues {
         };
         let (appends, members, failed) = match appends {
             Ok((mut appends, members)) => {
-                for append in appends.iter_mut().filter(|_| !settled.is_empty()) {
+                for append in appends.iter_mut().filter(|_| settles) {
                     append.state = self.durability.into();
                     append.waits_for_state = true;
                 }

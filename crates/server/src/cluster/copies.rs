@@ -1,4 +1,4 @@
-//! Users, rights and topics over cells: the owner of the first cell keeps them, and owners of others have a
+//! Users, rights, topics and settings of groups over cells: the owner of the first cell keeps them, and owners of others have a
 //! copy.
 //!
 //! ```text
@@ -38,6 +38,8 @@ pub(crate) type Version = AccessVersion;
 pub(crate) enum Part {
     Access,
     Topics,
+    /// Settings of groups. An owner of an earlier version gives none.
+    Groups,
 }
 
 impl Part {
@@ -45,6 +47,7 @@ impl Part {
         match self {
             Self::Access => Wish::Access,
             Self::Topics => Wish::Topics,
+            Self::Groups => Wish::Groups,
         }
     }
 
@@ -52,6 +55,7 @@ impl Part {
         match self {
             Self::Access => broker.access().changes(),
             Self::Topics => broker.topics().watch_changes(),
+            Self::Groups => broker.watch_group_settings(),
         }
     }
 
@@ -59,6 +63,7 @@ impl Part {
         match self {
             Self::Access => broker.access().copy(),
             Self::Topics => broker.copy_topics(),
+            Self::Groups => broker.copy_group_settings(),
         }
     }
 }
@@ -123,6 +128,7 @@ impl Follower {
                 self.facts.send_replace(facts.map_err(io::Error::other)?);
                 Ok(())
             }
+            Part::Groups => self.broker.follow_group_settings(copy).map_err(io::Error::other),
         }
     }
 }

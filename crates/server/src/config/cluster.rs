@@ -55,7 +55,8 @@ impl Kind for GroupList {
         let names = text.split(',').map(str::trim).filter(|_| !text.is_empty());
         let names: Vec<String> = names.map(Into::into).collect();
         let is_odd = |c: char| c == '*' || c.is_control();
-        let is_good = |name: &str| !name.is_empty() && !name.strip_suffix('*').unwrap_or(name).contains(is_odd);
+        let is_good =
+            |name: &str| !name.is_empty() && !name.strip_suffix('*').unwrap_or(name).contains(is_odd);
         if names.iter().all(|name| is_good(name)) {
             Ok(names)
         } else {

@@ -208,7 +208,8 @@ fn group(uri: &Uri) -> Option<String> {
 
 /// Returns true if a request about a group is about one of its members.
 fn is_of_member(uri: &Uri) -> bool {
-    uri.path().contains("/members/")
+    let rest = uri.path().strip_prefix("/v1/groups/").unwrap_or_default();
+    rest.split('/').nth(1) == Some("members")
 }
 
 impl Forward {
@@ -322,6 +323,14 @@ mod tests {
             ("/v1/groups/%zz", None),
         ] {
             assert_eq!(group(&uri.parse().unwrap()).as_deref(), expected, "{uri}");
+        }
+        for (uri, expected) in [
+            ("members/offsets", false),
+            ("members", false),
+            ("g/members/m", true),
+        ] {
+            let uri = format!("/v1/groups/{uri}").parse().unwrap();
+            assert_eq!(is_of_member(&uri), expected, "{uri}");
         }
     }
 
