@@ -239,6 +239,13 @@ impl Cluster {
         }
     }
 
+    /// Counts the lines of both logs that have a text.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        let logs = [0, 1].map(|node| fs::read_to_string(self.log_path(node)).unwrap_or_default());
+        let lines = logs.iter().flat_map(|log| log.lines());
+        lines.filter(|line| line.contains(text)).count()
+    }
+
     /// Returns the ends of the nodes' logs.
     pub(crate) fn logs(&self) -> String {
         let logs = [0, 1].map(|node| fs::read_to_string(self.log_path(node)).unwrap_or_default());

@@ -259,8 +259,11 @@ fn outlives_with(script: &str, groups: &str) {
     assert_eq!(said.recv_timeout(LIMIT).unwrap(), "ready", "{}", cluster.logs());
     let mut go_on = client.stdin.take().unwrap();
     go_on.write_all(b"\n").unwrap();
+    let before = cluster.count("cluster.balanced");
     cluster.kill(1);
     assert!(client.wait().unwrap().success(), "{}", cluster.logs());
+    let given = cluster.count("cluster.balanced");
+    assert_eq!(given, before, "no cell is given to a node that has ended");
 }
 
 #[test]

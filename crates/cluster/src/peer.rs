@@ -47,6 +47,8 @@ pub enum Wish {
     Access,
     /// Topics of the cluster, in the same way.
     Topics,
+    /// The same, for a cell that answers each copy with a byte once it has it.
+    TopicsOf { cell: u32 },
     /// Settings of groups, in the same way.
     Groups,
 }
@@ -77,6 +79,7 @@ impl Wish {
             Self::Move { cell, to: Some(to) } => format!("move {cell} {to}"),
             Self::Access => "access".to_owned(),
             Self::Topics => "topics".to_owned(),
+            Self::TopicsOf { cell } => format!("topics-of {cell}"),
             Self::Groups => "groups".to_owned(),
         }
     }
@@ -101,6 +104,9 @@ impl Wish {
             },
             "access" => Self::Access,
             "topics" => Self::Topics,
+            "topics-of" => Self::TopicsOf {
+                cell: words.next()?.parse().ok()?,
+            },
             "groups" => Self::Groups,
             _ => return None,
         };

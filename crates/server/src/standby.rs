@@ -103,7 +103,7 @@ impl Process {
         }
         self.node.health.set(State::Ready);
         if let Some(member) = &self.member {
-            member.give_copies(Some(core.shared()));
+            member.give_copies(core.shared());
             member.on_serving();
         }
         standby.hand_over();

@@ -7,6 +7,8 @@ mod changes;
 mod following;
 
 use std::collections::HashMap;
+use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -48,9 +50,17 @@ pub struct TopicCatalog {
     producer_ids: ProducerIds,
     /// Unset in a broker that is alone.
     cells: OnceLock<Cells>,
+    /// Set in the first of several cells.
+    copies: OnceLock<Arc<dyn TopicCopies>>,
     changes: Changes,
     /// Cancelled to end retries.
     stop: CancellationToken,
+}
+
+/// Copies of the topics in the other cells of a cluster.
+pub trait TopicCopies: Debug + Send + Sync {
+    /// Waits until all cells that have owners have a version of the topics, for a bounded time.
+    fn have(&self, version: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 impl TopicCatalog {
@@ -73,6 +83,7 @@ impl TopicCatalog {
             no_settings,
             superseded,
             cells: OnceLock::new(),
+            copies: OnceLock::new(),
             changes: Changes::default(),
             stop: CancellationToken::new(),
         })
@@ -138,6 +149,12 @@ impl TopicCatalog {
         if cells.own != 0 {
             self.topics.hide_own();
         }
+    }
+
+    /// Has each change end once other cells know of it, from now on: their clients would use a topic that is
+    /// deleted, or one of the same name. Called once.
+    pub fn tell(&self, copies: Arc<dyn TopicCopies>) {
+        self.copies.get_or_init(|| copies);
     }
 
     /// Returns the cells of the cluster.

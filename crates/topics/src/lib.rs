@@ -45,6 +45,7 @@ pub use admission::{AdmitError, Admitted};
 pub use batches::Batches;
 pub use catalog::{
     AlterError, CreateError, DeleteError, FollowError, GrowError, NewTopic, PARTITIONS_MAX, TopicCatalog,
+    TopicCopies,
 };
 pub use cleanup::{CleanupPolicy, CompactionOptions, UnknownPolicy};
 pub use cursor::{Cursor, CursorItem, ReadAheadBudget};

@@ -220,6 +220,30 @@ member.close()
 refused = ask("POST", f"/v1/groups/{elsewhere[0]}/members", {"topics": [TOPIC]})
 assert refused[0] == 409 and "kafka.spread_groups" in refused[1]["detail"], refused
 
+# A topic that is deleted and made again at once is a new one in all cells: no record goes to the former one, and no
+# commit goes with it.
+for round in range(5):
+    for method in ("DELETE", "PUT"):
+        assert ask(method, "/v1/topics/again", {"partitions": PARTITIONS, "settings": {"spread": True}})[0] in (200, 201, 204, 404)
+    fresh, errors = Producer({"bootstrap.servers": nodes}), []
+    for number in range(5 * PARTITIONS):
+        fresh.produce("again", str(number), partition=number % PARTITIONS, on_delivery=lambda error, _: errors.append(error))
+    places = [TopicPartition("again", number, 1 + round) for number in range(PARTITIONS)]
+    for group in GROUPS:
+        consumer = Consumer({"bootstrap.servers": nodes, "group.id": group})
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+    assert fresh.flush(LIMIT) == 0 and not any(errors), errors
+    reader = Consumer({"bootstrap.servers": nodes, "group.id": "nobody"})
+    ends = [reader.get_watermark_offsets(place, LIMIT)[1] for place in places]
+    assert ends == [5] * PARTITIONS, (round, ends)
+    for group in GROUPS:
+        consumer = Consumer({"bootstrap.servers": nodes, "group.id": group})
+        found = [place.offset for place in consumer.committed(places, LIMIT)]
+        assert found == [1 + round] * PARTITIONS, (round, group, found)
+        consumer.close()
+    reader.close()
+
 # A group can be deleted, and its name goes on in the same cell.
 gone = elsewhere[0]
 admin.delete_consumer_groups([gone])[gone].result(LIMIT)

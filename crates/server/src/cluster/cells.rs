@@ -201,7 +201,13 @@ impl Member {
             }
             let is_calm = since.elapsed() >= self.lease * CALM_LEASES && self.phase() == Phase::Serving;
             let due = surplus(&view).filter(|(cell, _)| *cell == self.cell && is_calm);
-            if let Some((cell, to)) = due {
+            let to = due.and_then(|(_, to)| view.nodes.iter().find(|node| node.number == to));
+            if let Some(to) = to
+                && !watching::answers(to, self).await
+            {
+                // Its process has ended a moment ago, or was stopped.
+                since = Instant::now();
+            } else if let Some((cell, to)) = due {
                 tracing::info!(target: EVENTS, kind = "cluster.balanced", cell, to, "a node with fewer cells is to have this one");
                 self.order(Some(to));
                 return std::future::pending().await;

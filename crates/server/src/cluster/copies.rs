@@ -3,28 +3,38 @@
 //!
 //! ```text
 //! for each change: u64 epoch of the first cell | u64 generation | u64 bytes | copy
+//! back:            u8 1 for each copy of the topics, once the cell has it
 //! ```
 //!
 //! Integers are big-endian. A copy is whole: changes are few, and gather for a moment. It comes over a
 //! connection that is encrypted and proven (`link.rs`), and is refused if it is older than the last one, or
 //! of a former owner.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use stafett_amqp::AccessVersion;
 use stafett_broker::{Broker, FirstCellFacts};
 use stafett_cluster::{Wish, answer};
 use stafett_net::Stream;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use stafett_topics::TopicCopies;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::member::Member;
 
-/// Time in which changes gather.
+/// Least time between two copies, in which changes gather.
 const GATHER: Duration = Duration::from_millis(50);
+/// Longest time for which a change of topics waits for other cells.
+const HAVE_MAX: Duration = Duration::from_secs(3);
+/// Byte for a copy that a cell has.
+const HAVE: u8 = 1;
+/// Attempts to reach an owner, one of which is made as by an earlier version.
+const ATTEMPTS: u32 = 10;
 /// Pause before another attempt to reach the owner of the first cell.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of the largest copy: more than a million users, or as many rules.
@@ -43,10 +53,11 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn wish(self) -> Wish {
+    /// `cell`: the one that asks. `None`: in the words of an earlier version.
+    fn wish(self, cell: Option<u32>) -> Wish {
         match self {
             Self::Access => Wish::Access,
-            Self::Topics => Wish::Topics,
+            Self::Topics => cell.map_or(Wish::Topics, |cell| Wish::TopicsOf { cell }),
             Self::Groups => Wish::Groups,
         }
     }
@@ -68,14 +79,21 @@ impl Part {
     }
 }
 
-/// Gives copies to the owner of another cell, as long as this node serves the first one.
-pub(super) async fn give(stream: &mut Stream, member: &Member, part: Part) -> io::Result<()> {
+/// Gives copies to the owner of another cell, as long as this node serves the first one. `cell`: the number of
+/// one that says that it has them.
+pub(super) async fn give(
+    stream: &mut Stream,
+    member: &Member,
+    part: Part,
+    cell: Option<u32>,
+) -> io::Result<()> {
     let mut current = member.first_broker.subscribe();
     let broker = current.borrow_and_update().clone();
     answer(stream, broker.is_some()).await?;
     let Some(broker) = broker else { return Ok(()) };
     let epoch = member.epoch();
     let mut changes = part.changes(&broker);
+    let mut given = VecDeque::new();
     loop {
         changes.mark_unchanged();
         let (generation, copy) = part.copy(&broker);
@@ -83,12 +101,57 @@ pub(super) async fn give(stream: &mut Stream, member: &Member, part: Part) -> io
         stream.write_all(&head.concat()).await?;
         stream.write_all(&copy).await?;
         stream.flush().await?;
-        tokio::select! {
-            _ = changes.changed() => {}
-            _ = current.changed() => return Ok(()),
-            _ = stream.read_u8() => return Ok(()),
+        given.push_back((epoch, generation));
+        let (gathered, mut has_changed) = (Instant::now() + GATHER, false);
+        loop {
+            tokio::select! {
+                _ = changes.changed(), if !has_changed => has_changed = true,
+                () = sleep_until(gathered), if has_changed => break,
+                _ = current.changed() => return Ok(()),
+                said = stream.read_u8() => match (said, cell, given.pop_front()) {
+                    (Ok(HAVE), Some(cell), Some(version)) => {
+                        member.had.send_modify(|had| {
+                            had.insert(cell, version);
+                        });
+                    }
+                    _ => return Ok(()),
+                }
+            }
         }
-        sleep(GATHER).await;
+    }
+}
+
+/// The copies of the topics in cells behind the first one, as its owner knows them.
+#[derive(Debug)]
+pub(super) struct OtherCopies(pub(super) Weak<Member>);
+
+impl TopicCopies for OtherCopies {
+    fn have(&self, version: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let Some(member) = self.0.upgrade() else { return };
+            // A cell that has no owner, or none that answers, has a copy before it serves again.
+            let _ = timeout(HAVE_MAX, have(&member, (member.epoch(), version))).await;
+        })
+    }
+}
+
+/// Waits until all cells that have owners have a version of the topics.
+async fn have(member: &Member, version: Version) {
+    let (mut had, mut views) = (member.had.subscribe(), member.view.subscribe());
+    loop {
+        let view = Arc::clone(&views.borrow_and_update());
+        let known = had.borrow_and_update().clone();
+        let has = |cell| known.get(&cell).is_some_and(|known| *known >= version);
+        if (1..member.cell_count()).all(|cell| has(cell) || view.of_cell(cell).owner().is_none()) {
+            return;
+        }
+        let ended = tokio::select! {
+            changed = had.changed() => changed,
+            changed = views.changed() => changed,
+        };
+        if ended.is_err() {
+            return;
+        }
     }
 }
 
@@ -138,14 +201,20 @@ pub(crate) async fn follow(first: &Member, follower: &Follower) {
     let part = follower.part;
     let mut said = Said::default();
     let mut views = first.view.subscribe();
+    let own = follower.broker.catalog().cells().own;
+    let mut attempts = 0;
     loop {
         let view = Arc::clone(&views.borrow_and_update());
+        attempts += 1;
+        let cell = (attempts % ATTEMPTS != 0).then_some(own);
         if let Some(owner) = view.owner()
-            && let Ok(mut link) = first.reach(owner, &part.wish()).await
+            && let Ok(mut link) = first.reach(owner, &part.wish(cell)).await
         {
+            attempts = 0;
             let incarnation = owner.facts.incarnation;
+            let says = cell.is_some() && part == Part::Topics;
             tokio::select! {
-                taken = take(&mut link.stream, view.epoch, follower) => {
+                taken = take(&mut link.stream, view.epoch, follower, says) => {
                     if let Err(why) = taken {
                         said.say(&why, part);
                     }
@@ -174,8 +243,13 @@ impl Said {
     }
 }
 
-/// Takes copies of the owner of an epoch, or of a later one.
-async fn take(stream: &mut (impl AsyncRead + Unpin), epoch: u64, follower: &Follower) -> io::Result<()> {
+/// Takes copies of the owner of an epoch, or of a later one. `says`: it is told of those that are taken.
+async fn take(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    epoch: u64,
+    follower: &Follower,
+    says: bool,
+) -> io::Result<()> {
     loop {
         let version = (stream.read_u64().await?, stream.read_u64().await?);
         let bytes = stream.read_u64().await?;
@@ -193,5 +267,9 @@ async fn take(stream: &mut (impl AsyncRead + Unpin), epoch: u64, follower: &Foll
         }
         follower.apply(&copy).await?;
         follower.version.send_replace(version);
+        if says {
+            stream.write_u8(HAVE).await?;
+            stream.flush().await?;
+        }
     }
 }

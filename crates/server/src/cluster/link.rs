@@ -83,9 +83,12 @@ impl Trust {
         let mut stream = Stream::Plain(stream);
         match hear(&mut stream, proofs, &Binding::NONE).await? {
             wish @ Wish::Relay { .. } => Ok((stream, wish)),
-            Wish::Watch { .. } | Wish::Move { .. } | Wish::Access | Wish::Topics | Wish::Groups => {
-                Err(PeerError::Malformed)
-            }
+            Wish::Watch { .. }
+            | Wish::Move { .. }
+            | Wish::Access
+            | Wish::Topics
+            | Wish::TopicsOf { .. }
+            | Wish::Groups => Err(PeerError::Malformed),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The node as a member of a cluster, from the start to the end of the process.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::audit::Stores;
+use super::copies::{OtherCopies, Version};
 use super::doors::Doors;
 use super::link::Trust;
 use super::metrics::Metrics;
@@ -117,6 +119,8 @@ pub(crate) struct Member {
     claimed: AtomicU64,
     /// The broker of the first cell, while this node serves it.
     pub(super) first_broker: watch::Sender<Option<Arc<Broker>>>,
+    /// As the owner of the first cell: versions of the topics that other cells have.
+    pub(super) had: watch::Sender<BTreeMap<u32, Version>>,
     /// The order with which this node last let go of the cell.
     pub(super) let_go: watch::Sender<Move>,
     /// The node that the cell is about to be let go for.
@@ -211,6 +215,7 @@ impl Member {
             orders: watch::Sender::default(),
             claimed: AtomicU64::new(0),
             first_broker: watch::Sender::default(),
+            had: watch::Sender::default(),
             let_go: watch::Sender::default(),
             reserved: watch::Sender::default(),
             others_turn: Lock::default(),
@@ -370,9 +375,12 @@ impl Member {
         self.claimed.load(Ordering::Acquire)
     }
 
-    /// Gives users, rights and topics to owners of other cells from now on, or no longer.
-    pub(crate) fn give_copies(&self, broker: Option<&Arc<Broker>>) {
-        self.first_broker.send_replace(broker.cloned());
+    /// Gives users, rights, topics and settings of groups to owners of other cells from now on.
+    pub(crate) fn give_copies(self: &Arc<Self>, broker: &Arc<Broker>) {
+        if self.cell_count() > 1 {
+            broker.catalog().tell(Arc::new(OtherCopies(Arc::downgrade(self))));
+        }
+        self.first_broker.send_replace(Some(Arc::clone(broker)));
     }
 
     /// Lists further listeners of this node.
@@ -411,7 +419,7 @@ impl Member {
     /// Notes that this node does not serve any more.
     pub(crate) fn stand_by(&self) {
         self.metrics.is_owner.set(0);
-        self.give_copies(None);
+        self.first_broker.send_replace(None);
         *self.serving_since.lock() = None;
         self.phase.send_replace(Phase::StandingBy);
     }

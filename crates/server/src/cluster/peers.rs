@@ -73,7 +73,7 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
     };
     let cell = match &wish {
         Wish::Relay { cell, .. } | Wish::Watch { cell, .. } | Wish::Move { cell, .. } => *cell,
-        Wish::Access | Wish::Topics | Wish::Groups => 0,
+        Wish::Access | Wish::Topics | Wish::TopicsOf { .. } | Wish::Groups => 0,
     };
     // A node that went away needs no answer.
     let Some(member) = member.of_cell(cell) else {
@@ -97,9 +97,10 @@ async fn serve(stream: TcpStream, member: Arc<Member>, stranger: Stranger) {
         }
         Wish::Watch { node, .. } => tell(&mut stream, member, node).await,
         Wish::Move { to, .. } => answer(&mut stream, member.move_cell(to).is_ok()).await,
-        Wish::Access => copies::give(&mut stream, member, Part::Access).await,
-        Wish::Topics => copies::give(&mut stream, member, Part::Topics).await,
-        Wish::Groups => copies::give(&mut stream, member, Part::Groups).await,
+        Wish::Access => copies::give(&mut stream, member, Part::Access, None).await,
+        Wish::Topics => copies::give(&mut stream, member, Part::Topics, None).await,
+        Wish::TopicsOf { cell } => copies::give(&mut stream, member, Part::Topics, Some(cell)).await,
+        Wish::Groups => copies::give(&mut stream, member, Part::Groups, None).await,
     };
 }
 

@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stafett_cluster::{Node, PeerError, Wish};
+use stafett_cluster::{Node, PEER, PeerError, Wish};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
 use super::link::Link;
@@ -128,17 +129,8 @@ fn on_ended(owner: &Node, member: &Member) {
 /// Returns true if the process at an address has ended: its machine says that nothing listens there, or
 /// another program does. It did listen there, as it proved to know its key.
 async fn has_ended(address: SocketAddr, owner: &Node, member: &Member, attempts: u32) -> bool {
-    let cell = member.cell;
-    let trust = &member.shared.trust;
     for _ in 0..attempts {
-        let asked = timeout(ATTEMPT_MAX, async {
-            let stream = TcpStream::connect(address).await?;
-            // A node that runs refuses a look at it, unless it owns the cell.
-            let look = Wish::Watch { node: 0, cell };
-            let looked = trust.ask(stream, &owner.facts.key, &look, true).await;
-            looked.map(drop)
-        });
-        match asked.await {
+        match look(address, owner, member).await {
             Ok(Err(PeerError::Stranger)) => return true,
             Ok(Err(PeerError::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => return true,
             Ok(Ok(()) | Err(PeerError::Refused)) => return false,
@@ -147,6 +139,33 @@ async fn has_ended(address: SocketAddr, owner: &Node, member: &Member, attempts:
         }
     }
     false
+}
+
+/// Returns true if the process of a node answers.
+pub(super) async fn answers(node: &Node, member: &Member) -> bool {
+    let Some(address) = node.facts.address(PEER) else {
+        return false;
+    };
+    let looked = look(address, node, member).await;
+    matches!(looked, Ok(Ok(()) | Err(PeerError::Refused)))
+}
+
+/// Asks for a look at a cell. A node that runs refuses it, unless it owns the cell.
+async fn look(
+    address: impl ToSocketAddrs,
+    node: &Node,
+    member: &Member,
+) -> Result<Result<(), PeerError>, Elapsed> {
+    let asked = async {
+        let stream = TcpStream::connect(address).await?;
+        let look = Wish::Watch {
+            node: 0,
+            cell: member.cell,
+        };
+        let asked = member.shared.trust.ask(stream, &node.facts.key, &look, true);
+        asked.await.map(drop)
+    };
+    timeout(ATTEMPT_MAX, asked).await
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use stafett_store::{Changing, NotStored, StageOutcome, only_outcome, spaces, sto
 use super::{RETRY_AFTER, TopicCatalog};
 use crate::homes::{SPREAD, cell_of, elsewhere};
 use crate::registry::Claim;
+use crate::source::TopicSource as _;
 use crate::topic::{Topic, TopicId, TopicSettings, is_internal};
 
 /// Bound on the partitions of one topic.
@@ -130,7 +131,15 @@ impl TopicCatalog {
                 *result = Err(why.into());
             }
         }
+        self.told().await;
         results
+    }
+
+    /// Waits until other cells of a cluster know of all changes up to now.
+    async fn told(&self) {
+        if let Some(copies) = self.copies.get() {
+            copies.have(self.topics.version()).await;
+        }
     }
 
     async fn finish_creation(
@@ -215,7 +224,9 @@ impl TopicCatalog {
             on_deleted(&topic);
         }
         self.topics.release(&topic.name);
-        Ok(deleted?)
+        deleted?;
+        self.told().await;
+        Ok(())
     }
 
     /// Adds partitions to a topic, for a total of `wanted`; durable when this returns. Must run as a change
@@ -253,6 +264,7 @@ impl TopicCatalog {
             }
             Err(_) => self.topics.release(&topic.name),
         }
+        self.told().await;
         grown
     }
 
@@ -310,6 +322,7 @@ impl TopicCatalog {
                 }
                 Err(_) => catalog.topics.release(&topic.name),
             }
+            catalog.told().await;
             altered.map(|(altered, _)| altered)
         })
     }
