@@ -109,7 +109,8 @@ impl CellJournal {
         }
     }
 
-    /// Returns the cell of a log, if it is another one. A cell behind the first one knows none before it runs.
+    /// Returns the cell of a log, if it is another one. A cell behind the first one knows none before it
+    /// runs.
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
         if self.cell != 0 && self.topics.get().is_none() {
             return None;

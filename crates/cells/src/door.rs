@@ -52,6 +52,21 @@ struct Followed {
     pause: Duration,
 }
 
+impl Followed {
+    fn new(watch: Watch) -> Self {
+        Self {
+            watch,
+            logs: HashMap::new(),
+            missing: Vec::new(),
+            pause: TELL_PAUSE,
+        }
+    }
+
+    fn set_pause(&mut self, ms: u64) {
+        self.pause = Duration::from_millis(ms).clamp(TELL_PAUSE, TELL_PAUSE_MAX);
+    }
+}
+
 struct Follow {
     place: Place,
     since: Instant,
@@ -59,6 +74,18 @@ struct Follow {
     log: Option<LogId>,
     told: Option<Bounds>,
     is_told: bool,
+}
+
+impl Follow {
+    fn new(place: Place) -> Self {
+        Self {
+            place,
+            since: Instant::now(),
+            log: None,
+            told: None,
+            is_told: false,
+        }
+    }
 }
 
 impl LogsDoor {
@@ -96,12 +123,7 @@ impl LogsDoor {
         come: &mut mpsc::Receiver<(Question, Bytes)>,
     ) -> io::Result<()> {
         let mut work: JoinSet<Answered> = JoinSet::new();
-        let mut followed = Followed {
-            watch: self.catalog.watch(),
-            logs: HashMap::new(),
-            missing: Vec::new(),
-            pause: TELL_PAUSE,
-        };
+        let mut followed = Followed::new(self.catalog.watch());
         let mut changes = self.catalog.topics().watch_changes();
         let (mut may_tell, mut look) = (Instant::now(), Instant::now() + LOOK);
         let mut out = BytesMut::new();
@@ -197,18 +219,10 @@ impl LogsDoor {
                 self.begin_find(id, place, query, work);
             }
             Question::Follow { logs, pause_ms } => {
-                followed.pause = Duration::from_millis(pause_ms).clamp(TELL_PAUSE, TELL_PAUSE_MAX);
-                let since = Instant::now();
+                followed.set_pause(pause_ms);
                 for (number, place) in logs {
-                    let follow = Follow {
-                        place,
-                        since,
-                        log: None,
-                        told: None,
-                        is_told: false,
-                    };
                     followed.missing.push(number);
-                    followed.logs.insert(number, follow);
+                    followed.logs.insert(number, Follow::new(place));
                 }
                 let before = out.len();
                 self.find(followed, out)?;

@@ -169,7 +169,7 @@ async fn run_once(plan: &Plan, sockets: &Arc<Sockets>, member: &Arc<Member>) -> 
         Ok(core) => core,
         Err(failure) => return process.not_opened(failure, standby).await.map(drop),
     };
-    let cause = process.serve_cell(&core, plan, member, &mut standby).await;
+    let cause = Box::pin(process.serve_cell(&core, plan, member, &mut standby)).await;
     process.end_cell(core, cause, member, standby).await
 }
 

@@ -12,7 +12,7 @@ use stafett_groups::consumer::Rules;
 use stafett_journal::disk::{CompactionSettings, RewritePolicy};
 use stafett_journal::{DiskJournal, Journal, LogSpec, Metrics, Retention};
 use stafett_net::EVENTS;
-use stafett_topics::TopicDefaults;
+use stafett_topics::{Cells, TopicDefaults};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -29,6 +29,47 @@ use crate::trace;
 const ENDS_PAUSE: Duration = Duration::from_secs(1);
 /// Interval of checks for a failed journal.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
+
+/// Returns the journal of a cell, which knows the logs of others.
+fn over_cells(own: &Arc<dyn Journal>, cells: Cells) -> Arc<CellJournal> {
+    // Cells behind the first one need the ends of all partitions for the lags of their groups alone.
+    let is_first = cells.own == 0;
+    let pause = if is_first { Duration::ZERO } else { ENDS_PAUSE };
+    Arc::new(CellJournal::new(Arc::clone(own), cells, pause))
+}
+
+/// Has a broker be that of a cell: with groups that are spread, and logs in other cells. Returns the tasks
+/// for these.
+fn join_cells(
+    broker: &Broker,
+    journal: Arc<CellJournal>,
+    member: &Arc<Member>,
+    first: &Arc<Member>,
+    settings: &Settings,
+) -> JoinSet<()> {
+    let groups = Arc::clone(broker.groups());
+    if let Some(cells) = member.cells() {
+        groups.join_cells(cells, member.epoch());
+        // The list of nodes, with their names of groups, is there before a cell is opened.
+        let view = member.view();
+        let names = settings.kafka.spread_groups.iter().chain(&view.spread_groups);
+        groups.spread(names.map(String::as_str));
+    }
+    let mut asking = JoinSet::new();
+    let (ways, topics) = (
+        Arc::new(ToCells::new(first, member)),
+        Arc::clone(broker.catalog().topics()),
+    );
+    let (named, member) = (Arc::clone(member), Arc::clone(member));
+    asking.spawn(async move { named.spread_groups(&groups).await });
+    asking.spawn(async move {
+        if member.cell != 0 {
+            member.are_groups_spread().await;
+        }
+        journal.run(&topics, ways).await;
+    });
+    asking
+}
 
 /// The stored part of the process.
 pub(crate) struct Core {
@@ -63,17 +104,9 @@ impl Core {
         process.admin.journal.journal.open(Arc::clone(&journal));
         let cells = process.member.as_ref().and_then(|member| member.cells());
         let mut shared: Arc<dyn Journal> = Arc::<DiskJournal>::clone(&journal);
-        let mut over_cells = None;
-        if let Some(cells) = cells {
-            // Others need the ends of all partitions for the lags of their groups alone.
-            let pause = if cells.own == 0 {
-                Duration::ZERO
-            } else {
-                ENDS_PAUSE
-            };
-            let journal = Arc::new(CellJournal::new(shared, cells, pause));
-            shared = Arc::<CellJournal>::clone(&journal);
-            over_cells = Some(journal);
+        let over_cells = cells.map(|cells| over_cells(&shared, cells));
+        if let Some(journal) = &over_cells {
+            shared = Arc::<CellJournal>::clone(journal);
         }
         let broker_settings = BrokerSettings {
             cells,
@@ -86,31 +119,13 @@ impl Core {
         broker.access().require_remote_login(settings.require_login);
         if let Some(member) = &process.member {
             member.share_namespaces(&broker);
-            if let Some(cells) = member.cells() {
-                broker.groups().join_cells(cells, member.epoch());
-                broker
-                    .groups()
-                    .spread(settings.kafka.spread_groups.iter().map(String::as_str));
-                // The list of nodes is there before a cell is opened.
-                let named = member.view();
-                broker
-                    .groups()
-                    .spread(named.spread_groups.iter().map(String::as_str));
+        }
+        let asking = match (over_cells, &process.member, first) {
+            (Some(journal), Some(member), Some(first)) => {
+                join_cells(&broker, journal, member, first, settings)
             }
-        }
-        let mut asking = JoinSet::new();
-        if let (Some(cells), Some(member), Some(first)) = (over_cells, &process.member, first) {
-            let (topics, groups) = (Arc::clone(broker.catalog().topics()), Arc::clone(broker.groups()));
-            let (ways, is_first) = (Arc::new(ToCells::new(first, member)), member.cell == 0);
-            let (named, member) = (Arc::clone(member), Arc::clone(member));
-            asking.spawn(async move { named.spread_groups(&groups).await });
-            asking.spawn(async move {
-                if !is_first {
-                    member.are_groups_spread().await;
-                }
-                cells.run(&topics, ways).await;
-            });
-        }
+            _ => JoinSet::new(),
+        };
         let keys = Keys::register(&mut process.registry());
         keys.change(broker.access(), settings).context("oauth.keys")?;
         broker.histories().set_bytes_max(settings.history.bytes_max);

@@ -167,8 +167,8 @@ impl RemoteTransactions {
             let mut appends = Vec::new();
             for RemoteMarker { by, end, logs } in markers {
                 known.end(by.producer);
-                // The coordinator forgets what is stored here, so that it has to survive whatever its own end
-                // does, in logs of any level.
+                // The coordinator forgets the end once it is stored here: it has to be as durable as there,
+                // in logs of any level.
                 let batch = |log: &LogId| Append {
                     waits_for_state: true,
                     ..Append::batch(*log, end_marker(by.producer, by.epoch, *end, now))

@@ -30,8 +30,8 @@ const HOST: &str = "SELECT host(inet_client_addr())";
 /// Nodes join one after the other: numbers are given once.
 const IN_TURN: &str = "SELECT pg_advisory_xact_lock(8316026130247)";
 
-/// Key of the names of groups that are spread over the cells, one a line. Nodes add to them: without its name,
-/// a group would not be found in its cell.
+/// Key of the names of groups that are spread over the cells, one a line. Nodes add to them: without its
+/// name, a group would not be found in its cell.
 const SPREAD_GROUPS: &str = "spread_groups";
 const SET: &str = "
 INSERT INTO stafett.meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value";

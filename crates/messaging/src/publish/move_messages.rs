@@ -233,7 +233,8 @@ impl Transfer {
             publication.push(message, route);
         }
         let open = OpenMove::begin(&self.from, taken.ids());
-        let ticket = queues.append_moved(&self.from, publication, &open);
+        let settled = std::slice::from_ref(&open);
+        let ticket = queues.append_settling(Some(&self.from), publication, settled);
         let stored = ticket.together().await;
         open.end(&queues.context, stored.map_err(AtomicPublishError::not_stored));
         stored.map_err(|why| match why {

@@ -175,7 +175,7 @@ impl<'a> Plan<'a> {
         }
         let buckets = self.add_delayed();
         let publication = std::mem::take(&mut self.publication);
-        let ticket = self.resolver.queues.append_settling(publication, settled);
+        let ticket = self.resolver.queues.append_settling(None, publication, settled);
         drop(buckets);
         self.count();
         Ok((ticket, self.unroutable))

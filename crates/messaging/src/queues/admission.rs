@@ -71,13 +71,15 @@ impl Queues {
         self.topics.traffic().count_appends(std::slice::from_ref(append));
     }
 
-    /// Appends messages, together with the settlement of others in queues that are not deleted.
+    /// Appends messages, together with the settlement of others in queues that are not deleted, and waits for
+    /// both. `source`: the queue that they leave.
     pub(crate) fn append_settling(
         self: &Arc<Self>,
+        source: Option<&Queue>,
         publication: Publication,
         settled: &[OpenMove],
     ) -> AppendTicket {
-        self.stage(publication, SmallVec::new(), None, settled)
+        self.stage(publication, SmallVec::new(), source, settled)
     }
 
     /// Appends messages, together with the frame that settles them in their source queue.
@@ -90,18 +92,6 @@ impl Queues {
         self.stage(publication, settlement.into_iter().collect(), Some(source), &[])
     }
 
-    /// Appends messages of a queue elsewhere, together with their settlement there.
-    pub(crate) fn append_moved(
-        self: &Arc<Self>,
-        source: &Queue,
-        publication: Publication,
-        settled: &OpenMove,
-    ) -> AppendTicket {
-        let settled = std::slice::from_ref(settled);
-        self.stage(publication, SmallVec::new(), Some(source), settled)
-    }
-
-    /// Appends that settle what clients have asked to settle (`settled`) wait until that is stored, too.
     fn stage(
         self: &Arc<Self>,
         mut publication: Publication,
@@ -129,21 +119,14 @@ impl Queues {
         let appends = if source.is_some_and(Queue::is_deleted) {
             Err(AtomicPublishError::SourceGone)
         } else {
-            // A publication that is stored needs no room again, even if its queues are full by now.
-            let is_known = publication.request().is_some_and(|id| self.journal.knows(id));
-            let admitted = if is_known {
-                Ok(())
-            } else {
-                check.admit(&mut publication, &mut outcomes)
-            };
+            let admitted = check.admit(&mut publication, &mut outcomes);
             let arrival = (self.context.clock.wall_ms(), &self.arrivals);
             admitted.and_then(|()| publication.to_appends(&mut outcomes, arrival, self.batch_bytes, frames))
         };
         let (appends, members, failed) = match appends {
             Ok((mut appends, members)) => {
                 for append in appends.iter_mut().filter(|_| settles) {
-                    append.state = self.durability.into();
-                    append.waits_for_state = true;
+                    (append.state, append.waits_for_state) = (self.durability.into(), true);
                 }
                 (appends, members, None)
             }
@@ -204,6 +187,13 @@ impl AdmissionCheck<'_> {
         publication: &mut Publication,
         outcomes: &mut Vec<AppendOutcome>,
     ) -> Result<(), AtomicPublishError> {
+        // A publication that is stored needs no room again, even if its queues are full by now.
+        if publication
+            .request()
+            .is_some_and(|id| self.queues.journal.knows(id))
+        {
+            return Ok(());
+        }
         let mut at = 0;
         while at < outcomes.len() {
             let admission = publication

@@ -9,6 +9,7 @@ use stafett_amqp::{AccessVersion, Home, Homes, Reached};
 use stafett_broker::{Broker, FirstCellFacts};
 use stafett_cells::Ways;
 use stafett_cluster::{Node, Nonce, PEER, View, Wish, surplus};
+use stafett_groups::Groups;
 use stafett_http::{Code, Problem, slot};
 use stafett_kafka::FirstCell;
 use stafett_model::Namespace;
@@ -205,7 +206,7 @@ impl Member {
             if let Some(to) = to
                 && !watching::answers(to, self).await
             {
-                // Its process has ended a moment ago, or was stopped.
+                // Its process has just ended, or was stopped.
                 since = Instant::now();
             } else if let Some((cell, to)) = due {
                 tracing::info!(target: EVENTS, kind = "cluster.balanced", cell, to, "a node with fewer cells is to have this one");
@@ -216,6 +217,25 @@ impl Member {
                 return std::future::pending().await;
             }
         }
+    }
+
+    /// Has groups be spread over cells by all names that nodes bring, as they are seen. Does not return.
+    pub(crate) async fn spread_groups(&self, groups: &Groups) {
+        let mut views = self.view.subscribe();
+        loop {
+            let view = Arc::clone(&views.borrow_and_update());
+            groups.spread(view.spread_groups.iter().map(String::as_str));
+            if views.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until groups are spread over cells.
+    pub(crate) async fn are_groups_spread(&self) {
+        let are_spread = |view: &Arc<View>| !view.spread_groups.is_empty();
+        // This holds the sender.
+        let _ = self.view.subscribe().wait_for(are_spread).await;
     }
 
     /// Orders this node to let go of the cell.

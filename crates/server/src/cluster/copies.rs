@@ -1,5 +1,5 @@
-//! Users, rights, topics and settings of groups over cells: the owner of the first cell keeps them, and owners of others have a
-//! copy.
+//! Users, rights, topics and settings of groups over cells: the owner of the first cell keeps them, and
+//! owners of others have a copy.
 //!
 //! ```text
 //! for each change: u64 epoch of the first cell | u64 generation | u64 bytes | copy
@@ -79,8 +79,8 @@ impl Part {
     }
 }
 
-/// Gives copies to the owner of another cell, as long as this node serves the first one. `cell`: the number of
-/// one that says that it has them.
+/// Gives copies to the owner of another cell, as long as this node serves the first one. `cell`: the number
+/// of one that says that it has them.
 pub(super) async fn give(
     stream: &mut Stream,
     member: &Member,
@@ -121,9 +121,19 @@ pub(super) async fn give(
     }
 }
 
+impl Member {
+    /// Gives users, rights, topics and settings of groups to owners of other cells from now on.
+    pub(crate) fn give_copies(self: &Arc<Self>, broker: &Arc<Broker>) {
+        if self.cell_count() > 1 {
+            broker.catalog().tell(Arc::new(OtherCopies(Arc::downgrade(self))));
+        }
+        self.first_broker.send_replace(Some(Arc::clone(broker)));
+    }
+}
+
 /// The copies of the topics in cells behind the first one, as its owner knows them.
 #[derive(Debug)]
-pub(super) struct OtherCopies(pub(super) Weak<Member>);
+struct OtherCopies(Weak<Member>);
 
 impl TopicCopies for OtherCopies {
     fn have(&self, version: u64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

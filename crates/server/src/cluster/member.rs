@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use stafett_broker::Broker;
 use stafett_cluster::{Key, Node, NodeFacts, Nonce, PEER, PostgresDirectory, Registry, Tenure, View, nonce};
-use stafett_groups::Groups;
 use stafett_http::Health;
 use stafett_model::Lock;
 use tokio::net::TcpListener;
@@ -19,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::audit::Stores;
-use super::copies::{OtherCopies, Version};
+use super::copies::Version;
 use super::doors::Doors;
 use super::link::Trust;
 use super::metrics::Metrics;
@@ -42,7 +41,6 @@ const RANKS: [&str; 8] = [
 ];
 /// Time for another node to take the cell that this one let go.
 const TURN_LEASES: u32 = 3;
-
 /// Time for which an owner serves before it lets go for another node.
 const SERVING_MIN: Duration = Duration::from_secs(2);
 
@@ -149,8 +147,8 @@ impl Member {
         let lease = cluster.lease_ms;
         let ca = cluster.database_ca.as_deref();
         let cells = u32::try_from(cluster.cells).unwrap_or(u32::MAX);
-        let directory =
-            PostgresDirectory::new(database.as_str(), ca, cells, lease).context("cluster.database")?;
+        let directory = PostgresDirectory::new(database.as_str(), ca, cells, lease);
+        let directory = directory.context("cluster.database")?;
         let directory = directory.with_spread_groups(settings.kafka.spread_groups.clone());
         let listener = match &cluster.listen {
             Some(address) => Some(
@@ -302,25 +300,6 @@ impl Member {
         });
     }
 
-    /// Has groups be spread over cells by all names that nodes bring, as they are seen. Does not return.
-    pub(crate) async fn spread_groups(&self, groups: &Groups) {
-        let mut views = self.view.subscribe();
-        loop {
-            let view = Arc::clone(&views.borrow_and_update());
-            groups.spread(view.spread_groups.iter().map(String::as_str));
-            if views.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Waits until groups are spread over cells.
-    pub(crate) async fn are_groups_spread(&self) {
-        let are_spread = |view: &Arc<View>| !view.spread_groups.is_empty();
-        // This holds the sender.
-        let _ = self.view.subscribe().wait_for(are_spread).await;
-    }
-
     /// Returns the cluster as it was seen last.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.borrow())
@@ -373,14 +352,6 @@ impl Member {
     /// Returns the epoch of the last claim.
     pub(crate) fn epoch(&self) -> u64 {
         self.claimed.load(Ordering::Acquire)
-    }
-
-    /// Gives users, rights, topics and settings of groups to owners of other cells from now on.
-    pub(crate) fn give_copies(self: &Arc<Self>, broker: &Arc<Broker>) {
-        if self.cell_count() > 1 {
-            broker.catalog().tell(Arc::new(OtherCopies(Arc::downgrade(self))));
-        }
-        self.first_broker.send_replace(Some(Arc::clone(broker)));
     }
 
     /// Lists further listeners of this node.

@@ -310,9 +310,7 @@ impl Member {
                     let share = String::from_utf8_lossy(&given.assignment).into_owned();
                     notes.push(format!("member {} is given {share}", self.number));
                     commits.on_given(self.group(), *generation, &self.id, &share)?;
-                    if let Some(ghost) = &mut self.ghost {
-                        ghost.is_for_good = true;
-                    }
+                    self.ghost.iter_mut().for_each(|ghost| ghost.is_for_good = true);
                     self.generation = Some(*generation);
                     self.partitions = share.split(',').filter_map(partition_of).collect();
                 }
