@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use stafett_broker::{Broker, BrokerSettings, Scope};
+use stafett_access::{Action, Actions, Caller, Effect, Form, Kind, Limit, Limited, Rule, SUPERUSER, Subject, User, Verifiers};
+use stafett_broker::{Broker, BrokerSettings, Scope, StoredSink};
 use stafett_fuzz_state::{SPACES, write_row};
 use stafett_groups::classic::{Join, Sync};
 use stafett_groups::{CommitSender, NewCommit, Strategy};
@@ -14,7 +15,7 @@ use stafett_journal::{Journal, MemoryJournal, StateItem, StateSpace};
 use stafett_live_topics::{ClientName, LiveSettings, LogRule, Message as LiveMessage, Payload, PendingAppends, SubscriptionChange, SubscriptionEdit};
 use stafett_messaging::{Destination, NewBinding, NewExchange};
 use stafett_delivery::Settle;
-use stafett_messaging::queues::{Declare, Publication, Targets};
+use stafett_messaging::queues::{Declare, NewPolicy, PolicyKind, PolicyScope, PolicySettings, Publication, Targets};
 use stafett_model::{Message, Namespace};
 use stafett_queue::{DeadLetter, QueueSettings};
 use stafett_routing::{ExchangeKind, HeaderMatch};
@@ -105,7 +106,41 @@ async fn fill(journal: &Arc<MemoryJournal>) {
     fill_transactions(&broker, &topic).await;
     fill_queues(&broker).await;
     fill_live(&broker).await;
+    fill_access(&broker).await;
+    let length = PolicySettings { length_max: Some(5), ..PolicySettings::default() };
+    let policy = NewPolicy {
+        name: "policy".into(),
+        pattern: "^q".into(),
+        priority: 1,
+        scope: PolicyScope::ALL,
+        settings: length,
+        definition: b"as it came"[..].into(),
+    };
+    let queues = broker.messaging().queues();
+    queues.put_policy(PolicyKind::User, &Namespace::default(), policy).await.unwrap();
+    let sink = StoredSink { definition: "{}".into(), rests: true };
+    broker.edit_sink("sink", move |_| Ok(Some(sink))).await.unwrap();
     broker.stop().await;
+}
+
+async fn fill_access(broker: &Arc<Broker>) {
+    let (access, by) = (broker.access(), Caller::internal());
+    let user = User::new("ann", Verifiers::default(), &[SUPERUSER]).unwrap();
+    access.put_user(&by, user).await.unwrap();
+    access.make_token(&by, "ann", "a token", Some(1)).await.unwrap();
+    let rule = Rule {
+        subject: Subject::User("ann".into()),
+        effect: Effect::Allow,
+        kinds: Kind::Topic.into(),
+        namespace: None,
+        form: Form::Pattern,
+        name: "^t".into(),
+        host: None,
+        actions: Actions::of(&[Action::Read]),
+    };
+    access.add_rules(&by, vec![rule]).await.remove(0).unwrap();
+    let of = Limited::Namespace("/".into());
+    access.set_limits(&by, of, &[(Limit::Messages, Some(10))]).await.unwrap();
 }
 
 async fn fill_groups(broker: &Arc<Broker>, topic: stafett_topics::TopicId) {
