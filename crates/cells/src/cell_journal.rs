@@ -109,10 +109,14 @@ impl CellJournal {
         }
     }
 
+    fn knows_others(&self) -> bool {
+        self.cell == 0 || self.topics.get().is_some()
+    }
+
     /// Returns the cell of a log, if it is another one. A cell behind the first one knows none before it
     /// runs.
     fn other(&self, log: LogId) -> Option<&Arc<OtherCell>> {
-        if self.cell != 0 && self.topics.get().is_none() {
+        if !self.knows_others() {
             return None;
         }
         self.others.get(usize::try_from(cell_of(log)?).ok()?)
@@ -299,8 +303,7 @@ impl Journal for CellJournal {
             logs.retain(|log| cell_of(*log) == Some(other.cell));
             if logs.is_empty() { None } else { other.reach(logs) }
         };
-        let has_ways = self.cell == 0 || self.topics.get().is_some();
-        let others = self.others.iter().filter(|_| has_ways);
+        let others = self.others.iter().filter(|_| self.knows_others());
         let reaching: Vec<Reaching> = others.filter_map(of).collect();
         if reaching.is_empty() {
             return None;

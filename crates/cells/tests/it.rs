@@ -248,9 +248,12 @@ async fn a_cell_behind_the_first_one_knows_ends_and_appends_nothing_elsewhere() 
     second.follow(&first.copy()).await.unwrap();
     let (own, other) = logs(&second.topics().named("t").unwrap());
     assert!(second.reach_logs(&[own, other]).await);
+    let watch = journal.watch();
+    assert!(journal.watch_log(&watch, other, 7));
     first.append(vec![to(in_first, "a")]).await;
     while second.bounds(other).unwrap().end != Offset(1) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        watch.grown().await;
+        watch.take();
     }
     let found = journal
         .find_time(other, TimeQuery::Latest)

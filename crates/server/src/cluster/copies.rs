@@ -101,7 +101,8 @@ pub(super) async fn give(
         stream.write_all(&head.concat()).await?;
         stream.write_all(&copy).await?;
         stream.flush().await?;
-        given.push_back((epoch, generation));
+        // Others never say that they have one.
+        given.extend(cell.map(|_| (epoch, generation)));
         let (gathered, mut has_changed) = (Instant::now() + GATHER, false);
         loop {
             tokio::select! {

@@ -264,7 +264,9 @@ impl TopicCatalog {
             }
             Err(_) => self.topics.release(&topic.name),
         }
-        self.told().await;
+        if grown.is_ok() {
+            self.told().await;
+        }
         grown
     }
 
@@ -322,7 +324,9 @@ impl TopicCatalog {
                 }
                 Err(_) => catalog.topics.release(&topic.name),
             }
-            catalog.told().await;
+            if altered.is_ok() {
+                catalog.told().await;
+            }
             altered.map(|(altered, _)| altered)
         })
     }
